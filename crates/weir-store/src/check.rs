@@ -1,4 +1,4 @@
-//! Whether a volume's extent files are as they must be.
+//! Check: whether the extent files of a volume are present and whole.
 
 use std::fs;
 use std::path::Path;
@@ -7,19 +7,19 @@ use weir_types::bounds::EXTENT_BYTES;
 
 use super::extent_file_name;
 
-/// Faults of one volume that are reported one by one; more are summed up in a last entry.
+/// Faults of one volume that are reported one by one. The last entry counts the others.
 const FAULTS_SHOWN_MAX: usize = 16;
 
-/// An extent file that is not as it must be.
+/// A faulty extent file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtentFault {
     /// Index of the extent.
     pub extent: u64,
-    /// What is wrong, in words.
+    /// The fault, in words.
     pub message: String,
 }
 
-/// Faults of one volume: the first of them, and how many more there are.
+/// Faults of one volume: the first ones, and the number of further ones.
 #[derive(Debug, Default)]
 pub struct Faults {
     shown: Vec<ExtentFault>,
@@ -36,7 +36,7 @@ impl Faults {
         }
     }
 
-    /// The first of them, the last of which says how many more there are.
+    /// The first faults. The last of them includes the number of further faults.
     pub fn into_vec(self) -> Vec<ExtentFault> {
         let Faults { mut shown, further } = self;
         if further > 0
@@ -48,8 +48,7 @@ impl Faults {
     }
 }
 
-/// Compares the extent files in `extents` with what must be there: each of these indices is there, is a regular
-/// file, and has the size of an extent.
+/// Checks the extent files in `extents`: each index must have a regular file with the size of an extent.
 #[cfg(test)]
 pub fn check_extents(extents: &Path, indices: impl Iterator<Item = u32>) -> Vec<ExtentFault> {
     let mut faults = Faults::default();
@@ -57,7 +56,7 @@ pub fn check_extents(extents: &Path, indices: impl Iterator<Item = u32>) -> Vec<
     faults.into_vec()
 }
 
-/// What is wrong with the file of an extent, if anything is.
+/// The fault of an extent file, if there is one.
 pub fn extent_fault(extents: &Path, index: u32) -> Option<ExtentFault> {
     let extent = u64::from(index);
     let message = fault_of(&extents.join(extent_file_name(extent)))?;

@@ -1,4 +1,4 @@
-//! The file of checksums beside a replica of an extent; it knows bytes and files, and not what follows from a checksum.
+//! Checksum file beside a replica of an extent. This module knows bytes and files, not the use of checksums.
 //!
 //! It begins with two heads that are written in turn: a magic, a format, which sections have valid checksums and which blocks damaged.
 //! Each sector of a head ends with a number that grows by one with each writing, and a checksum of its own. A write that
@@ -22,27 +22,27 @@ use super::{extent_file_name, sync_folder};
 
 /// Size of a head, in bytes.
 const HEAD_BYTES: usize = 4096;
-/// Size of a sector, in bytes: what every drive writes at once or not at all.
+/// Size of a sector, in bytes. Every drive writes a sector whole or not at all.
 const SECTOR_BYTES: usize = 512;
 /// Sectors of a head.
 const SECTORS_PER_HEAD: usize = HEAD_BYTES / SECTOR_BYTES;
 /// Number of heads.
 const HEADS: usize = 2;
-/// What a head begins with.
+/// First bytes of a head.
 const HEAD_MAGIC: [u8; 8] = *b"WEIRSUMS";
-/// What a record begins with.
+/// First bytes of a record.
 const RECORD_MAGIC: [u8; 8] = *b"WEIRSECT";
-/// Version of the form of heads and records.
+/// Version of the format of heads and records.
 const FORMAT: u32 = 2;
 /// Suffix of the file.
 const SUFFIX: &str = "checksums";
 /// Suffix of the file while it is being made.
 const NEW_SUFFIX: &str = "checksums.new";
 
-/// Where the number of the writing lies in a sector of a head, and the checksum of all before it.
+/// Positions of the sequence number in a sector of a head, and of the checksum of all bytes before it.
 const SEQUENCE_START: usize = SECTOR_BYTES - 12;
 const SECTOR_CHECKSUM_START: usize = SECTOR_BYTES - 4;
-/// Bytes of a sector of a head that say something.
+/// Content bytes of a sector of a head.
 const SECTOR_CONTENT_BYTES: usize = SEQUENCE_START;
 const HEAD_CONTENT_BYTES: usize = SECTORS_PER_HEAD * SECTOR_CONTENT_BYTES;
 
@@ -50,14 +50,14 @@ const FORMAT_START: usize = HEAD_MAGIC.len();
 const COUNT_START: usize = 12;
 const VALID_START: usize = 16;
 const DAMAGED_START: usize = 24;
-/// Bytes of a damaged block: which it is, whether its checksum is known, and that.
+/// Bytes of a damaged block: its index, whether its checksum is known, and the checksum.
 const DAMAGED_BYTES: usize = 12;
 
 const SECTION_START: usize = 12;
 const BLOCK_CHECKSUMS_START: usize = 16;
 const RECORD_CHECKSUM_START: usize = BLOCK_CHECKSUMS_START + 4 * SECTION_BLOCKS;
 const RECORD_BYTES: usize = RECORD_CHECKSUM_START + 4;
-/// From one record to the next, in bytes: whole blocks, so that writing one touches no other.
+/// Distance of records, in bytes. It is whole blocks, so that the write of one record touches no other.
 const RECORD_STRIDE: usize = RECORD_BYTES.next_multiple_of(HEAD_BYTES);
 
 const _: () = assert!(DAMAGED_START + DAMAGED_BLOCKS_MAX * DAMAGED_BYTES <= HEAD_CONTENT_BYTES);
@@ -81,7 +81,7 @@ pub(crate) fn extent_name_of(file_name: &str) -> Option<&str> {
     [SUFFIX, NEW_SUFFIX].contains(&suffix).then_some(extent)
 }
 
-/// The extents in a folder beside which there are checksums, in no order.
+/// The extents in a folder that have a checksum file, in no order.
 ///
 /// # Errors
 /// If the folder cannot be read.
@@ -131,7 +131,7 @@ fn encode_head(headers: &ChecksumHeader, sequence: u64) -> Head {
     head
 }
 
-/// What a head says; `None` if it is not of this format.
+/// Content of a head. `None` if the head is not of this format.
 fn decode_head(head: &Head) -> Option<ChecksumHeader> {
     let mut content = [0; HEAD_CONTENT_BYTES];
     for (sector, part) in head.chunks_exact(SECTOR_BYTES).zip(content.chunks_exact_mut(SECTOR_CONTENT_BYTES))
@@ -153,14 +153,14 @@ fn decode_head(head: &Head) -> Option<ChecksumHeader> {
     })
 }
 
-/// What is found in the place of a head.
+/// State of a head in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// All of one writing.
+    /// All sectors of one write.
     Whole(u64),
-    /// Whole sectors of two writings, the earlier and the later.
+    /// Valid sectors of two writes, the earlier and the later.
     Torn(u64, u64),
-    /// Something that no writing leaves.
+    /// A content that no write leaves.
     Damaged,
 }
 
@@ -180,7 +180,7 @@ fn state_of(head: &Head) -> State {
     }
 }
 
-/// By which writing a sector is; `None` if it is not whole.
+/// Sequence number of the write of a sector. `None` if the sector is invalid.
 fn sequence_of(sector: &[u8]) -> Option<u64> {
     let is_whole = number(sector, SECTOR_CHECKSUM_START) == crc32c::crc32c(&sector[..SECTOR_CHECKSUM_START]);
     is_whole.then(|| u64::from_le_bytes(array(sector, SEQUENCE_START)))
@@ -199,7 +199,7 @@ impl Heads {
         Ok(Heads { content, states: content.each_ref().map(state_of) })
     }
 
-    /// What counts: nothing if a head that may be newer cannot be understood.
+    /// The header that counts. `None` if a possibly newer head is damaged.
     fn headers(&self) -> Option<ChecksumHeader> {
         let (index, sequence) = self.last_whole()?;
         let (before, after) = (sequence.checked_sub(1)?, sequence.checked_add(1)?);
@@ -211,7 +211,7 @@ impl Heads {
         if is_explained { decode_head(&self.content[index]) } else { None }
     }
 
-    /// The last head that is whole, with its number.
+    /// The last whole head, with its sequence number.
     fn last_whole(&self) -> Option<(usize, u64)> {
         let whole = |(index, state): (usize, &State)| match state {
             State::Whole(sequence) => Some((index, *sequence)),
@@ -221,7 +221,8 @@ impl Heads {
     }
 }
 
-/// What is said beside a replica of an extent: nothing if there is no file, or it is in doubt what its newest head says.
+/// The header beside a replica of an extent. It is empty if there is no file, or if the newest head is in
+/// doubt.
 ///
 /// # Errors
 /// If the file cannot be read.
@@ -233,11 +234,10 @@ pub fn read_header(path: &Path) -> io::Result<ChecksumHeader> {
     Ok(Heads::read(&file)?.headers().unwrap_or_default())
 }
 
-/// Says something else beside a replica of an extent, durably. Where there is no file and nothing is to be said, none is
-/// made.
+/// Writes a new header beside a replica of an extent, durably. Without a file, an empty header makes none.
 ///
 /// # Errors
-/// Those of the file.
+/// If the file cannot be written.
 pub fn write_header(path: &Path, headers: &ChecksumHeader) -> io::Result<()> {
     let file = match OpenOptions::new().read(true).write(true).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -246,7 +246,7 @@ pub fn write_header(path: &Path, headers: &ChecksumHeader) -> io::Result<()> {
         result => result?,
     };
     match Heads::read(&file)?.last_whole() {
-        // Also over a head that was newer and rotted: the next one after the one that stays.
+        // This may replace a newer but corrupted head. The number follows that of the head that stays.
         Some((index, sequence)) => {
             let start = (HEADS - 1 - index) * HEAD_BYTES;
             file.write_all_at(&encode_head(headers, sequence.wrapping_add(1)), start as u64)?;
@@ -256,7 +256,8 @@ pub fn write_header(path: &Path, headers: &ChecksumHeader) -> io::Result<()> {
     file.sync_data()
 }
 
-/// The heads of a new file: the older one says nothing. None is left empty, so that one that reads as zeroes has rotted.
+/// The heads of a new file. The older head is empty. No head is zero, so a head that reads as zeroes is
+/// corrupted.
 fn first_heads(headers: &ChecksumHeader) -> [u8; HEADS * HEAD_BYTES] {
     let mut content = [0; HEADS * HEAD_BYTES];
     put(&mut content, 0, &encode_head(headers, 2));
@@ -276,7 +277,7 @@ fn make(path: &Path, headers: &ChecksumHeader) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-/// The checksums of a section; `None` if none were written, or they are not whole.
+/// The checksums of a section. `None` if they were never written or are invalid.
 ///
 /// # Errors
 /// If the file cannot be read.
@@ -303,7 +304,7 @@ pub fn read_section(path: &Path, section: u32) -> io::Result<Option<Vec<u32>>> {
 /// Writes the checksums of a section, durably. It must not have valid checksums: they do not count before it is.
 ///
 /// # Errors
-/// Those of the file.
+/// If the file cannot be written.
 pub fn write_section(path: &Path, section: u32, block_checksums: &[u32]) -> io::Result<()> {
     assert_eq!(block_checksums.len(), SECTION_BLOCKS, "a section has a checksum for each block");
     let mut record = vec![0; RECORD_BYTES];
@@ -326,10 +327,10 @@ pub fn write_section(path: &Path, section: u32, block_checksums: &[u32]) -> io::
     file.sync_data()
 }
 
-/// Drops all checksums beside a replica of an extent, durably.
+/// Removes all checksums beside a replica of an extent, durably.
 ///
 /// # Errors
-/// Those of the folder; that there is no file is none.
+/// If the folder cannot be changed. A missing file is no error.
 pub fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -364,7 +365,8 @@ mod tests {
         (folder, path)
     }
 
-    /// A file whose head was written twice after the first time; its content, and where the newest head begins.
+    /// A file whose head was written twice after the first time, its content, and the position of the newest
+    /// head.
     fn written_twice(
         older: &ChecksumHeader,
         newest: &ChecksumHeader,
@@ -385,7 +387,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn headers_are_read_as_they_were_written(written in prop::collection::vec(headers(), 1..4)) {
+        fn headers_survive_write_and_read(written in prop::collection::vec(headers(), 1..4)) {
             let (_folder, path) = file();
             for headers in &written {
                 write_header(&path, headers).unwrap();
@@ -394,7 +396,7 @@ mod tests {
         }
 
         #[test]
-        fn a_torn_write_leaves_what_was_said_before_it(
+        fn torn_header_write_leaves_previous_header(
             first in headers(), before in headers(), torn in headers(), sectors in any::<[bool; SECTORS_PER_HEAD]>(),
         ) {
             let (_folder, path) = file();
@@ -418,7 +420,7 @@ mod tests {
         }
 
         #[test]
-        fn older_head_does_not_count_once_the_newest_has_rotted(
+        fn corrupted_newest_head_invalidates_older_head(
             older in headers(), newest in headers(), later in headers(), at in 0..HEAD_BYTES, by in 1u8..,
         ) {
             let (_folder, path, mut content, start) = written_twice(&older, &newest);
@@ -430,7 +432,7 @@ mod tests {
         }
 
         #[test]
-        fn head_whose_sector_reads_as_zeroes_is_not_a_torn_one(
+        fn zeroed_sector_of_head_is_corruption_not_tear(
             older in headers(), newest in headers(), sector in 0..SECTORS_PER_HEAD,
         ) {
             let (_folder, path, mut content, start) = written_twice(&older, &newest);
@@ -440,7 +442,7 @@ mod tests {
         }
 
         #[test]
-        fn any_flipped_byte_of_a_record_is_noticed(
+        fn flipped_byte_of_record_is_detected(
             section in 0..SECTIONS, at in 0..RECORD_BYTES, by in 1u8..,
         ) {
             let (_folder, path) = file();
@@ -454,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn sections_do_not_touch_each_other_or_the_heads() {
+    fn section_writes_touch_no_other_section_or_head() {
         let (_folder, path) = file();
         let headers =
             ChecksumHeader { valid: Sections(5), damaged: vec![Damaged { block: 9, expected: None }] };
@@ -468,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_says_nothing_and_is_not_made_for_it() {
+    fn missing_checksum_file_reads_empty_and_stays_missing() {
         let (folder, path) = file();
         write_header(&path, &ChecksumHeader::default()).unwrap();
         assert!(!path.exists());
@@ -486,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_whole_says_nothing() {
+    fn damaged_checksum_file_reads_empty() {
         let (_folder, path) = file();
         for content in [vec![], vec![0; 100], vec![7; 3 * HEAD_BYTES]] {
             fs::write(&path, content).unwrap();

@@ -1,9 +1,10 @@
-//! Making everything on a drive's filesystem durable, and learning of every failure of it.
+//! Durability: making all writes on a drive's filesystem durable, and learning of every failure.
 //!
-//! The kernel reports a failure of writeback once to each descriptor that was open when it happened; to a descriptor that
-//! is opened later, only if nobody was told before (`errseq_sample` and `errseq_check_and_advance` of `lib/errseq.c`, called
-//! for `s_wb_err` by `open` and by `syncfs`). The pages are clean by then, so a second `syncfs` on a new descriptor succeeds
-//! although data are lost. Therefore the descriptor is opened before the writes that it is to make durable, and a
+//! The kernel reports a failure of writeback once to each descriptor that was open when the failure happened.
+//! It reports the failure to a later descriptor only if no descriptor got a report before. The source is
+//! `errseq_sample` and `errseq_check_and_advance` of `lib/errseq.c`, which `open` and `syncfs` call for
+//! `s_wb_err`. After the failure the pages are clean, so a second `syncfs` on a new descriptor succeeds
+//! although data are lost. Therefore the descriptor is opened before the writes that it makes durable, and a
 //! failure is kept.
 
 use std::fs::File;
@@ -13,12 +14,12 @@ use std::sync::OnceLock;
 
 use super::{Context, MARKER_FILE, Store, StoreError};
 
-/// The writes to a drive from one moment on: all of them can be made durable together, or are known to have failed.
+/// The writes to a drive from one moment on. They are made durable together, or are known to have failed.
 #[derive(Debug)]
 pub struct WriteScope {
     drive: PathBuf,
     folder: File,
-    /// What the first failure was: a later success says nothing of the writes before it.
+    /// The first failure. A later success says nothing of the writes before it.
     failure: OnceLock<String>,
 }
 
@@ -28,15 +29,15 @@ impl WriteScope {
         Ok(WriteScope { drive: drive.to_owned(), folder, failure: OnceLock::new() })
     }
 
-    /// Makes everything durable that was written to the drive's filesystem since this was opened.
+    /// Makes all writes to the drive's filesystem since the scope was opened durable.
     ///
     /// # Errors
-    /// If any write to the filesystem failed since then; from then on always.
+    /// If any write to the filesystem has failed since then. Every later call fails too.
     pub fn make_durable(&self) -> Result<(), StoreError> {
         if self.failure.get().is_none()
             && let Err(error) = rustix::fs::syncfs(&self.folder)
         {
-            // Whoever comes second keeps what came first.
+            // If another thread was first, its failure is kept.
             let _ = self.failure.set(error.to_string());
         }
         match self.failure.get() {
@@ -47,7 +48,7 @@ impl WriteScope {
 }
 
 impl Store {
-    /// Opens the scope of writes that are going to be made here.
+    /// Opens the scope of writes that follow.
     ///
     /// # Errors
     /// If the drive's folder cannot be opened.
@@ -55,7 +56,8 @@ impl Store {
         WriteScope::open(self.drive())
     }
 
-    /// Opens what an earlier daemon wrote here. Nothing of it is durable before [`EarlierWrites::settle`].
+    /// Opens the scope of the writes of an earlier daemon. They are durable only after
+    /// [`EarlierWrites::settle`].
     ///
     /// # Errors
     /// If the drive's folder cannot be opened.
@@ -64,8 +66,8 @@ impl Store {
     }
 }
 
-/// A drive whose earlier writes may not be durable. If several are on one filesystem, each must be opened before any of
-/// them is settled, or only the first learns of a failure.
+/// A drive whose earlier writes may not be durable. If several drives are on one filesystem, each must be
+/// opened before any is settled. Otherwise only the first learns of a failure.
 #[derive(Debug)]
 pub struct EarlierWrites {
     scope: WriteScope,
@@ -73,23 +75,23 @@ pub struct EarlierWrites {
 }
 
 impl EarlierWrites {
-    /// Makes everything stable that an earlier daemon wrote here, also what is in the drive's cache alone: a client that
-    /// comes back may ask for a flush of writes that were acknowledged before a crash, and volumes no longer know which
-    /// extents those touched.
+    /// Makes all writes of an earlier daemon durable, including data only in the drive's cache. A client that
+    /// comes back may ask for a flush of writes acknowledged before a crash. Volumes no longer know which
+    /// extents those writes touched.
     ///
-    /// `syncfs` writes what is dirty in memory. It need not flush the drive: XFS forces its log, and writes nothing if that
-    /// is clean (`xfs_fs_sync_fs`). `fsync` of a regular file does flush the disk that holds its data, whether the file is
-    /// dirty or not (`xfs_file_fsync`, `ext4_sync_file`), so one is synced too.
+    /// `syncfs` writes the dirty pages. It need not flush the drive: XFS forces its log, and writes nothing
+    /// if the log is clean (`xfs_fs_sync_fs`). `fsync` of a regular file flushes the disk that holds its
+    /// data, even if the file is clean (`xfs_file_fsync`, `ext4_sync_file`). So one file is synced too.
     ///
     /// # Errors
-    /// If any of it is lost, or may be. The system tells so once: the next time this succeeds.
+    /// If an earlier write is lost, or may be. The system reports this once: the next call succeeds.
     pub fn settle(self) -> Result<Store, StoreError> {
         self.scope.make_durable()?;
         let marker = self.store.drive().join(MARKER_FILE);
         let volumes = self.store.volumes();
         let path =
             if marker.is_file() { Some(marker) } else { first_file(&volumes).context("read", &volumes)? };
-        // A drive without any file is a new one, to which nothing was written.
+        // A drive without any file is new and has no earlier writes.
         if let Some(path) = path {
             File::open(&path).and_then(|file| file.sync_all()).context("make durable", &path)?;
         }
@@ -118,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drive_without_marker_is_flushed_by_any_file_of_a_volume() {
+    fn drive_without_marker_is_flushed_by_any_volume_file() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("a/extents")).unwrap();
         std::fs::create_dir_all(folder.path().join("b/extents")).unwrap();

@@ -1,8 +1,11 @@
-//! The file of a volume's epoch records, apart from all its replicas. What is in it, and when it is written again, is decided in
-//! [`epoch_record`](weir_volume::mirror::epoch_record).
+//! The file of a volume's epoch records, apart from all its replicas.
 //!
-//! It is read and written past the kernel's cache where the filesystem can: what is read is on the drive, also after a
-//! write that failed. Its space is allocated when it is made, so that a full filesystem keeps no number out.
+//! [`epoch_record`](weir_volume::mirror::epoch_record) decides the content of the file and when it is
+//! written.
+//!
+//! The file is read and written past the page cache where the filesystem permits. So the content read is on
+//! the drive, even after a failed write. The space of the file is allocated when the file is made, so that a
+//! full filesystem prevents no epoch record.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -26,7 +29,7 @@ impl RecordBlocks for RecordFile {
     fn read(&mut self, block: u64) -> io::Result<RecordBlock> {
         let mut content = RecordBlock::default();
         loop {
-            // Less than a block is there only at the end of the file.
+            // Only the end of the file has less than a block.
             match self.0.read_at(&mut content.0, block * BLOCK_BYTES) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => return result.map(|_| content),
@@ -43,10 +46,10 @@ impl RecordBlocks for RecordFile {
     }
 }
 
-/// The epoch records of a volume's first extents; those that were never written are zero.
+/// The epoch records of a volume's first extents. Records that were never written are zero.
 ///
 /// # Errors
-/// If there is a file that cannot be read.
+/// If the file exists and cannot be read.
 pub fn read_all(path: &Path, extents: u64) -> Result<Vec<EpochRecord>, StoreError> {
     match Descriptor::open_direct(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -59,25 +62,25 @@ pub fn read_all(path: &Path, extents: u64) -> Result<Vec<EpochRecord>, StoreErro
     }
 }
 
-/// Notes the epoch that any metadata of an extent may have from now on, durably. A higher one that is noted stays.
+/// Allocates an epoch durably: metadata of the extent may have it from now on. A higher recorded epoch stays.
 pub fn reserve(path: &Path, extent: u32, epoch: u64) -> io::Result<()> {
     epoch_record::raise(&mut open(path)?, extent, epoch, false)
 }
 
-/// Notes the epoch of replica metadata that counts, durably. A higher one that is noted stays.
+/// Commits the epoch of replica metadata that counts, durably. A higher recorded epoch stays.
 pub fn know(path: &Path, extent: u32, epoch: u64) -> io::Result<()> {
     epoch_record::raise(&mut open(path)?, extent, epoch, true)
 }
 
-/// Notes durably that the last replica in sync of an extent failed, and that nobody knows what it holds.
+/// Records durably that the last replica in sync of an extent failed, and that its content is unknown.
 pub fn fail(path: &Path, extent: u32) -> io::Result<()> {
     epoch_record::fail(&mut open(path)?, extent)
 }
 
-/// Sees to it that there is space for the epoch records of so many extents, durably, whatever is noted.
+/// Allocates space for the epoch records of so many extents, durably.
 ///
 /// # Errors
-/// Those of the file: nothing can be noted of a volume then that is not noted yet.
+/// If the space cannot be allocated. Then a new epoch record of the volume may find no space.
 pub fn prepare(path: &Path, extents: u64) -> Result<(), StoreError> {
     let mut file = open(path).context("create", path)?;
     let blocks = epoch_record::blocks_of(extents);
@@ -95,21 +98,21 @@ pub fn prepare(path: &Path, extents: u64) -> Result<(), StoreError> {
     fill().context("set space aside in", path)
 }
 
-/// Notes the epoch record of extents that are new, durably, whatever was noted of earlier ones.
+/// Writes the epoch record of new extents durably, over the records of earlier extents with the same indices.
 ///
 /// # Errors
-/// Those of the file.
+/// If the file cannot be written.
 pub fn begin(path: &Path, extents: Range<u32>, new: EpochRecord) -> Result<(), StoreError> {
     prepare(path, extents.end.into())?;
     let mut file = open(path).context("create", path)?;
     epoch_record::begin(&mut file, extents, new).context("write", path)
 }
 
-/// Removes the file of a volume that is no more, if there is one. It is not made sure that it stays away: another volume
-/// never asks for it.
+/// Removes the file of a removed volume, if there is one. The removal need not be durable, because no other
+/// volume ever uses the file.
 ///
 /// # Errors
-/// Those of the folder.
+/// If the folder cannot be changed.
 pub fn remove(path: &Path) -> Result<(), StoreError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -117,21 +120,21 @@ pub fn remove(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Opens the file; makes it, and the folder that it lies in, durably if there is none.
+/// Opens the file. If there is none, makes it and its folder durably.
 fn open(path: &Path) -> io::Result<RecordFile> {
     match Descriptor::open_direct(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         result => return Ok(RecordFile(result?.into())),
     }
     if let Err(error) = make(path) {
-        // Or the next try would find it there, and take its name for durable.
+        // Otherwise the next attempt would find the file and take its name for durable.
         let _ = fs::remove_file(path);
         return Err(error);
     }
     Ok(RecordFile(Descriptor::open_direct(path)?.into()))
 }
 
-/// Makes an empty file, and the folder that it lies in, durably.
+/// Makes an empty file, and its folder, durably.
 fn make(path: &Path) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -165,7 +168,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn epoch_records_are_what_a_plain_list_would_be(steps in prop::collection::vec(steps(), 0..20)) {
+        fn epoch_records_match_list_model(steps in prop::collection::vec(steps(), 0..20)) {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("epoch-records").join("volume");
             let mut oracle = vec![EpochRecord::default(); 16];
@@ -194,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn space_for_all_extents_is_set_aside_and_what_is_noted_stays() {
+    fn prepare_allocates_space_and_keeps_epoch_records() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("epoch-records").join("volume");
         prepare(&path, 300).unwrap();
@@ -209,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_written_or_is_gone_is_zero() {
+    fn missing_epoch_records_read_as_zero() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("epoch-records").join("volume");
         assert_eq!(read_all(&path, 2).unwrap(), [EpochRecord::default(); 2]);

@@ -1,4 +1,4 @@
-//! Where an extent's file holds data, and whether it is whole.
+//! Extent file: where the file holds data, and whether it is whole.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::{SeekFrom, seek};
 use weir_types::bounds::EXTENT_BYTES;
 
-/// Refuses what is not a whole extent's file: one that ends early would show its lost end as a hole.
+/// Refuses a file that is not a whole extent file. The lost end of a short file would read as a hole.
 pub fn check_whole(metadata: &Metadata) -> io::Result<()> {
     if !metadata.is_file() {
         return Err(io::Error::other("not a regular file"));
@@ -21,25 +21,25 @@ pub fn check_whole(metadata: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens a whole extent's file to look at it.
+/// Opens a whole extent file for examination.
 pub fn open_whole(path: &Path) -> io::Result<File> {
     let file = File::open(path)?;
     check_whole(&file.metadata()?)?;
     Ok(file)
 }
 
-/// The first offset at or after `position` that holds data; `None` if there is none.
+/// The first offset at or after `position` that holds data. `None` if there is none.
 pub fn next_data(file: &impl AsFd, position: u64) -> io::Result<Option<u64>> {
     match seek(file, SeekFrom::Data(position)) {
         Ok(offset) => Ok(Some(offset)),
         Err(rustix::io::Errno::NXIO) => Ok(None),
-        // A filesystem without holes: everything is data.
+        // On a filesystem without holes all bytes are data.
         Err(rustix::io::Errno::INVAL) => Ok(Some(position)),
         Err(error) => Err(error.into()),
     }
 }
 
-/// The first offset at or after `position`, where there is data, that holds none.
+/// The first hole at or after `position`, which must hold data.
 pub fn next_hole(file: &impl AsFd, position: u64) -> io::Result<u64> {
     match seek(file, SeekFrom::Hole(position)) {
         Ok(offset) => Ok(offset),
@@ -48,9 +48,9 @@ pub fn next_hole(file: &impl AsFd, position: u64) -> io::Result<u64> {
     }
 }
 
-/// How many bytes of a range need new space when they are written, also where they share what they have with another file.
-/// On a filesystem that does not tell where files lie (tmpfs) nothing is taken for shared, and what was reserved and never
-/// written for a hole.
+/// Bytes of a range that need new space when they are written, including bytes whose extents another file
+/// shares. Some filesystems (tmpfs) do not tell where files lie. There no range counts as shared, and
+/// fallocated but unwritten space counts as a hole.
 pub fn space_needed_bytes(file: &File, range: Range<u64>) -> io::Result<u64> {
     match weir_reactor::mapped(file, range.clone()) {
         Ok(mapped) => Ok((range.end - range.start).saturating_sub(mapped.own_bytes)),
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_never_written_needs_space() {
+    fn unwritten_range_needs_space() {
         const PART: u64 = 1 << 16;
         let file = tempfile::tempfile().unwrap();
         file.set_len(8 * PART).unwrap();

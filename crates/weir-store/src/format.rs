@@ -1,45 +1,48 @@
-//! Which versions of Weir can read what lies in the catalogue and on drives, and that none drops what it does not know.
+//! Format versions: which Weir can read the catalogue and the drives, and how no version drops unknown
+//! fields.
 //!
-//! Everything durable says which readers it is for. A Weir that is older refuses it before it changes anything; one that
-//! finds a field which it does not know refuses that too, because writing the record again would lose the field.
+//! Every durable record says which readers may read it. An older Weir refuses a newer record before it
+//! changes anything. A Weir that finds an unknown field refuses the record too, because rewriting the record
+//! would lose the field.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What this Weir can read. It is raised with every change of a durable form that older ones must not touch.
+/// Version up to which this Weir reads records. Every change of a durable form that older versions must not
+/// touch raises it.
 pub const READER_VERSION: u32 = 1;
 
-/// What may read what this Weir writes. It is raised together with [`READER_VERSION`].
+/// Least [`READER_VERSION`] that may read the records of this Weir. Both are raised together.
 pub const MINIMUM_READER: u32 = 1;
 
-/// Fields that have another name now: as records of earlier versions have them.
+/// Fields with a new name, as pairs of old and new name. Records of earlier versions have the old name.
 const RENAMED: [(&str, &str); 1] = [("drive", "placement")];
 
-/// What the catalogue says of who may read it.
+/// The part of the catalogue that says who may read it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FormatRecord {
     /// The least [`READER_VERSION`] that a reader needs.
     pub minimum_reader: u32,
-    /// The version of the Weir that said so.
+    /// The version of the Weir that wrote this record.
     pub written_by: String,
 }
 
 impl FormatRecord {
-    /// As this Weir writes it.
+    /// The record as this Weir writes it.
     pub fn current() -> FormatRecord {
         FormatRecord { minimum_reader: MINIMUM_READER, written_by: env!("CARGO_PKG_VERSION").to_owned() }
     }
 }
 
-/// The reader of everything from before it was said: the first.
+/// Reader version of records without one: the first.
 pub fn first_reader() -> u32 {
     1
 }
 
-/// Refuses what only newer versions may read.
+/// Refuses records that only newer versions may read.
 ///
 /// # Errors
-/// What to do, in words.
+/// The remedy, in words.
 pub fn refuse_newer(minimum_reader: u32) -> Result<(), String> {
     if minimum_reader <= READER_VERSION {
         return Ok(());
@@ -51,10 +54,10 @@ pub fn refuse_newer(minimum_reader: u32) -> Result<(), String> {
     ))
 }
 
-/// Reads a durable value as a record of which nothing may be lost.
+/// Reads a durable value as a record of which no field may be lost.
 ///
 /// # Errors
-/// What is wrong with it, or which field of it is not known, and what to do.
+/// The fault in the value or the unknown field, and the remedy.
 pub fn read<T: Serialize + serde::de::DeserializeOwned>(value: &Value) -> Result<T, String> {
     let minimum_reader = value.get("minimum_reader").and_then(Value::as_u64);
     let minimum_reader =
@@ -72,14 +75,14 @@ pub fn read<T: Serialize + serde::de::DeserializeOwned>(value: &Value) -> Result
     }
 }
 
-/// The path of the first field that would be lost if a value were written again as it was understood.
+/// Path of the first field that would be lost if the value were written again as it was understood.
 fn lost(original: &Value, understood: &Value) -> Option<String> {
     match (original, understood) {
         (Value::Object(original), Value::Object(understood)) => original.iter().find_map(|(name, value)| {
             let other = RENAMED.iter().find(|(old, _)| old == name).map(|(_, new)| *new);
             match understood.get(name).or_else(|| understood.get(other?)) {
                 Some(known) => lost(value, known).map(|inner| format!("{name}.{inner}")),
-                // What was left empty says nothing that could be lost.
+                // An empty field says nothing that could be lost.
                 None => (!value.is_null()).then(|| name.clone()),
             }
         }),
@@ -128,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn newer_minimum_reader_is_refused_before_anything_is_read() {
+    fn newer_minimum_reader_is_refused_first() {
         let error = read_record(json!({"minimum_reader": READER_VERSION + 1})).unwrap_err();
         assert!(
             error.contains("readers of version 2 and later") && error.contains("start a Weir"),

@@ -1,9 +1,11 @@
-//! The files of write journals: it knows bytes, files and names, and not which replica should be behind which journal.
+//! Journal files: the files of write journals. This module knows bytes, files and names, not journal
+//! bindings.
 //!
-//! The journal of a volume on a fast drive is the folder `<drive>/journals/<volume-id>/` with `log`, the journal's file,
-//! and `NNNNNNNN.C.metadata`, the metadata of replica C of an extent behind it: it lies here and not beside the replica, because a
-//! write waits for it. Beside each such replica, on its slow drive, lies the marker `extents/NNNNNNNN.journal`, which says
-//! behind which journal it is: without that the file there is worth nothing.
+//! The journal of a volume on a fast drive is the folder `<drive>/journals/<volume-id>/`. It holds `log`, the
+//! file of the journal. It also holds `NNNNNNNN.C.metadata`, the metadata of replica C of an extent behind
+//! the journal. The metadata lies there and not beside the replica, because writes wait for it. Beside each
+//! replica behind the journal, on its slow drive, lies the marker `extents/NNNNNNNN.journal`. The marker
+//! names the journal. Without the journal the replica's file is useless.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -27,16 +29,16 @@ pub const JOURNALS_FOLDER: &str = "journals";
 const LOG_FILE: &str = "log";
 /// Suffix of a marker.
 const MARKER_SUFFIX: &str = "journal";
-/// What a marker begins with.
+/// First bytes of a marker.
 const MARKER_MAGIC: [u8; 8] = *b"WEIRBHND";
-/// A marker: the magic, the drive, the journal, a checksum of all that.
+/// Size of a marker: the magic, the drive, the journal, and a checksum of them.
 const MARKER_BYTES: usize = 44;
-/// How much of a new journal is written at a time, in bytes.
+/// Bytes of a new journal that are written at a time.
 const ZEROES_BYTES: u64 = 1 << 20;
-/// Where the checksum lies.
+/// Position of the checksum.
 const MARKER_CHECKSUM_START: usize = 40;
 
-/// Behind which journal a replica is.
+/// Journal binding: the journal that a replica is behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Behind {
     /// The drive that has the journal.
@@ -45,20 +47,20 @@ pub struct Behind {
     pub journal: JournalId,
 }
 
-/// A journal that was made ready for use.
+/// A journal that is ready for use.
 #[derive(Debug)]
 pub struct ReadyJournal {
-    /// Its identity.
+    /// Identity of the journal.
     pub id: JournalId,
-    /// Its state.
+    /// State of the journal.
     pub core: Journal,
-    /// Its file.
+    /// File of the journal.
     pub file: OwnedFd,
-    /// How long that is, in bytes.
+    /// Size of the file, in bytes.
     pub size_bytes: u64,
 }
 
-/// Path of the marker beside the replica of an extent with this index in a folder of extents.
+/// Path of the marker beside the replica of the extent with this index in a folder of extents.
 pub fn marker_path(extents: &Path, index: u64) -> PathBuf {
     extents.join(format!("{}.{MARKER_SUFFIX}", extent_file_name(index)))
 }
@@ -68,25 +70,26 @@ pub(crate) fn extent_name_of(file_name: &str) -> Option<&str> {
     file_name.strip_suffix(MARKER_SUFFIX)?.strip_suffix('.')
 }
 
-/// Path of the log of a journal, in the folder of that.
+/// Path of the log in a journal's folder.
 pub fn log_path(journal: &Path) -> PathBuf {
     journal.join(LOG_FILE)
 }
 
-/// Path of the metadata of a replica behind a journal, in the folder of that.
+/// Path of the metadata of a replica behind a journal, in the journal's folder.
 pub fn journaled_metadata_path(journal: &Path, extent: u32, slot: usize) -> PathBuf {
     journal.join(format!("{}.{slot}.metadata", extent_file_name(extent.into())))
 }
 
-/// The folder of a volume's journal on a drive, whether that is there or not.
+/// The folder of a volume's journal on a drive, whether it exists or not.
 pub fn journal_folder(drive: &Path, volume: VolumeId) -> PathBuf {
     drive.join(JOURNALS_FOLDER).join(volume.to_string())
 }
 
-/// What the marker of a replica says; `None` if it has none, and is behind no journal.
+/// The journal binding in the marker of a replica. `None` if the replica has no marker and is behind no
+/// journal.
 ///
 /// # Errors
-/// If it cannot be read, or is damaged: then nobody knows whether the replica's file is worth anything.
+/// If the marker cannot be read or is damaged. Then it is unknown whether the replica's file is complete.
 pub fn read_marker(extents: &Path, index: u64) -> Result<Option<Behind>, StoreError> {
     let path = marker_path(extents, index);
     let bytes = match fs::read(&path) {
@@ -116,17 +119,18 @@ fn encode_marker(behind: Behind) -> Vec<u8> {
 }
 
 impl Store {
-    /// The folder of all journals here.
+    /// The folder of all journals on this drive.
     fn journals(&self) -> PathBuf {
         self.drive().join(JOURNALS_FOLDER)
     }
 
-    /// The folder of a volume's journal here.
+    /// The folder of a volume's journal on this drive.
     pub fn journal(&self, volume: VolumeId) -> PathBuf {
         journal_folder(self.drive(), volume)
     }
 
-    /// The volumes that have a journal here. What a crash left of others is removed.
+    /// The volumes that have a journal on this drive. Removes unfinished and deleted journals that a crash
+    /// left.
     pub fn journaled_volumes(&self) -> Result<Vec<VolumeId>, StoreError> {
         let folder = self.journals();
         let entries = match fs::read_dir(&folder) {
@@ -146,10 +150,10 @@ impl Store {
         Ok(volumes)
     }
 
-    /// Makes a journal of so many bytes for a volume here, durably, with all the space that it will ever use.
+    /// Makes a journal of so many bytes for a volume, durably, and allocates all space that it will ever use.
     ///
     /// # Errors
-    /// If there is not enough space; then there is nothing of it.
+    /// If there is not enough space. Then no part of the journal stays.
     pub fn create_journal(&self, volume: VolumeId, size_bytes: u64) -> Result<JournalId, StoreError> {
         self.refuse_another_folder()?;
         let new = self.journals().join(format!("{volume}{NEW_SUFFIX}"));
@@ -163,19 +167,19 @@ impl Store {
             sync_folder(self.drive())
         });
         if made.is_err() {
-            // Nothing may leak when the drive is full.
+            // On a full drive no space may leak.
             let _ = fs::remove_dir_all(&new);
         }
         made.map(|()| id)
     }
 
-    /// Makes a volume's journal here ready for use.
+    /// Opens a volume's journal and recovers it.
     ///
     /// # Errors
-    /// If it cannot be read, or cannot be relied on: then the replicas behind it are worth nothing.
+    /// If the journal cannot be read or trusted. Then the replicas behind it are useless.
     pub fn open_journal(&self, volume: VolumeId) -> Result<ReadyJournal, StoreError> {
         let path = log_path(&self.journal(volume));
-        // First: what an earlier daemon wrote may land until this is open.
+        // The direct open comes first: until then writes of an earlier daemon may still land.
         let direct = Descriptor::open_direct(&path).context("open", &path)?;
         let file = OpenOptions::new().read(true).write(true).open(&path).context("open", &path)?;
         let size_bytes = file.metadata().context("examine", &path)?.len();
@@ -184,11 +188,11 @@ impl Store {
         Ok(ReadyJournal { id, core, file: direct, size_bytes })
     }
 
-    /// Has replicas of a volume that are behind its journal here, if there is one, lack everything from now on, durably: of
-    /// these, by extent and number, those that are.
+    /// Makes replicas behind a volume's journal on this drive lack everything, durably, if there is a
+    /// journal. Of the given replicas, by extent and number, only those behind the journal change.
     ///
     /// # Errors
-    /// Those of the filesystem.
+    /// If the filesystem fails.
     pub fn forget_journaled_metadata(
         &self,
         volume: VolumeId,
@@ -226,8 +230,8 @@ impl Store {
         }
     }
 
-    /// Notes beside replicas of extents of a volume here, durably, behind which journals they are. Their replica metadata, if they
-    /// have some here, do not count any more.
+    /// Writes the journal bindings of replicas on this drive to their markers, durably. Replica metadata
+    /// beside the replicas is removed, because it no longer counts.
     pub fn put_behind(&self, volume: VolumeId, replicas: &[(u32, Behind)]) -> Result<(), StoreError> {
         let extents = self.extents(volume);
         for (index, behind) in replicas {
@@ -255,7 +259,8 @@ fn format_in(folder: &Path, (id, volume): (JournalId, VolumeId), size_bytes: u64
     let file = file.context("create", &path)?;
     rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size_bytes)
         .context("reserve space for", &path)?;
-    // Writing over what was written once changes nothing else on the filesystem, which a sync would have to wait for.
+    // A rewrite of written blocks changes no other part of the filesystem for which a sync would have to
+    // wait.
     let zeroes = vec![0; ZEROES_BYTES as usize];
     for offset in (0..size_bytes).step_by(ZEROES_BYTES as usize) {
         let count = ZEROES_BYTES.min(size_bytes - offset) as usize;
@@ -267,7 +272,7 @@ fn format_in(folder: &Path, (id, volume): (JournalId, VolumeId), size_bytes: u64
     sync_folder(folder)
 }
 
-/// Which journal a file is, by either superblock.
+/// Identity of a journal, from either superblock.
 fn identity_in(file: &File) -> io::Result<JournalId> {
     let mut superblocks = [[0; BLOCK_BYTES as usize]; 2];
     file.read_exact_at(superblocks.as_flattened_mut(), 0)?;
@@ -277,7 +282,7 @@ fn identity_in(file: &File) -> io::Result<JournalId> {
     whole.map(|superblock| superblock.journal).ok_or_else(|| io::Error::other(fault()))
 }
 
-/// Takes the steps of a recovery.
+/// Runs a recovery step by step.
 fn recover(file: &File, (id, volume): (JournalId, VolumeId), size_bytes: u64) -> io::Result<Journal> {
     let mut recovery = Recovery::new(id, volume, size_bytes).map_err(io::Error::other)?;
     let mut bytes = Vec::new();
@@ -312,7 +317,7 @@ mod tests {
     const VOLUME: VolumeId = VolumeId::from_bytes([7; 16]);
 
     #[test]
-    fn a_journal_is_made_opened_and_removed() {
+    fn journal_is_created_opened_and_removed() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path().to_owned()).unwrap();
         assert!(store.open_journal(VOLUME).is_err());
@@ -330,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_of_another_volume_or_without_superblocks_is_refused() {
+    fn foreign_or_damaged_journal_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path().to_owned()).unwrap();
         store.create_journal(VOLUME, JOURNAL_BYTES_MIN).unwrap();
@@ -344,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_says_what_was_noted_or_nothing() {
+    fn damaged_journal_marker_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path().to_owned()).unwrap();
         store.create(VOLUME, &[3], b"{}", None).unwrap();

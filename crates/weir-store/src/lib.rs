@@ -1,14 +1,19 @@
-//! A volume's files on a directory drive.
+//! Store: a volume's files on a directory drive.
 //!
-//! A volume is the folder `<drive>/volumes/<volume-id>/` with `record.json` (a replica of what the catalogue
-//! says of it) and `extents/NNNNNNNN`: sparse files of exactly one extent each, for the extents that lie on this
-//! drive. They exist from the volume's creation on: a missing or short extent file is always a fault and never a hole.
-//! Beside a replica of an extent that has others lies `extents/NNNNNNNN.metadata`, which comes and goes with it; and beside
-//! one that was scrubbed `extents/NNNNNNNN.checksums`, which goes with it, or before anything in it changes behind the back
-//! of who serves it; and beside one that is behind a write journal `extents/NNNNNNNN.journal`, see [`journal`].
+//! A volume is the folder `<drive>/volumes/<volume-id>/`. It holds `record.json`, a backup of the volume's
+//! record in the catalogue. It also holds `extents/NNNNNNNN`, a sparse file of exactly one extent for each
+//! extent on this drive. The extent files exist from the creation of the volume on. A missing or short extent
+//! file is always a fault and never a hole. Three files may lie beside a replica of an extent:
 //!
-//! Every change is safe against a crash at any instant: folders come into being under a name ending in
-//! `.new` and go away under one ending in `.deleted`; what a crash leaves of either is given back after the start.
+//! * `extents/NNNNNNNN.metadata` beside a replica of an extent that has other replicas. It comes and goes
+//!   with the replica.
+//! * `extents/NNNNNNNN.checksums` beside a replica that was scrubbed. It is removed with the replica, and
+//!   before the replica changes in any way that its server does not see.
+//! * `extents/NNNNNNNN.journal` beside a replica behind a write journal, see [`journal`].
+//!
+//! Every change is safe against a crash at any instant. A folder is made under a name ending in `.new` and
+//! removed under a name ending in `.deleted`. The daemon reclaims folders that a crash left after its next
+//! start.
 
 #![forbid(unsafe_code)]
 
@@ -54,15 +59,15 @@ pub use usage::{DriveUsage, FolderScan};
 const NEW_SUFFIX: &str = ".new";
 /// Suffix of a volume's folder while it is being removed.
 const DELETED_SUFFIX: &str = ".deleted";
-/// Up to this many files are made durable one by one; more are made durable with their whole filesystem,
-/// because one `fsync` each would then take longer than everything else that is dirty.
+/// Number of files up to which each file is made durable by itself. More files are made durable with their
+/// whole filesystem. One `fsync` each would then take longer than the sync of all other dirty data.
 const SINGLE_SYNC_FILES_MAX: u64 = 16;
 
-/// Why a volume's files could not be changed: what was being done, to which path, and the cause.
+/// Why a volume's files could not be changed: the operation, the path, and the cause.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {path}: {source}", path = path.display())]
 pub struct StoreError {
-    /// What was being done, such as `create`.
+    /// The operation that failed, for example `create`.
     pub action: &'static str,
     /// The file or folder concerned.
     pub path: PathBuf,
@@ -78,7 +83,7 @@ impl StoreError {
     }
 }
 
-/// Adds what was done, and to what, to an I/O error.
+/// Adds the operation and the path to an I/O error.
 trait Context<T> {
     fn context(self, action: &'static str, path: &Path) -> Result<T, StoreError>;
 }
@@ -94,7 +99,8 @@ impl<T, E: Into<io::Error>> Context<T> for Result<T, E> {
 pub struct Store {
     drive: PathBuf,
     sharing: Sharing,
-    /// Which folder it was when it was opened: the filesystem's number, and the folder's own.
+    /// Identity of the folder when it was opened: the filesystem's device number, and the folder's inode
+    /// number.
     folder: (u64, u64),
 }
 
@@ -108,12 +114,12 @@ pub fn extent_file_name(index: u64) -> String {
     format!("{index:08}")
 }
 
-/// The folder that holds a volume's extent files on a drive, whether that is there or not.
+/// The folder that holds a volume's extent files on a drive, whether it exists or not.
 pub fn extents_folder(drive: &Path, volume: VolumeId) -> PathBuf {
     drive.join(VOLUMES_FOLDER).join(volume.to_string()).join("extents")
 }
 
-/// Refuses what is not a folder of the daemon's own where one should be.
+/// Fails if the path is not a folder of the daemon's own.
 fn refuse_foreign(folder: &Path) -> Result<(), StoreError> {
     let metadata = fs::symlink_metadata(folder).context("examine", folder)?;
     if metadata.is_dir() && crate::trusted_folder::is_own(&metadata) {
@@ -125,8 +131,8 @@ fn refuse_foreign(folder: &Path) -> Result<(), StoreError> {
 }
 
 impl Store {
-    /// Opens the drive at `drive`, making its folders if they do not exist. What an earlier daemon wrote there is not durable
-    /// before [`EarlierWrites::settle`].
+    /// Opens the drive at `drive` and makes missing folders. Writes of an earlier daemon are durable only
+    /// after [`EarlierWrites::settle`].
     pub fn open(drive: PathBuf) -> Result<Store, StoreError> {
         let volumes = drive.join(VOLUMES_FOLDER);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&volumes).context("create", &volumes)?;
@@ -134,16 +140,17 @@ impl Store {
         let folder = fs::metadata(&drive).context("examine", &drive)?;
         let store = Store { sharing: Sharing::default(), drive, folder: (folder.dev(), folder.ino()) };
         sync_folder(&store.drive)?;
-        // Only once the folder is there: on a drive that is new it was just made.
+        // The folder must exist before this check. On a new drive it was just made.
         store.look_whether_it_shares();
         Ok(store)
     }
 
-    /// Has replicas of these extents of a volume here lack everything from now on, durably. Those behind a write journal have
-    /// their metadata there, and are left alone, as are those that are damaged: these are not used.
+    /// Makes the replicas of some extents on this drive lack everything, durably. Replicas behind a write
+    /// journal are left alone, because their metadata lies in the journal. Damaged replicas are left alone,
+    /// because they are not used.
     ///
     /// # Errors
-    /// Those of the filesystem.
+    /// If the filesystem fails.
     pub fn forget_metadata(
         &self,
         volume: VolumeId,
@@ -165,19 +172,19 @@ impl Store {
         &self.drive
     }
 
-    /// The system's number of the filesystem that the drive's folder was on when it was opened.
+    /// Device number of the filesystem that the drive's folder was on when it was opened.
     pub fn filesystem(&self) -> u64 {
         self.folder.0
     }
 
-    /// True if files here could share what they hold when that was looked at last, so that a snapshot or a clone takes
-    /// no space.
+    /// True if the last check found that files on the drive can share extents. Then a snapshot or a clone
+    /// takes no space.
     pub fn can_share(&self) -> bool {
         self.sharing.found()
     }
 
-    /// Whether files here can share what they hold: it is tried if another filesystem lies here than when it was tried
-    /// last, or that gave no answer.
+    /// Whether files on the drive can share extents. This is tested if the filesystem is not the one of the
+    /// last test, or if that test had no result.
     pub fn look_whether_it_shares(&self) -> bool {
         self.sharing.look(&self.drive)
     }
@@ -192,7 +199,7 @@ impl Store {
         self.volumes().join(volume.to_string())
     }
 
-    /// The folder that holds a volume's extent files: what the data plane opens.
+    /// The folder that holds a volume's extent files, which the data plane opens.
     pub fn extents(&self, volume: VolumeId) -> PathBuf {
         extents_folder(&self.drive, volume)
     }
@@ -202,8 +209,8 @@ impl Store {
         self.volumes().join(format!("{volume}{suffix}"))
     }
 
-    /// Makes the files of those extents of a new volume that lie here, durably: all of them exist afterwards, or none.
-    /// If they have replicas elsewhere, each gets this metadata.
+    /// Makes the files of a new volume's extents on this drive, durably. After that all exist, or none. If
+    /// the extents have replicas elsewhere, each file gets this metadata.
     pub fn create(
         &self,
         volume: VolumeId,
@@ -217,7 +224,8 @@ impl Store {
             .and_then(|()| self.refuse_another_folder())
             .and_then(|()| self.adopt(&new, volume));
         if made.is_err() {
-            // Nothing may leak when the drive is full; what cannot be removed now goes at the next start.
+            // On a full drive no space may leak. Files that cannot be removed now are removed at the next
+            // start.
             let _ = fs::remove_dir_all(&new);
         }
         made
@@ -242,7 +250,7 @@ impl Store {
     fn create_folder_of_extents(&self, extents: &Path) -> Result<(), StoreError> {
         self.refuse_another_folder()?;
         let folder = extents.parent().expect("it is a folder of a volume's folder");
-        // Not what is above it: where a filesystem is not mounted any more, there is nothing.
+        // Folders above it are not made: where a filesystem is no longer mounted, they do not exist.
         for path in [folder, extents] {
             match fs::DirBuilder::new().mode(0o700).create(path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -258,8 +266,8 @@ impl Store {
         sync_folder(&self.volumes())
     }
 
-    /// Makes more extent files for a volume, here where it may have none yet; if that fails, all that it would have
-    /// become are gone again. The metadata is as for [`Store::create`].
+    /// Makes more extent files for a volume, which may have none on this drive yet. After a failure, no file
+    /// at or above the first new index exists. The metadata is as for [`Store::create`].
     pub fn grow(
         &self,
         volume: VolumeId,
@@ -282,14 +290,14 @@ impl Store {
         made
     }
 
-    /// Makes the file of one more extent of a volume, which holds nothing, here where it may have none yet.
+    /// Makes the empty file of one more extent of a volume, which may have none on this drive yet.
     pub fn add_extent(&self, volume: VolumeId, index: u32, record: &[u8]) -> Result<(), StoreError> {
         if !self.folder(volume).exists() {
             return self.create(volume, &[index], record, None);
         }
         self.refuse_another_folder()?;
         let extents = self.extents(volume);
-        // Replica metadata that is left from an earlier replica says nothing of this one, nor do checksums.
+        // Replica metadata and checksums of an earlier replica say nothing of this one.
         remove_if_there(&replica_metadata::metadata_path(&extents, index.into()))?;
         remove_if_there(&checksums::checksum_path(&extents, index.into()))?;
         remove_if_there(&journal::marker_path(&extents, index.into()))?;
@@ -321,7 +329,7 @@ impl Store {
         Ok(self.used_by_extent(volume)?.into_iter().map(|(_, bytes)| bytes).sum())
     }
 
-    /// Bytes that each of a volume's extent files occupies, by its index, in no order.
+    /// Bytes that each of a volume's extent files occupies, by index, in no order.
     pub fn used_by_extent(&self, volume: VolumeId) -> Result<Vec<(u64, u64)>, StoreError> {
         let extents = self.extents(volume);
         let mut used = Vec::new();
@@ -334,7 +342,7 @@ impl Store {
         Ok(used)
     }
 
-    /// Removes backups of records that a crash kept from replacing the old ones.
+    /// Removes record backups that a crash kept from replacing the old ones.
     pub fn remove_temporary_records(&self) -> Result<(), StoreError> {
         for volume in self.scan()?.volumes {
             record::remove_temporary(&self.folder(volume))?;
@@ -343,7 +351,8 @@ impl Store {
     }
 }
 
-/// Makes the extent files with these indices, each with replica metadata if there is to be one; they are not durable yet.
+/// Makes the extent files with these indices, each with the replica metadata if given. They are not durable
+/// yet.
 fn create_extents(
     extents: &Path,
     indices: &[u32],
@@ -363,7 +372,7 @@ fn create_extents(
     Ok(())
 }
 
-/// Makes new extent files durable, with the replica metadata beside them if they have some.
+/// Makes new extent files and the replica metadata beside them durable.
 fn settle_extents(
     writes: &WriteScope,
     extents: &Path,
@@ -384,22 +393,22 @@ fn settle_extents(
     sync_folder(extents)
 }
 
-/// Removes extent files with an index of `count` and above, which hold nothing yet, and what lies beside them.
+/// Removes extent files with an index of `count` and above, which are still empty, and the files beside them.
 fn remove_surplus(extents: &Path, count: u64) -> Result<(), StoreError> {
     let surplus = surplus(extents, count)?;
     surplus.iter().try_for_each(|path| fs::remove_file(path).context("remove", path))?;
     if surplus.is_empty() { Ok(()) } else { sync_folder(extents) }
 }
 
-/// Frees everything from `offset` to the end of an extent file, if there is anything. Its checksums go first.
+/// Frees an extent file from `offset` to its end, if there is data. Its checksums are removed first.
 fn punch_tail(extents: &Path, index: u64, offset: u64) -> Result<(), StoreError> {
     let path = &extents.join(extent_file_name(index));
     let file = match OpenOptions::new().read(true).write(true).open(path) {
-        // A missing extent is a fault that the check reports; it does not stop the rest.
+        // A missing extent is a fault that the check reports. It does not stop this function.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         result => result.context("open", path)?,
     };
-    // What an earlier daemon wrote to the tail may still land.
+    // Writes of an earlier daemon to the tail may still land.
     weir_reactor::fence(&file).context("lock", path)?;
     if extent_file::next_data(&file, offset).context("look for data in", path)?.is_none() {
         return Ok(());
@@ -424,7 +433,7 @@ fn remove_if_there(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Removes a folder with all it holds, if it exists.
+/// Removes a folder with its content, if it exists.
 fn remove_tree(path: &Path) -> Result<(), StoreError> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

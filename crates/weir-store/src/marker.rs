@@ -1,7 +1,8 @@
-//! The marker of a directory that was given as a drive: whose it is, and which drive.
+//! Drive marker: the file in a drive's directory that names the installation and the drive.
 //!
-//! It keeps two installations from using one directory, tells an unmounted filesystem from an empty drive,
-//! and lets a drive keep its identity when it is given again. The drive in the state folder has none.
+//! It keeps two installations from using one directory, and tells an unmounted filesystem from an empty
+//! drive. It also lets a drive that is added again keep its identity. The drive in the state folder has no
+//! marker.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
@@ -20,17 +21,17 @@ use crate::trusted_folder;
 pub const MARKER_FILE: &str = "weir-drive.json";
 /// Name of the folder of all volumes in the drive's folder.
 pub const VOLUMES_FOLDER: &str = "volumes";
-/// Version of the form of [`Marker`].
+/// Version of the format of [`Marker`].
 const MARKER_FORMAT: u32 = 1;
 
-/// What a drive's marker says.
+/// Content of a drive's marker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Marker {
     format: u32,
-    /// The least version that a reader of what lies there needs.
+    /// The least version that a reader of the drive needs.
     #[serde(default = "format::first_reader")]
     minimum_reader: u32,
-    /// The installation that it belongs to.
+    /// The installation that the drive belongs to.
     pub node: uuid::Uuid,
     /// The drive.
     pub drive: DriveId,
@@ -42,10 +43,10 @@ impl Marker {
         Marker { format: MARKER_FORMAT, minimum_reader: format::MINIMUM_READER, node, drive }
     }
 
-    /// Reads the marker of a directory; `None` if it has none.
+    /// Reads the marker of a directory. `None` if it has none.
     ///
     /// # Errors
-    /// If it cannot be read, or is not a marker that this version understands.
+    /// If the marker cannot be read, or this version does not understand it.
     pub fn read(directory: &Path) -> Result<Option<Marker>, StoreError> {
         let path = directory.join(MARKER_FILE);
         let content = match read_file(&path) {
@@ -72,18 +73,18 @@ impl Store {
     /// Makes a directory a drive, durably.
     ///
     /// # Errors
-    /// If others may write the directory or one above it, or it cannot be written.
+    /// If other users may write to the directory or one above it, or the directory cannot be written.
     pub fn adopt_directory(directory: PathBuf, marker: &Marker) -> Result<Store, StoreError> {
         rely_on(&directory)?;
         marker.write(&directory)?;
         Store::open(directory)?.earlier_writes()?.settle()
     }
 
-    /// Opens a directory that was made a drive before.
+    /// Opens a directory that is already a drive.
     ///
     /// # Errors
-    /// If its marker is not there, which is how a filesystem that is not mounted looks, another one is, or others may
-    /// write the directory.
+    /// If the marker is missing, as on an unmounted filesystem. If the marker is another one. If other users
+    /// may write to the directory.
     pub fn open_marked(directory: PathBuf, marker: &Marker) -> Result<Store, StoreError> {
         if directory.exists() {
             rely_on(&directory)?;
@@ -92,7 +93,7 @@ impl Store {
         let reason = match found {
             Some(found) if (found.node, found.drive) == (marker.node, marker.drive) => {
                 if found != *marker {
-                    // From here on only those may read it that can read what this one writes.
+                    // From here on only a version that can read the records of this one may read the drive.
                     marker.write(&directory)?;
                 }
                 return Store::open(directory);
@@ -104,8 +105,8 @@ impl Store {
         Err(StoreError { action: "use the marker", path: directory.join(MARKER_FILE), source })
     }
 
-    /// Why the drive's folder is not what it was when it was opened, if it is not: it is gone, it is another one, or it
-    /// has not this marker, if it should have one. One that cannot be read is there.
+    /// Why the drive's folder is not the one that was opened, or `None` if it is. It is gone, another folder
+    /// is there, or it lacks `marker`. An unreadable folder or marker counts as present.
     pub fn absence(&self, marker: Option<&Marker>) -> Option<String> {
         let shown = self.drive().display();
         let found = match fs::metadata(self.drive()) {
@@ -136,10 +137,10 @@ impl Store {
         }
     }
 
-    /// Makes the directory of a drive that holds nothing an ordinary one again.
+    /// Makes the directory of an empty drive an ordinary directory again.
     pub fn dissolve(&self) -> Result<(), StoreError> {
         let volumes = self.volumes();
-        // Only if it is empty: what is not known may still be somebody's volume.
+        // Only an empty folder is removed: an unknown entry may still be a volume.
         self.dissolve_journals()?;
         fs::remove_dir(&volumes).context("remove", &volumes)?;
         let path = self.drive().join(MARKER_FILE);
@@ -148,12 +149,12 @@ impl Store {
     }
 }
 
-/// Refuses a directory in which others could put links where the daemon makes files.
+/// Refuses a directory in which other users could put links where the daemon makes files.
 fn rely_on(directory: &Path) -> Result<(), StoreError> {
     trusted_folder::rely_on_own_entries(directory).map_err(io::Error::other).context("use", directory)
 }
 
-/// Reads a small file that is none but itself: a symbolic link is an error.
+/// Reads a small file. A symbolic link is an error.
 fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let flags = OFlags::NOFOLLOW.bits() as i32;
     let mut content = Vec::new();
@@ -170,7 +171,7 @@ pub fn write_file_durably(path: &Path, content: &[u8]) -> Result<(), StoreError>
     let new = path.with_extension("new");
     let written = write_synced(&new, content).and_then(|()| fs::rename(&new, path).context("rename", &new));
     if written.is_err() {
-        // Half a file is of no use; if it stays, the next one replaces it.
+        // Half a file is useless. If it stays, the next write replaces it.
         let _ = fs::remove_file(&new);
     }
     written?;
@@ -178,7 +179,8 @@ pub fn write_file_durably(path: &Path, content: &[u8]) -> Result<(), StoreError>
 }
 
 fn write_synced(path: &Path, content: &[u8]) -> Result<(), StoreError> {
-    // What a crash left under this name goes; what is there then was put there by another user.
+    // Removes a file that a crash left under this name. A file that appears after that comes from another
+    // user.
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).context("remove", path),
         _ => {}

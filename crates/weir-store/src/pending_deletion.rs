@@ -1,8 +1,8 @@
-//! Giving back the space of what was deleted or cut off, piece by piece.
+//! Pending deletion: deleted files whose space is reclaimed piece by piece.
 //!
-//! What is to go lies in a folder of its own, `<drive>/volumes/<id>.deleted/`, which it came into by being renamed:
-//! from then on nothing serves it, nothing can bring it back, and its removal may be interrupted anywhere. Nothing
-//! here touches a file outside of such a folder.
+//! The files lie in a folder of their own, `<drive>/volumes/<id>.deleted/`, into which they were renamed.
+//! From then on they are neither served nor restored, and their removal may be interrupted anywhere. Outside
+//! of that folder, this module removes only small files, and files that a full drive has no space to rename.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -17,45 +17,45 @@ use super::{
     remove_tree, replica_metadata, sync_folder,
 };
 
-/// Permissions of folders: what lies there is nobody else's business.
+/// Permissions of folders. Other users have no access.
 const FOLDER_MODE: u32 = 0o700;
-/// By how much a file is shortened at a time, in bytes: what lies there, data and holes, is not known before.
+/// Bytes by which a file is shortened at a time. The distribution of data and holes is not known before.
 const WINDOW_BYTES: u64 = RECLAIM_STEP_BYTES / 4;
 
-/// A folder whose content is to go.
+/// A folder whose content is to be removed.
 #[derive(Clone, Debug)]
 pub struct PendingDeletion {
     store: Store,
     id: VolumeId,
-    /// True if it is that of a deleted volume, which may still have to be moved.
+    /// True if the folder is that of a deleted volume, which may still have to be renamed.
     is_volume: bool,
 }
 
-/// What there is to give back.
+/// Space to reclaim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// Extent files have indices from this on.
+    /// Lowest index of the extent files.
     pub first: u32,
-    /// They have indices below this.
+    /// End of the indices of extent files, exclusive.
     pub end: u32,
-    /// Operations that give everything back, more or less: it depends on where in the files their data lies.
+    /// Approximate number of operations to reclaim the space. It depends on where in the files the data lie.
     pub operations: u64,
-    /// Space that they give back, in bytes.
+    /// Space to reclaim, in bytes.
     pub bytes: u64,
 }
 
-/// What one operation gave back.
+/// Result of one reclaim operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Given {
-    /// Space, in bytes.
+    /// Reclaimed space, in bytes.
     pub bytes: u64,
-    /// True if nothing of the extent is left.
+    /// True if no part of the extent is left.
     pub is_gone: bool,
 }
 
 impl Store {
-    /// Puts the folder of a deleted volume, whole or half made, among what is to go, durably. Doing so twice changes
-    /// nothing.
+    /// Turns the folder of a deleted volume, complete or half made, into a pending deletion, durably. A
+    /// second call changes nothing.
     pub fn begin_deletion(&self, volume: VolumeId) -> Result<(), StoreError> {
         self.move_to_pending_deletion(volume, &self.folder(volume))?;
         self.move_to_pending_deletion(volume, &self.folder_with(volume, NEW_SUFFIX))?;
@@ -69,8 +69,8 @@ impl Store {
         }
     }
 
-    /// Puts what a volume has here among what is to go, durably, under an identity of its own, because the volume lives
-    /// on elsewhere. `None` if it has nothing here.
+    /// Turns the files of a volume on this drive into a pending deletion, durably. It gets an identity of its
+    /// own, because the volume lives on elsewhere. `None` if the volume has no files here.
     pub fn delete_extents(&self, volume: VolumeId) -> Result<Option<VolumeId>, StoreError> {
         let id = VolumeId(uuid::Uuid::new_v4());
         let folder = self.folder(volume);
@@ -88,7 +88,7 @@ impl Store {
         PendingDeletion { store: self.clone(), id: volume, is_volume: true }
     }
 
-    /// What is to go under this identity and is no volume: it was cut off from one, or it is half made.
+    /// The pending deletion with this identity. It holds files removed from a volume, or a half-made volume.
     pub fn leftover(&self, id: VolumeId) -> PendingDeletion {
         PendingDeletion { store: self.clone(), id, is_volume: false }
     }
@@ -104,8 +104,8 @@ impl Store {
         self.begin_deletion_of_files(volume, &surplus)
     }
 
-    /// Takes single extents with what lies beside them out of a volume: what occupies little is removed at once, the rest is
-    /// put among what is to go as by [`Store::delete_extents_from`]. Extents that are not there are none to take.
+    /// Removes single extents of a volume with the files beside them. Small files are removed at once. The
+    /// others become a pending deletion as in [`Store::delete_extents_from`]. Missing extents are skipped.
     pub fn delete_extents_at(
         &self,
         volume: VolumeId,
@@ -130,7 +130,7 @@ impl Store {
         self.begin_deletion_of_files(volume, &large)
     }
 
-    /// The extents that a volume has here beside its own.
+    /// Extents that a volume has on this drive in addition to its own.
     pub fn strays(&self, volume: VolumeId, own: &[u32]) -> Result<Vec<u32>, StoreError> {
         let all = surplus(&self.extents(volume), 0)?;
         let name = |path: &PathBuf| {
@@ -143,7 +143,8 @@ impl Store {
         Ok(strays)
     }
 
-    /// Puts files of a volume among what is to go, durably; answers under which identity, if there are any.
+    /// Turns files of a volume into a pending deletion, durably. Returns its identity, if there are any
+    /// files.
     fn begin_deletion_of_files(
         &self,
         volume: VolumeId,
@@ -156,7 +157,7 @@ impl Store {
         let id = VolumeId(uuid::Uuid::new_v4());
         let target = self.folder_with(id, DELETED_SUFFIX).join("extents");
         if fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&target).is_err() {
-            // On a full drive there is no room for a folder, but what is removed gives some.
+            // A full drive has no space for a folder, but the removal of files frees some.
             surplus.iter().try_for_each(|path| fs::remove_file(path).context("remove", path))?;
             return sync_folder(&extents).map(|()| None);
         }
@@ -188,12 +189,12 @@ pub(crate) fn index_of(entry: &fs::DirEntry) -> Option<u64> {
     entry.file_name().to_str()?.parse().ok()
 }
 
-/// The index of the extent beside which a file lies: that of replica metadata, of checksums, or a marker.
+/// Index of the extent that replica metadata, checksums or a marker belong to. `None` for other files.
 fn index_beside(entry: &fs::DirEntry) -> Option<u64> {
     extent_beside(entry.file_name().to_str()?)?.parse().ok()
 }
 
-/// The name of the extent's file beside which a file of this name lies.
+/// Name of the extent file that a file beside it belongs to.
 fn extent_beside(file_name: &str) -> Option<&str> {
     let of_metadata = replica_metadata::extent_name_of(file_name);
     of_metadata
@@ -210,7 +211,7 @@ impl PendingDeletion {
         self.store.folder_with(self.id, DELETED_SUFFIX)
     }
 
-    /// Looks at what there is to give back, after making sure that it is among what is to go.
+    /// Finishes the rename into the pending deletion, then measures the space to reclaim.
     pub fn survey(&self) -> Result<Survey, StoreError> {
         match self.is_volume {
             true => self.store.begin_deletion(self.id)?,
@@ -236,8 +237,8 @@ impl PendingDeletion {
         Ok(survey)
     }
 
-    /// Gives back a bounded part of an extent file, or what is left of it. One that is not there is gone. Its metadata
-    /// stays for [`PendingDeletion::conclude`]: it is small.
+    /// Reclaims a bounded part of an extent file, or the rest of it. A missing file counts as gone. Its
+    /// metadata stays until [`PendingDeletion::conclude`], because it is small.
     pub fn give_back(&self, extent: u32) -> Result<Given, StoreError> {
         let path = self.folder().join("extents").join(extent_file_name(extent.into()));
         let bytes = match fs::symlink_metadata(&path) {
@@ -257,15 +258,15 @@ impl PendingDeletion {
         }
     }
 
-    /// Removes what is left of the folder, durably.
+    /// Removes the rest of the folder, durably.
     pub fn conclude(&self) -> Result<(), StoreError> {
         remove_tree(&self.folder())?;
         sync_folder(&self.store.volumes())
     }
 }
 
-/// Shortens a file until it has given back nearly [`RECLAIM_STEP_BYTES`], and never more; how many, in bytes. `None` if
-/// the filesystem does not give them back by this.
+/// Shortens a file until it has freed nearly [`RECLAIM_STEP_BYTES`], and never more. Returns the freed bytes.
+/// `None` if this frees no space on the filesystem.
 fn shorten(path: &Path, occupied: u64) -> Option<u64> {
     let no_follow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
     let file = OpenOptions::new().write(true).custom_flags(no_follow).open(path).ok()?;

@@ -1,4 +1,4 @@
-//! The replica of a volume's record beside its extents, from which a lost catalogue is rebuilt.
+//! Record backup: a volume's record beside its extents, from which a lost catalogue is rebuilt.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -9,12 +9,12 @@ use weir_types::VolumeId;
 
 use super::{Context, SINGLE_SYNC_FILES_MAX, Store, StoreError, sync_folder};
 
-/// Name of the file that holds the replica.
+/// Name of the file that holds the record backup.
 pub const RECORD_FILE: &str = "record.json";
-/// Name under which a new replica is written before it replaces the old one.
+/// Name under which a new record backup is written before it replaces the old one.
 const TEMPORARY_FILE: &str = "record.json.new";
 
-/// A new replica of one volume's record.
+/// A new record backup of one volume.
 #[derive(Debug)]
 pub struct RecordUpdate {
     /// The volume.
@@ -76,7 +76,7 @@ impl Store {
         writes.make_durable()
     }
 
-    /// Reads the record backup of a volume; `None` if there is none.
+    /// Reads the record backup of a volume. `None` if there is none.
     pub fn read_record(&self, volume: VolumeId) -> Result<Option<Vec<u8>>, StoreError> {
         let path = self.folder(volume).join(RECORD_FILE);
         match fs::read(&path) {

@@ -1,8 +1,9 @@
-//! The file of replica metadata beside a replica of an extent; it knows bytes and files, and not what follows from replica metadata.
+//! Replica metadata file beside a replica of an extent. This module knows bytes and files, not their use.
 //!
-//! It has two blocks that are written in turn, each whole in itself: a magic, a format, a number that grows with each
-//! writing, the metadata, and a checksum of all that. So a write that was torn leaves the metadata from before it.
-//! Both blocks have their space from the beginning: replica metadata can be written on a full drive.
+//! The file has two blocks that are written in turn, each complete in itself. A block has a magic, a format,
+//! a sequence number that grows with each write, the metadata, and a checksum. So a torn write leaves the
+//! previous metadata. Both blocks have space from the beginning, so replica metadata can be written on a full
+//! drive.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -14,23 +15,24 @@ use weir_volume::mirror::{REGIONS, RegionSet, ReplicaMetadata, ReplicaState};
 
 use super::{Context, StoreError, extent_file_name};
 
-/// Size of a block, in bytes: what drives write at once or not at all, and room for all regions of all replicas.
+/// Size of a block, in bytes. Drives write a block whole or not at all. It has space for all regions of all
+/// replicas.
 const BLOCK_BYTES: usize = 4096;
 /// Number of blocks.
 const BLOCKS: usize = 2;
-/// What a block begins with.
+/// First bytes of a block.
 const MAGIC: [u8; 8] = *b"WEIRACCT";
-/// Version of the form of a block.
+/// Version of the format of a block.
 const FORMAT: u32 = 1;
-/// Bytes of a set of regions, one bit for each.
+/// Bytes of a set of regions, with one bit for each region.
 const SET_BYTES: usize = REGIONS as usize / 8;
 /// Where the sets begin: that of marked regions, then by replica those of regions out of sync.
 const SETS_START: usize = 512;
-/// Where the checksum of all before it lies.
+/// Position of the checksum of all bytes before it.
 const CHECKSUM_START: usize = BLOCK_BYTES - 4;
-/// Suffix of replica metadata's file.
+/// Suffix of the file of replica metadata.
 const SUFFIX: &str = "metadata";
-/// Suffix of replica metadata's file while it is being made.
+/// Suffix of the file of replica metadata while it is being made.
 const NEW_SUFFIX: &str = "metadata.new";
 
 const _: () = assert!(SETS_START + (1 + REPLICAS_MAX) * SET_BYTES <= CHECKSUM_START);
@@ -50,31 +52,31 @@ type Block = [u8; BLOCK_BYTES];
 /// Why a block holds no metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BlockFault {
-    /// It is something else, or was never written.
+    /// The block has other content, or was never written.
     #[error("it does not begin as replica metadata does")]
     Magic,
-    /// It was damaged, or only a part of it was written.
+    /// The block is damaged, or was only partly written.
     #[error("its checksum is {found:#010x} where its content has {expected:#010x}")]
     Checksum {
-        /// What it says.
+        /// Checksum in the block.
         found: u32,
-        /// What it should say.
+        /// Checksum of the content.
         expected: u32,
     },
-    /// A later version wrote it.
+    /// A later version wrote the block.
     #[error("it has format {0}, not {FORMAT}")]
     Format(u32),
-    /// No replica can stand like this.
+    /// A replica state that does not exist.
     #[error("replica {slot} stands as {value}, where 0, 1 and 2 are accepted")]
     ReplicaState {
-        /// Which replica.
+        /// Slot of the replica.
         slot: usize,
-        /// What is said of it.
+        /// The value in the block.
         value: u8,
     },
 }
 
-/// Name of the file that holds the metadata of the extent with this index.
+/// Name of the file that holds the replica metadata of the extent with this index.
 pub fn metadata_file_name(index: u64) -> String {
     format!("{}.{SUFFIX}", extent_file_name(index))
 }
@@ -85,7 +87,7 @@ pub(crate) fn extent_name_of(file_name: &str) -> Option<&str> {
     [SUFFIX, NEW_SUFFIX].contains(&suffix).then_some(extent)
 }
 
-/// A block that holds replica metadata.
+/// Encodes replica metadata as a block.
 pub fn encode(metadata: &ReplicaMetadata, sequence: u64) -> Block {
     let mut block = [0; BLOCK_BYTES];
     let mut put = |start: usize, bytes: &[u8]| block[start..start + bytes.len()].copy_from_slice(bytes);
@@ -106,10 +108,10 @@ pub fn encode(metadata: &ReplicaMetadata, sequence: u64) -> Block {
     block
 }
 
-/// The metadata that a block holds, with its sequence number.
+/// Replica metadata in a block, with its sequence number.
 ///
 /// # Errors
-/// If it holds none, or was damaged.
+/// If the block holds no replica metadata, or is damaged.
 pub fn decode(block: &Block) -> Result<(ReplicaMetadata, u64), BlockFault> {
     if block[..MAGIC.len()] != MAGIC {
         return Err(BlockFault::Magic);
@@ -162,7 +164,8 @@ fn replica_state_of(value: u8) -> Option<ReplicaState> {
     [ReplicaState::Absent, ReplicaState::InSync, ReplicaState::Stale].get(usize::from(value)).copied()
 }
 
-/// The regions whose bits are set. Nearly all bytes are zero, and a volume may have very many replica metadata.
+/// The regions whose bits are set. Zero bytes are skipped, because most are zero and a volume may have many
+/// files.
 fn regions_in(bytes: &[u8]) -> RegionSet {
     let bits = |(index, byte): (u32, &u8)| {
         let byte = *byte;
@@ -171,10 +174,10 @@ fn regions_in(bytes: &[u8]) -> RegionSet {
     (0..).zip(bytes).filter(|(_, byte)| **byte != 0).flat_map(bits).collect()
 }
 
-/// The newest metadata in a file; `None` if there is no file.
+/// The newest replica metadata in a file. `None` if there is no file.
 ///
 /// # Errors
-/// If the file cannot be read, or neither block holds replica metadata, or one was written by a later version.
+/// If the file cannot be read, if neither block holds replica metadata, or if a later version wrote a block.
 pub fn read(path: &Path) -> Result<Option<ReplicaMetadata>, StoreError> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -188,10 +191,11 @@ pub fn read(path: &Path) -> Result<Option<ReplicaMetadata>, StoreError> {
     }
 }
 
-/// Writes replica metadata, durably: over the block that is older or damaged, or into a new file if there is none.
+/// Writes replica metadata durably. It replaces the older or damaged block, or goes into a new file if there
+/// is none.
 ///
 /// # Errors
-/// Those of the file; and if a later version wrote it.
+/// If the file cannot be written, or a later version wrote it.
 pub fn write(path: &Path, metadata: &ReplicaMetadata) -> io::Result<()> {
     let file = match OpenOptions::new().read(true).write(true).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return write_anew(path, metadata),
@@ -205,20 +209,22 @@ pub fn write(path: &Path, metadata: &ReplicaMetadata) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Makes the file of replica metadata anew, durably, whatever is in its place: a crash leaves the one or the other.
+/// Makes the file of replica metadata anew, durably, with any old content. A crash leaves the old or the new
+/// file.
 ///
-/// After a write or a sync that failed, the system may take pages for written that are not on the drive. A sync of these
-/// says nothing, and a write over the other block could leave neither whole; so the old file is not touched any more.
+/// After a failed write or sync, the system may take pages for written that are not on the drive. A sync of
+/// the old file then proves nothing, and a write over the other block could leave neither block whole. So the
+/// old file is not touched any more.
 ///
 /// # Errors
-/// Those of the folder and the file; and if a later version wrote what is in its place.
+/// If the folder or file cannot be written, or a later version wrote the old file.
 pub fn write_anew(path: &Path, metadata: &ReplicaMetadata) -> io::Result<()> {
-    // One that cannot be read is made anew all the same.
+    // An unreadable file is made anew all the same.
     if let Ok(blocks) = File::open(path).and_then(|file| read_blocks(&file)) {
         newest(&blocks)?;
     }
     let new = path.with_extension(NEW_SUFFIX);
-    // What is left of one whose sync failed is not written over: its pages may be taken for written.
+    // A new file whose sync failed is not overwritten, because the system may take its pages for written.
     match fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -228,15 +234,16 @@ pub fn write_anew(path: &Path, metadata: &ReplicaMetadata) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-/// Has a replica lack everything from now on, durably: its metadata knows of nothing, not even of which extent it is.
+/// Makes a replica lack everything, durably. Its metadata knows nothing, not even the extent that it belongs
+/// to.
 ///
 /// # Errors
-/// Those of [`write_anew`].
+/// As for [`write_anew`].
 pub fn forget(path: &Path) -> Result<(), StoreError> {
     write_anew(path, &ReplicaMetadata::default()).context("write", path)
 }
 
-/// Makes the file of replica metadata; whoever asks for it makes it durable.
+/// Makes the file of replica metadata. The caller makes it durable.
 pub fn write_new(path: &Path, metadata: &ReplicaMetadata) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
@@ -246,7 +253,7 @@ pub fn write_new(path: &Path, metadata: &ReplicaMetadata) -> io::Result<File> {
     Ok(file)
 }
 
-/// What a file of blocks says.
+/// Result of reading both blocks of a file.
 enum Newest {
     Block { index: usize, sequence: u64, metadata: ReplicaMetadata },
     None(io::Error),
@@ -255,7 +262,7 @@ enum Newest {
 /// The newest block that holds replica metadata.
 ///
 /// # Errors
-/// If a later version wrote one of them: what it says cannot be told, and must neither be ignored nor written over.
+/// If a later version wrote a block. Its content is unknown, and must be neither ignored nor overwritten.
 fn newest(blocks: &[Block; BLOCKS]) -> io::Result<Newest> {
     let decoded = blocks.each_ref().map(decode);
     let foreign = decoded.iter().find_map(|block| match block {
@@ -277,7 +284,7 @@ fn newest(blocks: &[Block; BLOCKS]) -> io::Result<Newest> {
     })
 }
 
-/// Reads all blocks; what a file that is too short lacks is zeros.
+/// Reads all blocks. The missing end of a short file reads as zeros.
 fn read_blocks(file: &File) -> io::Result<[Block; BLOCKS]> {
     let mut blocks = [[0; BLOCK_BYTES]; BLOCKS];
     for (index, block) in blocks.iter_mut().enumerate() {
@@ -335,20 +342,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_metadata_is_read_as_it_was_written(metadata in all_metadata(), sequence in any::<u64>()) {
+        fn replica_metadata_survives_encode_and_decode(metadata in all_metadata(), sequence in any::<u64>()) {
             let block = encode(&metadata, sequence);
             prop_assert_eq!(decode(&block), Ok((metadata, sequence)));
         }
 
         #[test]
-        fn any_flipped_byte_is_noticed(metadata in all_metadata(), at in 0..BLOCK_BYTES, by in 1u8..) {
+        fn flipped_byte_of_metadata_block_is_detected(metadata in all_metadata(), at in 0..BLOCK_BYTES, by in 1u8..) {
             let mut block = encode(&metadata, 5);
             block[at] ^= by;
             prop_assert!(decode(&block).is_err());
         }
 
         #[test]
-        fn a_torn_write_leaves_the_metadata_from_before_it(
+        fn torn_metadata_write_leaves_previous_metadata(
             written in prop::collection::vec(all_metadata(), 1..5),
             torn in all_metadata(),
             cut in 0..BLOCK_BYTES,
@@ -361,7 +368,7 @@ mod tests {
             write(&path, &torn).unwrap();
             let mut content = fs::read(&path).unwrap();
             let block = if before[..BLOCK_BYTES] == content[..BLOCK_BYTES] { BLOCK_BYTES } else { 0 };
-            // Of the block that was written only the beginning came to be.
+            // Only the beginning of the new block was written.
             content[block + cut..block + BLOCK_BYTES].copy_from_slice(&before[block + cut..block + BLOCK_BYTES]);
             fs::write(&path, &content).unwrap();
             let found = read(&path).unwrap();
@@ -372,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_none_and_what_is_damaged_is_an_error() {
+    fn missing_metadata_is_none_and_damaged_is_error() {
         let (_folder, path) = file();
         assert_eq!(read(&path).unwrap(), None);
         write(&path, &ReplicaMetadata { epoch: 3, ..ReplicaMetadata::default() }).unwrap();
@@ -387,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_written_anew_leaves_the_old_file_as_it_was() {
+    fn rewritten_metadata_leaves_old_file_untouched() {
         let (folder, path) = file();
         write(&path, &ReplicaMetadata { epoch: 3, ..ReplicaMetadata::default() }).unwrap();
         let (old, before) = (File::open(&path).unwrap(), fs::read(&path).unwrap());
@@ -402,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_version_wrote_is_neither_ignored_nor_written_over() {
+    fn newer_metadata_format_is_neither_ignored_nor_overwritten() {
         let (_folder, path) = file();
         write(&path, &ReplicaMetadata { epoch: 3, ..ReplicaMetadata::default() }).unwrap();
         let mut later = encode(&ReplicaMetadata { epoch: 9, ..ReplicaMetadata::default() }, 2);
@@ -417,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_state_that_cannot_be_is_refused() {
+    fn invalid_replica_state_is_refused() {
         let mut block = encode(&ReplicaMetadata::default(), 1);
         block[REPLICA_STATES_START + 2] = 3;
         let checksum = checksum_of(&block);

@@ -1,7 +1,8 @@
-//! Whether files on a drive can share what they hold, found by trying and never taken from a record.
+//! Sharing: whether files on a drive can share extents (reflink), found by a test and never taken from a
+//! record.
 //!
-//! It is tried when a drive is opened, and again when another filesystem lies there. What only a full or failing disk
-//! prevented is no answer: it is tried again when it is asked next.
+//! The test runs when a drive is opened, and again when another filesystem lies there. A full or failing disk
+//! is no result: the next call tests again.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{Mode, OFlags};
 
-/// What is known of a drive, for all handles on it.
+/// Known result for a drive, for all handles on it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sharing {
     known: Arc<Mutex<Known>>,
@@ -19,7 +20,7 @@ pub(crate) struct Sharing {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// The number of the filesystem on which it was tried; `None` if no try gave an answer.
+    /// Device number of the tested filesystem. `None` if no test had a result.
     filesystem: Option<u64>,
     can_share: bool,
 }
@@ -29,14 +30,14 @@ impl Sharing {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was found last; nothing is looked at.
+    /// Result of the last test, without a new one.
     pub fn found(&self) -> bool {
         self.known().can_share
     }
 
-    /// What is so now in a folder; it is tried unless it was on the same filesystem.
+    /// Current result for a folder. Tests unless the last test was on the same filesystem.
     pub fn look(&self, folder: &Path) -> bool {
-        // A folder that cannot be examined tells nothing new.
+        // An unreadable folder gives no new result.
         let Ok(filesystem) = std::fs::metadata(folder).map(|metadata| metadata.dev()) else {
             return self.found();
         };
@@ -49,7 +50,7 @@ impl Sharing {
         self.found()
     }
 
-    /// Takes over what a try on a filesystem told.
+    /// Stores the result of a test on a filesystem.
     fn learn(&self, filesystem: u64, outcome: &io::Result<()>) {
         let can_share = match outcome {
             Ok(()) => Some(true),
@@ -63,18 +64,18 @@ impl Sharing {
     }
 }
 
-/// True if a filesystem answered that it does not share, or has no files without a name to try it with.
+/// True if a filesystem cannot share, or has no nameless files for the test.
 fn is_unsupported(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let unsupported = [Errno::OPNOTSUPP, Errno::INVAL, Errno::NOTTY, Errno::XDEV, Errno::NOSYS, Errno::ISDIR];
     Errno::from_io_error(error).is_some_and(|errno| unsupported.contains(&errno))
 }
 
-/// Has a file share what another one holds.
+/// Makes a file share the extents of another file.
 fn share_in(folder: &Path) -> io::Result<()> {
     let (one, other) = (nameless_file(folder)?, nameless_file(folder)?);
     match io::Write::write_all(&mut &one, &[1; 4096]) {
-        // On a full disk nothing is shared, but the filesystem still says whether it could.
+        // On a full disk no extent is shared, but the filesystem still says whether it could.
         Err(error) if is_full(&error) => {}
         written => written?,
     }
@@ -85,7 +86,7 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// A file that goes with its handle.
+/// A file that disappears with its handle.
 fn nameless_file(folder: &Path) -> io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     Ok(rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR)?.into())
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_answer_of_the_same_filesystem_is_kept() {
+    fn sharing_result_is_kept_per_filesystem() {
         let sharing = Sharing::default();
         let failed = |errno: Errno| Err(errno.into());
         let known = |sharing: &Sharing| {
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn all_handles_of_a_drive_know_the_same() {
+    fn handles_of_drive_share_the_result() {
         let folder = tempfile::tempdir().unwrap();
         let (sharing, missing) = (Sharing::default(), folder.path().join("missing"));
         assert!(!sharing.look(&missing), "nothing is known of a folder that is not there");

@@ -53,7 +53,7 @@ pub fn snapshot(
         let part_began = began.elapsed();
         let part_end = end.min(data / REGION_BYTES * REGION_BYTES + part);
         if can_share {
-            // Holes too: finding the end of data takes as long as the whole file has fragments.
+            // Holes are included: to find the end of data takes longer the more fragments the file has.
             transfer(&source, &target, data, part_end)?;
         } else {
             transfer_data(&source, &target, (data, part_end), &mut data_end)?;
@@ -70,8 +70,8 @@ pub fn snapshot(
     Ok(end as u32)
 }
 
-/// Replicas data, and holes not: they would become zeros that take space. `data_end` is where the data end that were looked
-/// at last.
+/// Duplicates data but no holes, which would become zeros that take space. `data_end` is the end of the data
+/// found last.
 fn transfer_data(
     source: &File,
     target: &File,
@@ -90,7 +90,7 @@ fn transfer_data(
     Ok(())
 }
 
-/// Shares a part of a file with another, or replicas it.
+/// Shares a range of a file with another file, or duplicates it.
 fn transfer(source: &File, target: &File, start: u64, end: u64) -> io::Result<()> {
     let (mut from, mut to) = (start, start);
     while from < end {
@@ -102,21 +102,21 @@ fn transfer(source: &File, target: &File, start: u64, end: u64) -> io::Result<()
     Ok(())
 }
 
-/// What files of a volume occupy, in bytes.
+/// Space of a volume's files, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Occupied {
-    /// What they hold.
+    /// Space that the files occupy.
     pub used_bytes: u64,
-    /// The part of it that no other file holds too: what would come free without them.
+    /// Space that no other file shares. Deletion of the files would free it.
     pub unique_bytes: u64,
 }
 
 impl Store {
-    /// Makes the files of those extents of a new volume that lie here, which hold nothing. They are no volume's, and not
-    /// durable, before [`Store::adopt_snapshots`]. Answers where they are.
+    /// Makes the empty files of a new volume's extents on this drive. They belong to no volume, and are not
+    /// durable, before [`Store::adopt_snapshots`]. Returns their place.
     ///
     /// # Errors
-    /// Those of the files; nothing is left then.
+    /// If the files cannot be made. Then no file is left.
     pub fn begin_snapshot(&self, volume: VolumeId, extents: &[u32]) -> Result<Target, StoreError> {
         let new = self.folder_with(volume, NEW_SUFFIX);
         let folder = new.join("extents");
@@ -132,7 +132,7 @@ impl Store {
     /// beside those that have replicas elsewhere. Nothing of it is durable yet.
     ///
     /// # Errors
-    /// Those of the files.
+    /// If the files cannot be changed.
     pub fn complete_snapshot(
         &self,
         volume: VolumeId,
@@ -156,7 +156,7 @@ impl Store {
     /// costs whoever writes here. The scope was opened before the first of the files was made.
     ///
     /// # Errors
-    /// Those of the files, also such that were reported to the scope before; some may be volumes then.
+    /// If the filesystem fails, now or since the scope was opened. Then some may be volumes already.
     pub fn adopt_snapshots(&self, writes: &WriteScope, volumes: &[VolumeId]) -> Result<(), StoreError> {
         writes.make_durable()?;
         self.refuse_another_folder()?;
@@ -167,11 +167,11 @@ impl Store {
         sync_folder(&self.volumes())
     }
 
-    /// What a volume's extent files here occupy, and how much of it they share with none. That takes a look at each piece
-    /// of them.
+    /// Space that a volume's extent files on this drive occupy, and its unshared part. The function examines
+    /// every piece of the files.
     ///
     /// # Errors
-    /// Those of the files.
+    /// If the files cannot be examined.
     pub fn occupied(&self, volume: VolumeId) -> Result<Occupied, StoreError> {
         let extents = self.extents(volume);
         let mut occupied = Occupied::default();
@@ -185,7 +185,7 @@ impl Store {
     }
 }
 
-/// Bytes of a file that another one holds too. A filesystem that cannot tell shares nothing.
+/// Bytes of a file that another file shares. On a filesystem that cannot tell, no bytes are shared.
 fn shared_bytes(path: &Path) -> io::Result<u64> {
     match weir_reactor::mapped(&File::open(path)?, 0..u64::MAX) {
         Ok(mapped) => Ok(mapped.shared_bytes),
@@ -201,7 +201,7 @@ mod tests {
     use weir_types::bounds::EXTENT_BYTES;
 
     #[test]
-    fn snapshot_has_the_data_and_holes_stay_holes() {
+    fn snapshot_keeps_data_and_holes() {
         for can_share in [false, true] {
             let folder = tempfile::tempdir().unwrap();
             let (source, target) = (folder.path().join("source"), folder.path().join("target"));
@@ -223,7 +223,7 @@ mod tests {
                 target.read_exact_at(&mut found, at).unwrap();
                 assert!(found.iter().all(|byte| *byte == 7));
             }
-            // Where it is copied, what is said to be shared takes space for holes beside data.
+            // If the filesystem duplicates although sharing was asked for, holes beside data take space too.
             let bytes_max = if can_share { 8 << 20 } else { 5 << 20 };
             assert!(target.metadata().unwrap().blocks() * 512 < bytes_max);
         }

@@ -1,5 +1,4 @@
-//! Space on a filesystem, and what an operator must know when something cannot be written there: which filesystem it
-//! is, what is free, and what to do.
+//! Space on a filesystem: which filesystem it is, its free space, and the remedy if a write fails there.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -12,31 +11,31 @@ use weir_types::Size;
 /// The filesystem that holds a file or folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// Where it is mounted.
+    /// Mount point of the filesystem.
     pub mount: PathBuf,
-    /// The system's number of it.
+    /// Device number of the filesystem.
     pub filesystem: u64,
-    /// Its size, in bytes.
+    /// Size of the filesystem, in bytes.
     pub size_bytes: u64,
-    /// Space that is free, in bytes, without what the filesystem keeps back for root or another user.
+    /// Free space, in bytes, without the reserve of the filesystem for root or another user.
     pub free_bytes: u64,
-    /// Nothing can be changed there.
+    /// Whether the filesystem is mounted read-only.
     pub is_read_only: bool,
 }
 
-/// What keeps a file from being written, apart from the file itself.
+/// A cause that keeps a file from being written, apart from the file itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// There is no space left.
+    /// No space is left.
     Full,
     /// The filesystem is mounted read-only.
     ReadOnly,
-    /// The disk below failed.
+    /// The disk below the filesystem failed.
     Disk,
 }
 
 impl Space {
-    /// The filesystem that holds what is at a path, or its nearest folder that exists.
+    /// The filesystem that holds a path, or its nearest existing folder.
     ///
     /// # Errors
     /// If the system does not tell.
@@ -57,7 +56,7 @@ impl Space {
 }
 
 impl Obstacle {
-    /// The obstacle that an error of the system speaks of.
+    /// The obstacle behind a system error, if there is one.
     pub fn of(error: &io::Error) -> Option<Obstacle> {
         match Errno::from_io_error(error)? {
             Errno::NOSPC | Errno::DQUOT => Some(Obstacle::Full),
@@ -67,7 +66,7 @@ impl Obstacle {
         }
     }
 
-    /// What an operator must know of it: the filesystem of a path, what is free there, and the remedy.
+    /// Explanation for an operator: the filesystem of a path, its free space, and the remedy.
     pub fn explain(self, path: &Path) -> String {
         match Space::of(path) {
             Ok(space) => self.explain_there(&space),
@@ -75,7 +74,7 @@ impl Obstacle {
         }
     }
 
-    /// The same of a filesystem that was looked at.
+    /// The same for a filesystem that was already examined.
     pub fn explain_there(self, space: &Space) -> String {
         let mount = space.mount.display();
         match self {
@@ -95,7 +94,7 @@ impl Obstacle {
     }
 }
 
-/// An error of the system at a path in words, with what an operator must know of an obstacle.
+/// A system error at a path in words, with the explanation of its obstacle.
 pub fn explain(path: &Path, error: &io::Error) -> String {
     match Obstacle::of(error) {
         Some(obstacle) => format!("{error}; {}", obstacle.explain(path)),
@@ -108,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn obstacle_names_the_filesystem_what_is_free_and_the_remedy() {
+    fn obstacle_names_filesystem_free_space_and_remedy() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("not").join("there");
         let space = Space::of(&path).unwrap();

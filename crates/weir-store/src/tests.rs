@@ -10,7 +10,7 @@ fn store() -> (tempfile::TempDir, Store, VolumeId) {
     (folder, store, VolumeId(uuid::Uuid::new_v4()))
 }
 
-/// The extents of a volume that is all here.
+/// All extents of a volume that lies on one drive.
 fn all(size_bytes: u64) -> Vec<u32> {
     (0..extent_count(size_bytes) as u32).collect()
 }
@@ -59,7 +59,7 @@ fn all_extents_exist_with_full_size_from_creation() {
 }
 
 #[test]
-fn growing_adds_and_shrinking_removes_and_zeroes_the_tail() {
+fn shrink_removes_extents_and_zeroes_tail_before_growth() {
     let (_folder, store, volume) = store();
     store.create(volume, &all(2 * GIB), b"{}", None).unwrap();
     let path = store.extents(volume).join("00000000");
@@ -77,7 +77,7 @@ fn growing_adds_and_shrinking_removes_and_zeroes_the_tail() {
 }
 
 #[test]
-fn leftovers_of_a_crash_are_removed_and_volumes_stay() {
+fn crash_leftovers_are_removed_and_volumes_stay() {
     let (_folder, store, volume) = store();
     store.create(volume, &all(GIB), b"{}", None).unwrap();
     fs::write(store.folder(volume).join("record.json.new"), "half").unwrap();
@@ -98,7 +98,7 @@ fn leftovers_of_a_crash_are_removed_and_volumes_stay() {
 }
 
 #[test]
-fn a_large_extent_is_given_back_in_pieces() {
+fn large_extent_is_reclaimed_in_steps() {
     let (_folder, store, volume) = store();
     store.create(volume, &all(2 * GIB), b"{}", None).unwrap();
     let path = store.extents(volume).join("00000001");
@@ -109,14 +109,15 @@ fn a_large_extent_is_given_back_in_pieces() {
     drop(file);
     store.begin_deletion(volume).unwrap();
     let (operations, bytes) = give_back(&store.deleted(volume));
-    // One for the empty extent, three for the other, of which the last has no more than a part.
+    // One operation for the empty extent. Three for the other one, of which the last reclaims only a part of
+    // a step.
     assert_eq!(operations, 4);
     assert!(bytes >= 2 * step + step / 2, "{bytes}");
     assert_eq!(fs::read_dir(store.volumes()).unwrap().count(), 0);
 }
 
 #[test]
-fn giving_back_can_be_interrupted_and_repeated_anywhere() {
+fn reclaim_can_be_interrupted_and_repeated() {
     let (_folder, store, volume) = store();
     store.create(volume, &all(3 * GIB), b"{}", None).unwrap();
     let pending_deletion = store.deleted(volume);
@@ -133,7 +134,7 @@ fn giving_back_can_be_interrupted_and_repeated_anywhere() {
 }
 
 #[test]
-fn a_leftover_never_takes_a_volume_with_it() {
+fn reclaim_of_leftover_keeps_the_volume() {
     let (_folder, store, volume) = store();
     store.create(volume, &all(GIB), b"{}", None).unwrap();
     fs::create_dir(store.folder_with(volume, DELETED_SUFFIX)).unwrap();
@@ -143,7 +144,7 @@ fn a_leftover_never_takes_a_volume_with_it() {
 }
 
 #[test]
-fn what_is_cut_off_is_out_of_the_volume_at_once() {
+fn shrunken_extents_leave_the_volume_at_once() {
     let (_folder, store, volume) = store();
     store.create(volume, &all(4 * GIB), b"{}", None).unwrap();
     let content = |path: PathBuf| fs::read(path).unwrap()[..4].to_vec();
@@ -160,7 +161,7 @@ fn what_is_cut_off_is_out_of_the_volume_at_once() {
 }
 
 #[test]
-fn a_volume_may_have_some_of_its_extents_here() {
+fn volume_may_have_some_extents_on_drive() {
     let (_folder, store, volume) = store();
     store.create(volume, &[1, 4], b"{}", None).unwrap();
     assert_eq!(extent_files(&store, volume), ["00000001", "00000004"]);
@@ -176,7 +177,7 @@ fn a_volume_may_have_some_of_its_extents_here() {
 }
 
 #[test]
-fn an_metadata_comes_and_goes_with_its_extent() {
+fn replica_metadata_comes_and_goes_with_extent() {
     let (_folder, store, volume) = store();
     let metadata = ReplicaMetadata { epoch: 1, ..ReplicaMetadata::default() };
     store.create(volume, &[0, 1], b"{}", Some(&metadata)).unwrap();
@@ -193,7 +194,7 @@ fn an_metadata_comes_and_goes_with_its_extent() {
     assert_eq!(extent_files(&store, volume), ["00000000", "00000000.metadata"]);
     assert_eq!(store.trim_to_size(volume, GIB).unwrap(), None);
     assert_eq!(give_back(&store.leftover(cut)), (2, 0));
-    // Of an extent that a shrink took only the metadata was left by a crash.
+    // A crash left only the metadata of an extent that a shrink removed.
     replica_metadata::write(&of(7), &metadata).unwrap();
     assert!(store.trim_to_size(volume, GIB).unwrap().is_some());
     assert_eq!(extent_files(&store, volume), ["00000000", "00000000.metadata"]);
@@ -202,7 +203,7 @@ fn an_metadata_comes_and_goes_with_its_extent() {
 }
 
 #[test]
-fn faults_are_named() {
+fn missing_and_short_extent_files_are_faults() {
     let (_folder, store, volume) = store();
     store.create(volume, &all(3 * GIB), b"{}", None).unwrap();
     let extents = store.extents(volume);
@@ -215,7 +216,7 @@ fn faults_are_named() {
 }
 
 #[test]
-fn records_are_replaced_one_by_one_and_in_bulk() {
+fn record_backups_are_replaced_singly_and_in_bulk() {
     let (_folder, store, volume) = store();
     store.create(volume, &all(GIB), b"1", None).unwrap();
     let update = |content: &[u8]| RecordUpdate { volume, content: content.to_vec() };
@@ -232,12 +233,12 @@ fn records_are_replaced_one_by_one_and_in_bulk() {
 }
 
 #[test]
-fn tail_is_not_taken_for_empty_when_data_cannot_be_looked_for() {
+fn failed_search_for_data_fails_the_trim() {
     let (_folder, store, volume) = store();
     store.create(volume, &[0], b"{}", None).unwrap();
     let path = store.extents(volume).join("00000000");
     fs::remove_file(&path).unwrap();
-    // A pipe opens, and fails `SEEK_DATA` as a failing drive does: with another error than "no data".
+    // A pipe can be opened, and fails `SEEK_DATA` like a failing drive: with an error other than "no data".
     let kind = rustix::fs::FileType::Fifo;
     rustix::fs::mknodat(rustix::fs::CWD, &path, kind, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR, 0)
         .unwrap();
@@ -245,10 +246,10 @@ fn tail_is_not_taken_for_empty_when_data_cannot_be_looked_for() {
     assert_eq!(error.action, "look for data in", "{error}");
 }
 
-/// What is in the place of a drive whose filesystem is not mounted any more: nothing, an empty folder, or one that looks
-/// like a drive.
+/// Covers the states of a drive's path after its filesystem was unmounted: no folder, an empty folder, and a
+/// folder that looks like a drive.
 #[test]
-fn nothing_is_made_where_the_drive_is_not_any_more() {
+fn no_files_are_made_on_absent_drive() {
     let (folder, store, volume) = store();
     store.create(volume, &[0], b"{}", None).unwrap();
     fs::rename(store.drive(), folder.path().join("away")).unwrap();

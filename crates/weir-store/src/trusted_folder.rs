@@ -1,7 +1,8 @@
-//! Which folders may be relied on: those that nobody else can change or replace.
+//! Trusted folders: folders that no other user can change or replace.
 //!
-//! Who may write a folder may put a symbolic link there, and the daemon would write to whatever it names. So the daemon
-//! uses folders that belong to root or to its own user, up to the root of the filesystem.
+//! A user who may write to a folder may put a symbolic link there. The daemon would then write to the target
+//! of the link. So the daemon uses only folders that belong to root or to its own user, up to the root
+//! directory.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -12,13 +13,13 @@ use std::path::{Path, PathBuf};
 const OTHERS_WRITE: u32 = 0o022;
 /// Mode bit with which others may write.
 const ANYBODY_WRITES: u32 = 0o002;
-/// Mode bit of a folder in which only their owners remove and rename entries.
+/// Mode bit of a folder in which only owners remove and rename their entries.
 const STICKY: u32 = 0o1000;
 
-/// Why a folder cannot be relied on.
+/// Why a folder is not trusted.
 #[derive(Debug, thiserror::Error)]
 pub enum Distrust {
-    /// It belongs to another user.
+    /// The folder belongs to another user.
     #[error(
         "{} belongs to user {owner}, who could put symbolic links there; \
          'chown root {0}' gives it to root, or choose another folder", path.display()
@@ -26,10 +27,10 @@ pub enum Distrust {
     Owner {
         /// The folder, or one above it.
         path: PathBuf,
-        /// Its owner.
+        /// Owner of the folder.
         owner: u32,
     },
-    /// Others may write there.
+    /// Others may write to the folder.
     #[error(
         "{} has mode {mode:04o}, so others may write there; 'chmod go-w {0}' takes that away, \
          or choose another folder", path.display()
@@ -37,16 +38,16 @@ pub enum Distrust {
     Writable {
         /// The folder, or one above it.
         path: PathBuf,
-        /// Its mode.
+        /// Mode of the folder.
         mode: u32,
     },
-    /// It is no folder.
+    /// The path is not a folder.
     #[error("{} is not a folder", path.display())]
     NoFolder {
-        /// What should be one.
+        /// The path that should be a folder.
         path: PathBuf,
     },
-    /// It cannot be examined.
+    /// The folder cannot be examined.
     #[error("cannot examine {}: {source}", path.display())]
     Unknown {
         /// The folder.
@@ -56,8 +57,8 @@ pub enum Distrust {
     },
 }
 
-/// Examines a folder in which only the daemon's user makes entries, and all above it, once symbolic links in its own
-/// path are resolved.
+/// Examines a folder in which only the daemon's user makes entries, and all folders above it. Resolves
+/// symbolic links in the path first.
 ///
 /// # Errors
 /// If the folder, or one above it, belongs to another user or others may write there.
@@ -65,16 +66,16 @@ pub fn rely_on(folder: &Path) -> Result<(), Distrust> {
     examine(folder, false)
 }
 
-/// The same for a folder in which others may make entries, if they can replace none: a filesystem in memory is one. Whose
-/// each entry is must be examined then.
+/// Examines a folder in which others may make entries but replace none, for example on a filesystem in
+/// memory. The caller must then examine the owner of each entry.
 ///
 /// # Errors
-/// If the folder, or one above it, belongs to another user or others may replace what is there.
+/// If the folder, or one above it, belongs to another user or others may replace its entries.
 pub fn rely_on_own_entries(folder: &Path) -> Result<(), Distrust> {
     examine(folder, true)
 }
 
-/// True if something belongs to root or the daemon's user.
+/// True if a file belongs to root or the daemon's user.
 pub fn is_own(metadata: &Metadata) -> bool {
     metadata.uid() == 0 || metadata.uid() == rustix::process::geteuid().as_raw()
 }
@@ -98,7 +99,7 @@ fn judge(path: &Path, metadata: &Metadata, writing: u32, may_be_sticky: bool) ->
     if !is_own(metadata) {
         return Err(Distrust::Owner { path, owner });
     }
-    // In a sticky folder such as /tmp nobody can replace what belongs to another.
+    // In a sticky folder (for example /tmp) only owners replace their entries.
     let is_sticky = may_be_sticky && mode & STICKY != 0;
     if mode & writing != 0 && !is_sticky { Err(Distrust::Writable { path, mode }) } else { Ok(()) }
 }
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_that_others_may_write_are_refused_with_the_remedy() {
+    fn folder_writable_by_others_is_refused_with_remedy() {
         let above = tempfile::tempdir().unwrap();
         let folder = above.path().join("folder");
         fs::create_dir(&folder).unwrap();

@@ -1,4 +1,4 @@
-//! What lies on a drive: which volumes' folders, and how much space there is.
+//! Usage of a drive: the folders of volumes on it, and its space.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -12,16 +12,16 @@ use super::{Context, DELETED_SUFFIX, NEW_SUFFIX, Store, StoreError};
 pub struct DriveUsage {
     /// Size of the filesystem.
     pub size_bytes: u64,
-    /// Space in use on it, by anyone.
+    /// Space in use on the filesystem, by any program.
     pub used_bytes: u64,
     /// Space that Weir can still use.
     pub available_bytes: u64,
-    /// The filesystem, by the system's number of it: several drives may lie on one.
+    /// Device number of the filesystem. Several drives may lie on one filesystem.
     pub filesystem: u64,
 }
 
 impl DriveUsage {
-    /// Space of several drives together: filesystems that hold several of them are counted once.
+    /// Space of several drives together. A filesystem that holds several of them counts once.
     pub fn together<'a>(usages: impl Iterator<Item = &'a DriveUsage>) -> DriveUsage {
         let mut seen: Vec<u64> = Vec::new();
         let mut sum = DriveUsage { size_bytes: 0, used_bytes: 0, available_bytes: 0, filesystem: 0 };
@@ -36,7 +36,7 @@ impl DriveUsage {
         sum
     }
 
-    /// The used part of what can be used, in percent, rounded down: what a filesystem keeps back counts as neither.
+    /// Used percentage of the usable space, rounded down. The reserve of the filesystem is not usable.
     pub fn full_percent(&self) -> u8 {
         let usable_bytes = u128::from(self.used_bytes) + u128::from(self.available_bytes);
         let percent = u128::from(self.used_bytes) * 100 / usable_bytes.max(1);
@@ -44,14 +44,14 @@ impl DriveUsage {
     }
 }
 
-/// What the drive's volume folder holds.
+/// Content of the drive's folder of volumes.
 #[derive(Debug, Default)]
 pub struct FolderScan {
     /// Folders that are named like a volume.
     pub volumes: Vec<VolumeId>,
-    /// Folders of volumes that a crash left half made, or that are to go.
+    /// Folders of volumes that a crash left half made, and of pending deletions.
     pub leftovers: Vec<VolumeId>,
-    /// Names of anything else.
+    /// Names of all other entries.
     pub strangers: Vec<String>,
 }
 
@@ -82,7 +82,7 @@ impl Store {
         Ok(scan)
     }
 
-    /// How much space the drive's filesystem has.
+    /// Space of the drive's filesystem.
     pub fn usage(&self) -> Result<DriveUsage, StoreError> {
         let space = rustix::fs::statvfs(self.drive()).context("read the free space of", self.drive())?;
         let bytes = |blocks: u64| blocks.saturating_mul(space.f_frsize);
@@ -100,11 +100,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn part_that_is_used_is_of_what_can_be_used() {
+    fn full_percent_relates_to_usable_space() {
         for (used_bytes, available_bytes, percent) in
             [(0, 0, 0), (7, 0, 100), (0, 9, 0), (95, 5, 95), (199, 1, 99)]
         {
-            // What the filesystem keeps back makes it no fuller.
+            // The reserve of the filesystem makes it no fuller.
             let usage = DriveUsage { size_bytes: 10_000, used_bytes, available_bytes, filesystem: 0 };
             assert_eq!(usage.full_percent(), percent);
         }

@@ -4,16 +4,16 @@ use crate::action::{EdgeRead, Kind, OperationId, Request};
 use crate::geometry::{block_end, block_start, covering_blocks};
 use weir_types::bounds::BLOCK_BYTES;
 
-/// Where an operation stands.
+/// Progress of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// It waits for its extent, a range, or space.
+    /// Waits for its extent to open, for its range, or for space.
     Waiting,
-    /// Its first partial block is being read.
+    /// Its first, partial block is being read.
     HeadEdge,
-    /// Its last partial block is being read.
+    /// Its last, partial block is being read.
     TailEdge,
-    /// It is being carried out; this many bytes of its blocks are done.
+    /// Is being carried out; `done` bytes of its blocks are done.
     Running { done: u32 },
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Operation {
 }
 
 impl Operation {
-    /// The whole blocks it touches: offset and length.
+    /// Offset and length of the whole blocks that the operation touches.
     pub fn blocks(&self) -> (u32, u32) {
         covering_blocks(self.request.offset, self.request.length)
     }
@@ -34,7 +34,7 @@ impl Operation {
         self.request.kind == Kind::Read
     }
 
-    /// True if no other change may overlap it: it reads before it writes, or it changes what is allocated.
+    /// True if no other change may overlap it: it reads before it writes, or it changes the allocation.
     pub fn is_exclusive(&self) -> bool {
         match self.request.kind {
             Kind::Read => false,
@@ -52,7 +52,7 @@ impl Operation {
         !self.request.offset.is_multiple_of(BLOCK_BYTES as u32)
     }
 
-    /// True if the last block is partial and is not the first one, which the head edge covers.
+    /// True if the last block is partial and is not the first block, which the head edge covers.
     pub fn has_tail_edge(&self) -> bool {
         let end = self.request.offset + self.request.length;
         let is_partial = !end.is_multiple_of(BLOCK_BYTES as u32);
@@ -70,8 +70,8 @@ impl Operation {
     }
 }
 
-/// A slab of operations. The number of one that has ended is used again only once the executor has taken note
-/// of its end: until then it still names what the executor keeps for the one that ended.
+/// A slab of operations. A number is used again only after the executor has processed the end of its
+/// operation. Until then it still names the executor's state of the ended operation.
 #[derive(Debug, Default)]
 pub(crate) struct Operations {
     slots: Vec<Option<Operation>>,
@@ -99,7 +99,7 @@ impl Operations {
         self.slots[id.0 as usize].as_ref().expect("an operation is known until it is done")
     }
 
-    /// Those that are under way.
+    /// All operations that are under way.
     pub fn iter(&self) -> impl Iterator<Item = &Operation> {
         self.slots.iter().flatten()
     }

@@ -1,4 +1,4 @@
-//! The state of one volume and its one set of transitions.
+//! Volume: the state machine of one replica of a volume and its extents.
 
 use weir_types::bounds::BLOCK_BYTES;
 
@@ -10,19 +10,19 @@ use crate::operation::{Operation, Operations, Stage};
 
 /// One volume.
 ///
-/// An operation goes: `Waiting` (for its extent to open, for its range, for space) → `HeadEdge` →
-/// `TailEdge` (only unaligned writes) → `Running` → done. Reads and aligned writes into allocated space of
-/// an open extent go straight to `Running`.
+/// An operation passes these stages: `Waiting` → `HeadEdge` → `TailEdge` → `Running` → done. It waits for its
+/// extent to open, for its range or for space. Only unaligned writes have edges. In an open extent, reads go
+/// straight to `Running`, as do aligned writes into allocated space.
 #[derive(Debug)]
 pub struct Volume {
     extents: Vec<Extent>,
     operations: Operations,
     flushes: Flushes,
-    /// Extents that a flush has to look at.
+    /// Extents that a flush must sync.
     touched: Vec<u32>,
-    /// A write was acknowledged and can no longer be made stable: every later flush must say so.
+    /// True if an acknowledged write can no longer be made stable: every later flush must fail.
     has_lost_writes: bool,
-    /// That of the files that took the place of others last.
+    /// Generation of the newest replacement files.
     last_generation: Generation,
 }
 
@@ -40,18 +40,18 @@ impl Volume {
         }
     }
 
-    /// Names files anew: extents that go and come again are not taken for what they were.
+    /// A new generation for files, so that a removed and re-added extent is not taken for its old file.
     fn next_generation(&mut self) -> Generation {
         self.last_generation.0 = self.last_generation.0.wrapping_add(1);
         self.last_generation
     }
 
-    /// True if the file of an extent is that which was asked under a generation.
+    /// True if the file of an extent has this generation.
     pub fn is_current(&self, extent: u32, generation: Generation) -> bool {
         self.extents.get(extent as usize).is_some_and(|extent| extent.generation == generation)
     }
 
-    /// Changes the size. Nothing may be under way in extents that go.
+    /// Changes the size. No operation may be under way in removed extents.
     pub fn resize(&mut self, size_bytes: u64) {
         let count = extent_count(size_bytes) as usize;
         assert!(self.extents.len() <= count || self.operations.len() == 0, "shrinking needs a quiet volume");
@@ -70,18 +70,18 @@ impl Volume {
         self.operations.len()
     }
 
-    /// True if nothing that the range touches may hold data. Only for extents that are open.
+    /// True if the range is known to hold no data. An extent that is not open returns false.
     pub fn is_hole(&self, extent: u32, offset: u32, length: u32) -> bool {
         let extent = &self.extents[extent as usize];
         extent.state == State::Ready && extent.map.is_hole(offset, length)
     }
 
-    /// True if the extent fails everything.
+    /// True if every operation on the extent fails.
     pub fn has_failed(&self, extent: u32) -> bool {
         self.extents.get(extent as usize).is_some_and(|extent| extent.state == State::Failed)
     }
 
-    /// Starts an operation; its end is a later (or the same call's) [`Action::Done`].
+    /// Starts an operation. It ends with an [`Action::Done`], in this call or later.
     pub fn start(&mut self, request: Request, actions: &mut Vec<Action>) -> OperationId {
         assert!(request.length > 0, "an empty request needs no operation");
         let id = self.operations.insert(request);
@@ -107,7 +107,7 @@ impl Volume {
         id
     }
 
-    /// Takes a waiting operation as far as it can go now; puts it back in line if that is nowhere.
+    /// Moves a waiting operation forward as far as possible now; if it cannot move, it waits again.
     fn proceed(&mut self, id: OperationId, actions: &mut Vec<Action>) {
         let operation = *self.operations.get(id);
         if operation.is_read() {
@@ -133,7 +133,7 @@ impl Volume {
         actions.push(Action::Read { operation: id, extent, offset, buffer_offset: 0, length });
     }
 
-    /// True if the operation must wait for one that overlaps it and runs, or waits ahead of it.
+    /// True if the operation must wait for an overlapping one that runs or waits ahead of it.
     fn conflicts(&self, id: OperationId, operation: &Operation) -> bool {
         let extent = &self.extents[operation.request.extent as usize];
         if extent.exclusive == 0 {
@@ -147,7 +147,7 @@ impl Volume {
         extent.writing.iter().chain(&extent.waiting).any(collides)
     }
 
-    /// True if space must be reserved before the write; asks for it.
+    /// Asks for space if the write needs it; true if it must wait for the space.
     fn needs_space(&mut self, operation: &Operation, actions: &mut Vec<Action>) -> bool {
         let Request { extent: index, offset, .. } = operation.request;
         let (extent, piece) = (&mut self.extents[index as usize], piece_of(offset));
@@ -205,8 +205,8 @@ impl Volume {
         }
     }
 
-    /// The answer to [`Action::Open`]. [`Fault::Broken`] retires the extent; with any other fault only what waits
-    /// for it fails, and the next operation tries to open it again.
+    /// Takes the answer to [`Action::Open`]. [`Fault::Broken`] fails the extent. With any other fault only
+    /// the waiting operations fail, and the next operation opens the extent again.
     pub fn opened(
         &mut self,
         (extent, generation): (u32, Generation),
@@ -240,8 +240,8 @@ impl Volume {
         }
     }
 
-    /// The answer to [`Action::Allocate`]. Without space the writes are tried all the same: a part of the
-    /// piece may have some, and the drive's own answer is the truth.
+    /// Takes the answer to [`Action::Allocate`]. Writes are tried even if no space could be reserved. A part
+    /// of the piece may have space, and the drive's own answer is the truth.
     pub fn allocated(
         &mut self,
         (extent, generation): (u32, Generation),
@@ -257,7 +257,8 @@ impl Volume {
         self.retry_waiting(extent, actions);
     }
 
-    /// The other answer to [`Action::Allocate`]: the piece gets no space, or not now. Writes that wait for it fail.
+    /// Takes the other answer to [`Action::Allocate`]: the piece gets no space, or not now. Writes that wait
+    /// for it fail.
     pub fn refused(
         &mut self,
         (extent, generation): (u32, Generation),
@@ -282,13 +283,13 @@ impl Volume {
         self.retry_waiting(extent, actions);
     }
 
-    /// The [`Action::Zero`] of an operation that is one and runs, for executors that need more than one step.
+    /// The [`Action::Zero`] of a running zero operation, for executors that need more than one step.
     pub fn zeroing(&self, id: OperationId) -> Option<Action> {
         let Request { kind, extent, offset, length } = self.operations.get(id).request;
         (kind == Kind::Zero).then_some(Action::Zero { operation: id, extent, offset, length })
     }
 
-    /// The answer to everything that names an operation: bytes moved (for reads and writes), or a fault.
+    /// Takes the answer to an action that names an operation: bytes moved (for reads and writes), or a fault.
     pub fn completed(&mut self, id: OperationId, result: Result<u32, Fault>, actions: &mut Vec<Action>) {
         let operation = *self.operations.get(id);
         let extent = operation.request.extent;
@@ -320,7 +321,7 @@ impl Volume {
         if done >= length {
             self.end(id, operation, Ok(Content::Data), actions);
         } else if bytes == 0 || !bytes.is_multiple_of(BLOCK_BYTES as u32) {
-            // The file ends within the extent: somebody has shortened it.
+            // The file ends within the extent: it was shortened from outside.
             self.completed(id, Err(Fault::Broken), actions);
         } else if operation.is_read() {
             self.operations.get_mut(id).stage = Stage::Running { done };
@@ -345,7 +346,7 @@ impl Volume {
         if kind == Kind::Release && result.is_ok() {
             extent.map.clear_within(offset, length);
         }
-        // A failed change counts as well: a part of it may have been made.
+        // A failed change counts too, because a part of it may have been made.
         let is_stable = operation.is_read() || kind == Kind::Write { is_durable: true } && result.is_ok();
         if !is_stable && extent.state != State::Failed {
             extent.sync.is_dirty = true;
@@ -367,7 +368,7 @@ impl Volume {
         }
     }
 
-    /// Removes an operation and says that it is done.
+    /// Removes an operation and reports its end.
     fn finish(&mut self, id: OperationId, result: Result<Content, Fault>, actions: &mut Vec<Action>) {
         let operation = self.operations.remove(id);
         if let Some(extent) = self.extents.get_mut(operation.request.extent as usize) {
@@ -379,7 +380,8 @@ impl Volume {
         actions.push(Action::Done { operation: id, result });
     }
 
-    /// The executor has acted on an operation's [`Action::Done`]: its number may name another one from now on.
+    /// Notes that the executor has acted on an operation's [`Action::Done`]: its number may be used again
+    /// from now on.
     pub fn forget(&mut self, id: OperationId) {
         self.operations.release(id);
     }
@@ -396,12 +398,12 @@ impl Volume {
         }
     }
 
-    /// Asks that all acknowledged writes become stable; ends with [`Action::Flushed`].
+    /// Makes all acknowledged writes stable; ends with [`Action::Flushed`].
     pub fn flush(&mut self, flush: u32, actions: &mut Vec<Action>) {
         self.flush_those(flush, |_| true, actions);
     }
 
-    /// Asks that all acknowledged writes of an extent become stable; ends with [`Action::Flushed`].
+    /// Makes all acknowledged writes of an extent stable; ends with [`Action::Flushed`].
     pub fn flush_extent(&mut self, flush: u32, extent: u32, actions: &mut Vec<Action>) {
         self.flush_those(flush, |index| index == extent, actions);
     }
@@ -473,7 +475,7 @@ impl Volume {
         !is_busy && !self.operations.iter().any(|operation| operation.request.extent == index)
     }
 
-    /// Forgets what is known of an extent whose file was made anew. No operation may be under way in it.
+    /// Resets an extent whose file was replaced. No operation may be under way in it.
     pub fn renew(&mut self, index: u32) {
         self.untouch(index);
         let generation = self.next_generation();
@@ -482,19 +484,19 @@ impl Volume {
         *extent = Extent::new(generation);
     }
 
-    /// Takes an extent out of service: everything that waits for it fails, and all that comes.
+    /// Fails an extent: all waiting and all later operations on it fail.
     pub fn fail_replica(&mut self, index: u32, actions: &mut Vec<Action>) {
         self.fail(index, true, actions);
     }
 
-    /// Takes an extent out of service; nothing was changed there by what it fails for, or nobody knows.
+    /// Fails an extent. `is_unchanged` is true if the operation that failed is known to have changed nothing.
     fn fail(&mut self, index: u32, is_unchanged: bool, actions: &mut Vec<Action>) {
         let Some(extent) = self.extents.get_mut(index as usize) else { return };
         if extent.state == State::Failed {
             return;
         }
         extent.state = State::Failed;
-        // A change or sync that is still under way may fail too, which nobody is told of any more.
+        // A change or sync that is still under way may fail too, and its failure is no longer reported.
         let is_unchanged = is_unchanged && extent.writing.is_empty() && !extent.sync.is_running();
         self.has_lost_writes |= extent.sync.concerns_flush();
         let remains = match (is_unchanged, extent.sync.concerns_flush()) {
@@ -519,7 +521,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes a write to its end in the file of a generation, and begins a flush.
+    /// Completes a write to the file of a generation, and begins a flush.
     fn write_and_flush(volume: &mut Volume, generation: Generation, flush: u32) -> Vec<Action> {
         let (file, mut actions) = ((0, generation), Vec::new());
         let kind = Kind::Write { is_durable: false };
@@ -535,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn late_answer_says_nothing_of_the_next_file() {
+    fn late_answer_is_not_applied_to_the_next_file() {
         let mut volume = Volume::new(EXTENT_BYTES);
         let (first, second) = (Generation(0), Generation(1));
         let sync = |generation| vec![Action::Sync { extent: 0, generation }];

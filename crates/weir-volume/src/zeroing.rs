@@ -1,37 +1,37 @@
-//! Giving space back and zeroing ranges on filesystems that can do different things.
+//! Zeroing: releasing and zeroing ranges on filesystems with different abilities.
 
 use crate::action::Fault;
 
-/// One thing that is asked of a filesystem.
+/// One request to a filesystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// Give the space of the range back.
+    /// Release the space of the range.
     Release,
     /// Zero the range and keep its space.
     Zero,
-    /// Give the space back, to reserve it anew after that.
+    /// Release the space of the range, to reserve it again afterwards.
     ReleaseFirst,
-    /// Reserve the space that was given back.
+    /// Reserve the released space again.
     ReserveAgain,
 }
 
-/// What follows the end of a step.
+/// Continuation after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Another step.
+    /// Ask for another step.
     Ask(Step),
-    /// Nothing: this came of the whole.
+    /// End with this result of the whole operation.
     End(Result<u32, Fault>),
 }
 
-/// What is known of the filesystem of a drive.
+/// Known abilities of the filesystem of a drive.
 #[derive(Clone, Debug, Default)]
 pub struct Filesystem {
     lacks_zero_range: bool,
 }
 
 impl Filesystem {
-    /// What is asked first to zero a range, or else to give its space back.
+    /// First step to zero a range (`is_zero`) or to release its space.
     pub fn first(&self, is_zero: bool) -> Step {
         match (is_zero, self.lacks_zero_range) {
             (false, _) => Step::Release,
@@ -40,7 +40,7 @@ impl Filesystem {
         }
     }
 
-    /// What follows the end of a step. A filesystem that cannot zero in one step is not asked for it again.
+    /// Continuation after a step. A filesystem that cannot zero in one step is not asked to again.
     pub fn next(&mut self, step: Step, result: Result<u32, Fault>) -> Next {
         match (step, result) {
             (Step::Zero, Err(Fault::Unsupported)) => {
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zeroing_takes_two_steps_where_there_is_no_single_one() {
+    fn zeroing_takes_two_steps_without_zero_range() {
         let mut filesystem = Filesystem::default();
         assert_eq!(filesystem.first(true), Step::Zero);
         assert_eq!(filesystem.next(Step::Zero, Ok(0)), Next::End(Ok(0)));

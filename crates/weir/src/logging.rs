@@ -1,4 +1,6 @@
-//! The log: its form, its level, which can be changed while the daemon runs, and a bound on lines that clients can cause.
+//! Log: its format, its level, and a bound on lines that clients can cause.
+//!
+//! The level can be changed while the daemon runs.
 
 use std::io::IsTerminal;
 use std::str::FromStr;
@@ -13,20 +15,20 @@ use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 pub const AUDIT: &str = "audit";
 /// Lines of one kind that clients may cause within [`GATE_INTERVAL`].
 const GATED_LINES_MAX: u32 = 10;
-/// The time in which that many are written.
+/// Interval in which at most [`GATED_LINES_MAX`] lines are written.
 const GATE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How lines are written.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     #[default]
     Text,
     /// One JSON object for each line.
     Json,
 }
 
-/// The level of the log of this process.
+/// The log level of this process.
 struct Level {
     handle: reload::Handle<EnvFilter, Registry>,
     text: Mutex<String>,
@@ -34,7 +36,8 @@ struct Level {
 
 static LEVEL: OnceLock<Level> = OnceLock::new();
 
-/// Begins to write the log to standard error. A second daemon in the same process (in tests) keeps the first one's log.
+/// Starts to write the log to standard error. A second daemon in the same process (in tests) keeps the first
+/// one's log.
 ///
 /// # Errors
 /// In words, if the level is not understood.
@@ -46,13 +49,13 @@ pub fn start(level: &str, format: LogFormat) -> Result<(), String> {
         LogFormat::Json => Box::new(lines.json().flatten_event(true)),
     };
     if tracing_subscriber::registry().with(filter).with(lines).try_init().is_ok() {
-        // The first one to begin is the only one.
+        // Only the first daemon of the process sets the level.
         let _ = LEVEL.set(Level { handle, text: Mutex::new(level.to_owned()) });
     }
     Ok(())
 }
 
-/// Reads a level. Audit lines are written at every level, unless it says otherwise of them.
+/// Parses a level. Audit lines are written at every level, unless the level names them.
 fn filter(level: &str) -> Result<EnvFilter, String> {
     let parse = |text: &str| {
         EnvFilter::from_str(text).map_err(|error| {
@@ -64,12 +67,12 @@ fn filter(level: &str) -> Result<EnvFilter, String> {
     if level.contains(AUDIT) { parse(level) } else { parse(&format!("{level},{AUDIT}=info")) }
 }
 
-/// The level of the log; `None` if this process writes none.
+/// The level of the log. `None` if this process writes no log.
 pub fn level() -> Option<String> {
     LEVEL.get().map(|level| level.text.lock().unwrap_or_else(PoisonError::into_inner).clone())
 }
 
-/// Changes the level of the log from now on.
+/// Changes the level of the log.
 ///
 /// # Errors
 /// In words, if the level is not understood or this process writes no log.
@@ -81,7 +84,7 @@ pub fn set_level(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Lets a bounded number of lines pass, for one kind of line that clients can cause.
+/// Rate limit for one kind of log line that clients can cause.
 #[derive(Debug, Default)]
 pub struct LineGate {
     state: Mutex<GateState>,
@@ -95,12 +98,12 @@ struct GateState {
 }
 
 impl LineGate {
-    /// One through which nothing went yet.
+    /// A gate that no line has passed yet.
     pub const fn new() -> LineGate {
         LineGate { state: Mutex::new(GateState { began: None, written: 0, suppressed: 0 }) }
     }
 
-    /// Whether a line may be written now: then the answer is how many were not since the last one.
+    /// `Some` if a line may be written now: the number of lines suppressed since the last written line.
     pub fn pass(&self) -> Option<u64> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).pass(Instant::now())
     }
@@ -125,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_clients_are_bounded_and_the_others_counted() {
+    fn log_lines_of_clients_are_rate_limited_and_counted() {
         let (mut gate, begin) = (GateState::default(), crate::control::tests::origin());
         let most = u64::from(GATED_LINES_MAX);
         let passed = (0..1000).filter(|_| gate.pass(begin).is_some()).count() as u64;
@@ -135,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn audit_lines_are_written_at_every_level_unless_they_are_named() {
+    fn audit_lines_are_on_at_every_level_unless_named() {
         for (level, expected) in [("error", true), ("weir=debug", true), ("info,audit=off", false)] {
             let filter = filter(level).unwrap().to_string();
             assert_eq!(filter.contains("audit=info"), expected, "{filter}");

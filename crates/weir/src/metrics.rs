@@ -1,5 +1,6 @@
-//! Metrics in the text form of Prometheus (OpenMetrics): by volume, by policy group, by drive and by pool,
-//! taken when asked.
+//! Metrics in the text form of Prometheus (OpenMetrics), by volume, policy group, drive and pool.
+//!
+//! They are taken when asked for.
 
 mod alarms;
 mod background;
@@ -29,21 +30,21 @@ use reasons::LimitInForce;
 /// The drive type of what [`write`] writes.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Bounds of the latency histogram, as powers of two of nanoseconds: about 1 us to 17 s. What is finer or
-/// coarser helps nobody who watches and costs series.
+/// Bounds of the latency histogram, as powers of two of nanoseconds: about 1 us to 17 s. Finer or wider
+/// bounds would cost series and help no observer.
 const LATENCY_EXPONENTS: std::ops::RangeInclusive<u32> = 10..=34;
 
-/// Writes metrics, and waits wherever what it writes to does.
+/// Writes metrics. It waits whenever the target waits.
 ///
 /// # Errors
-/// Those of what it writes to.
+/// If the target fails.
 pub fn write(target: &mut impl std::fmt::Write, snapshot: Snapshot) -> Result<(), Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(snapshot));
     text::encode(target, &registry)
 }
 
-/// Everything that is shown, at one instant.
+/// All exported values at one instant.
 #[derive(Debug, Default)]
 pub struct Snapshot {
     volumes: Vec<Subject>,
@@ -72,7 +73,7 @@ struct Subject {
     gauges: Vec<(&'static str, u64)>,
 }
 
-/// What the gauges mean.
+/// Name and meaning of each gauge.
 const GAUGES: [(&str, &str); 15] = [
     ("queue_depth", "Requests received and not yet answered"),
     ("queue_depth_delayed", "Requests held back by a ceiling now"),
@@ -94,7 +95,7 @@ const GAUGES: [(&str, &str); 15] = [
     ("workloads", "Volumes that are bound"),
 ];
 
-/// A counter: its name, its meaning, and how it is read.
+/// A counter: its name, its meaning, and its value.
 type Counter = (&'static str, &'static str, fn(&OperationTotals) -> f64);
 
 /// The counters of each kind of operation.
@@ -127,10 +128,10 @@ fn seconds(ns: u64) -> f64 {
 }
 
 impl Snapshot {
-    /// Takes what is to be shown; volumes to which no client is attached only if they are wanted.
+    /// Takes all values. Volumes without attached clients are included only if `with_idle_volumes` is true.
     ///
     /// # Errors
-    /// If something that is shown cannot be found.
+    /// If an exported value cannot be found.
     pub fn take(control: &Control, with_idle_volumes: bool) -> Outcome<Snapshot> {
         let mut snapshot = Snapshot {
             groups: control.policy_group_samples(None, None)?.into_iter().map(Subject::group).collect(),
@@ -143,7 +144,7 @@ impl Snapshot {
             process: process::Process::now(),
             ..Snapshot::default()
         };
-        // Some at a time: what is kept of a volume is much less than what is known of it.
+        // Some volumes at a time: a snapshot keeps much less of a volume than its view has.
         for ids in control.volume_ids(None)?.chunks(API_VOLUMES_PER_PIECE) {
             let is_shown = |view: &VolumeView| {
                 with_idle_volumes || view.counters.as_ref().is_some_and(|s| s.connections > 0)
@@ -241,7 +242,7 @@ impl Collector for Snapshot {
     }
 }
 
-/// A gauge of drives: its name, its meaning, and how it is read; a missing drive has none of its space.
+/// A gauge of drives: its name, its meaning, and its value. A missing drive has no space values.
 type DriveGauge = (&'static str, &'static str, fn(&DriveView) -> Option<u64>);
 
 const DRIVE_GAUGES: [DriveGauge; 6] = [
@@ -263,7 +264,7 @@ const DRIVE_GAUGES: [DriveGauge; 6] = [
     }),
 ];
 
-/// The labels of a drive's series; of an emulated one they say so.
+/// The labels of a drive's series. The series of an emulated drive have a label for the emulation.
 fn drive_labels(drive: &DriveView) -> Labels {
     let mut labels = vec![("drive", drive.record.name.to_string())];
     labels.extend(drive.record.emulation.map(|emulation| ("emulated", emulation.to_string())));
@@ -322,7 +323,7 @@ fn encode_gauges(
     Ok(())
 }
 
-/// Writes the ceilings; what is not limited has no series.
+/// Writes the ceilings. A direction without ceiling has no series.
 fn encode_limits(
     encoder: &mut DescriptorEncoder<'_>,
     prefix: &str,
@@ -348,7 +349,7 @@ fn encode_limits(
     Ok(())
 }
 
-/// Writes the latency histograms; an operation that was never done has none.
+/// Writes the latency histograms. An operation that was never done has none.
 fn encode_latencies(
     encoder: &mut DescriptorEncoder<'_>,
     prefix: &str,
@@ -363,7 +364,7 @@ fn encode_latencies(
         {
             let labels = subject.labels_with("operation", operation);
             let buckets = latency_buckets(totals);
-            // Taken from the buckets, so that the count agrees with them while requests are being counted.
+            // The buckets give the count, so that both agree while requests are being counted.
             let count = buckets.iter().map(|(_, count)| count).sum();
             let sum = seconds(totals.time.sum_ns());
             metric.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
@@ -372,7 +373,7 @@ fn encode_latencies(
     Ok(())
 }
 
-/// Requests by latency in seconds, each bucket by itself, in the bounds that are shown.
+/// Requests by latency in seconds, not cumulative, in the exported bounds.
 fn latency_buckets(totals: &OperationTotals) -> Vec<(f64, u64)> {
     let bounds = LATENCY_EXPONENTS.map(|exponent| 1u64 << exponent).chain([u64::MAX]);
     let mut source = totals.latency.iter().peekable();
@@ -413,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn latencies_fall_into_the_bounds_that_are_shown() {
+    fn latencies_are_counted_in_exported_bounds() {
         let buckets = latency_buckets(&subject().totals.read);
         assert_eq!(buckets.len(), LATENCY_EXPONENTS.count() + 1);
         assert_eq!(buckets[0].1, 2);
@@ -421,7 +422,7 @@ mod tests {
         assert_eq!(buckets.last().unwrap(), &(f64::INFINITY, 2));
     }
 
-    /// What follows from the name of a family: the words of its unit, which its help must have.
+    /// Name suffixes of families, with the words of the unit that their help must have.
     const UNITS: [(&str, &str); 6] = [
         ("_bytes_per_second", "bytes per second"),
         ("_bytes", "bytes"),
@@ -464,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_names_series_as_documented() {
+    fn exported_series_have_documented_names() {
         let snapshot = Snapshot { volumes: vec![subject()], ..Snapshot::default() };
         let mut registry = Registry::default();
         registry.register_collector(Box::new(snapshot));

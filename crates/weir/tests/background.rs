@@ -1,5 +1,6 @@
-//! Work for the system itself as seen from outside: deletions and shrinking give back space in the background, under
-//! a policy, beside clients, and through kill -9.
+//! Background work seen from outside: space of deleted and shrunken volumes is reclaimed.
+//!
+//! The tests cover policies, concurrent clients, and kill -9.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -15,9 +16,9 @@ use common::wait_until;
 use saturating::Saturating;
 use serde_json::Value;
 
-/// Times that a reclaim is killed at least before it may come to its end.
+/// Number of kills before a reclaim may finish.
 const KILLS_MIN: u64 = 3;
-/// Keeps reclaims from getting far.
+/// Ceiling that keeps reclaims from getting far.
 const SLOWLY: &str = "1IOPS";
 
 fn set_ceiling(daemon: &Daemon, ceiling: &str) {
@@ -33,7 +34,7 @@ fn wait_for_space(daemon: &Daemon) {
     wait_until("all space is given back", || jobs(daemon).is_empty());
 }
 
-/// A daemon with a drive of the name `drive1`.
+/// A daemon with a drive named `drive1`.
 fn with_drive(arguments: &[&str]) -> Daemon {
     let daemon = Daemon::fresh();
     let path = daemon.state().beside("drive1");
@@ -47,7 +48,7 @@ fn create_on(daemon: &Daemon, volume: &str, size: &str) {
 }
 
 #[test]
-fn a_deleted_name_is_free_at_once_and_its_drive_is_kept_until_space_is_given_back() {
+fn deleted_name_is_free_at_once_and_drive_stays_until_reclaim() {
     let daemon = with_drive(&[]);
     set_ceiling(&daemon, SLOWLY);
     create_on(&daemon, "v", "64GiB");
@@ -76,16 +77,16 @@ fn a_deleted_name_is_free_at_once_and_its_drive_is_kept_until_space_is_given_bac
     daemon.stop();
 }
 
-/// Folders of volumes, whatever state they are in.
+/// Number of volumes' folders, in any state.
 fn folders(state: &State) -> usize {
     std::fs::read_dir(state.volumes()).unwrap().count()
 }
 
 #[test]
-fn reclaim_goes_on_after_every_kill_and_touches_nothing_else() {
+fn reclaim_survives_kills_and_touches_no_other_volume() {
     let mut random = Random::seeded();
     let mut daemon = Daemon::fresh();
-    // Until it has been killed a few times it gets nowhere near its end.
+    // This ceiling keeps the reclaim far from its end until it was killed a few times.
     set_ceiling(&daemon, "2IOPS");
     daemon.create("kept", "3GiB");
     let data = random.bytes(1 << 20);
@@ -103,7 +104,7 @@ fn reclaim_goes_on_after_every_kill_and_touches_nothing_else() {
         if kills == KILLS_MIN {
             set_ceiling(&daemon, "200IOPS");
         }
-        // The instant of the crash is what is chosen.
+        // Random delay before the crash.
         (0..random.below(8)).for_each(|_| drop(jobs(&daemon)));
         daemon = daemon.kill().start(&["--reactors", "2"]);
         kills += 1;
@@ -119,7 +120,7 @@ fn reclaim_goes_on_after_every_kill_and_touches_nothing_else() {
 }
 
 #[test]
-fn what_was_cut_off_is_never_read_again() {
+fn shrunken_data_is_never_read_again() {
     let daemon = Daemon::fresh();
     set_ceiling(&daemon, SLOWLY);
     daemon.create("v", "64GiB");
@@ -147,8 +148,8 @@ fn what_was_cut_off_is_never_read_again() {
 }
 
 #[test]
-fn a_busy_neighbour_keeps_most_of_the_drive() {
-    // So slow that the neighbour always has requests waiting, however late it is told of those that are done.
+fn busy_volume_keeps_most_of_drive_during_reclaim() {
+    // The drive is so slow that the neighbour always has requests waiting, however late it learns of answers.
     let daemon = with_drive(&["--emulate", "iops=200"]);
     create_on(&daemon, "busy", "1GiB");
     create_on(&daemon, "doomed", "64GiB");
@@ -175,7 +176,7 @@ fn shutdown_does_not_wait_for_reclaim() {
 }
 
 #[test]
-fn a_deadline_takes_what_it_needs() {
+fn reclaim_with_deadline_overrides_weight() {
     let daemon = with_drive(&["--emulate", "iops=500"]);
     daemon.ok(&["qos", "background-policy", "modify", "reclaim", "--weight", "1", "--deadline", "1s"]);
     create_on(&daemon, "busy", "1GiB");
@@ -185,13 +186,13 @@ fn a_deadline_takes_what_it_needs() {
     let before = writer.count();
     daemon.ok(&["volume", "delete", "doomed", "--wait"]);
     let meanwhile = writer.count() - before;
-    // By weight alone it would be a hundred to one.
+    // By weight alone the ratio would be a hundred to one.
     assert!(meanwhile <= 200 * 25, "{meanwhile} requests were served beside 200 operations of a reclaim");
     writer.finish();
     daemon.stop();
 }
 
-/// What background policies say, apart from how often that was changed.
+/// Background policies without their version numbers.
 fn without_versions(mut policies: serde_json::Value) -> serde_json::Value {
     for policy in policies["background_policies"].as_array_mut().unwrap() {
         policy.as_object_mut().unwrap().remove("version");
@@ -200,7 +201,7 @@ fn without_versions(mut policies: serde_json::Value) -> serde_json::Value {
 }
 
 #[test]
-fn wrong_policies_are_refused_and_right_ones_are_kept() {
+fn background_policies_are_checked_and_survive_restart() {
     let daemon = Daemon::fresh();
     for (code, arguments, words) in [
         (2, &["modify", "reclaim", "--min-throughput", "5IOPS"] as &[&str], "--min-throughput"),

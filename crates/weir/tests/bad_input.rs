@@ -1,5 +1,7 @@
-//! Whatever is wrong is named, refused with the right exit status, and harms nothing: bad words on the command
-//! line and in the configuration file, a full drive, and extent files that somebody damaged.
+//! Bad input: every fault is named, refused with the right exit status, and harms no data.
+//!
+//! The tests cover wrong words on the command line and in the configuration file, a full drive, and damaged
+//! extent files.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -27,7 +29,7 @@ fn refused(daemon: &Daemon, code: i32, command: &str, words: &[&str]) {
 }
 
 #[test]
-fn sizes_that_no_volume_can_have() {
+fn invalid_sizes_are_refused() {
     let daemon = Daemon::fresh();
     daemon.create("kept", "1GiB");
     let usage = ["is not a size", "512MiB"];
@@ -56,7 +58,7 @@ fn names(daemon: &Daemon) -> Vec<String> {
 }
 
 #[test]
-fn names_that_are_not_accepted() {
+fn invalid_names_are_refused() {
     let daemon = Daemon::fresh();
     daemon.create("taken", "1GiB");
     let long = "n".repeat(129);
@@ -80,7 +82,7 @@ fn names_that_are_not_accepted() {
 }
 
 #[test]
-fn things_that_do_not_exist() {
+fn missing_objects_are_named() {
     let daemon = Daemon::fresh();
     daemon.create("v", "1");
     refused(&daemon, 4, "volume create w --size 1 --tenant nobody", &["tenant", "nobody"]);
@@ -93,7 +95,7 @@ fn things_that_do_not_exist() {
     refused(&daemon, 4, "qos policy-group modify missing --max-throughput 1IOPS", &["missing"]);
     refused(&daemon, 4, "qos policy-group rename missing --new-name other", &["missing"]);
     refused(&daemon, 4, "qos policy-group delete missing", &["missing"]);
-    // A group of another tenant is none for this volume.
+    // A policy group of another tenant does not exist for this volume.
     daemon.ok(&["tenant", "create", "acme"]);
     daemon.ok(&["qos", "policy-group", "create", "theirs", "--tenant", "acme", "--max-throughput", "1IOPS"]);
     refused(&daemon, 4, "volume modify v --qos-policy-group theirs", &["theirs"]);
@@ -121,7 +123,7 @@ fn policy_groups_and_tenants_in_use_stay() {
 }
 
 #[test]
-fn rates_that_mean_nothing() {
+fn invalid_rates_are_refused() {
     let daemon = Daemon::fresh();
     daemon.ok(&["qos", "policy-group", "create", "kept", "--max-throughput", "100IOPS"]);
     let rates = [
@@ -150,12 +152,12 @@ fn rates_that_mean_nothing() {
     assert_eq!(list["policy_groups"][0]["limits"]["total"]["iops"], 100);
 }
 
-/// Everything that a refused floor must leave as it was.
+/// The state that a refused floor must leave unchanged.
 fn floors(daemon: &Daemon) -> [serde_json::Value; 4] {
     let read = |command: &str| daemon.json(&command.split(' ').collect::<Vec<_>>());
     let mut found =
         ["pool inspect em", "volume list", "tenant inspect default", "qos policy-group show"].map(read);
-    // These are of the filesystem, which others use too.
+    // The space values are those of the filesystem, which other programs use too.
     found[0]["used_bytes"] = serde_json::Value::Null;
     found[0]["available_bytes"] = serde_json::Value::Null;
     found[0]["drives"][0]["used_bytes"] = serde_json::Value::Null;
@@ -164,7 +166,7 @@ fn floors(daemon: &Daemon) -> [serde_json::Value; 4] {
 }
 
 #[test]
-fn an_over_committed_pool() {
+fn floors_beyond_pool_capacity_are_refused() {
     let daemon = Daemon::fresh();
     let path = daemon.state().beside("em");
     std::fs::create_dir_all(&path).unwrap();
@@ -229,7 +231,7 @@ fn an_over_committed_pool() {
 }
 
 #[test]
-fn attached_volumes_are_not_deleted_by_mistake() {
+fn deletion_of_attached_volume_needs_force() {
     let daemon = Daemon::fresh();
     daemon.create("used", "1");
     let mut client = Client::attach(&daemon.nbd_socket(), "used");
@@ -271,7 +273,7 @@ fn configuration_files_are_read_strictly() {
 }
 
 #[test]
-fn a_second_daemon_leaves_the_first_alone() {
+fn second_daemon_on_same_state_is_refused() {
     let mut daemon = Daemon::fresh();
     let message = run(&mut daemon.state().serve(&[])).refused(1);
     assert!(message.contains("another") && message.contains(&daemon.process_id().to_string()), "{message}");
@@ -279,7 +281,7 @@ fn a_second_daemon_leaves_the_first_alone() {
     assert!(daemon.is_alive());
 }
 
-/// Writes until there is no space; answers the offset of the refused write.
+/// Writes until there is no space. Returns the offset of the refused write.
 fn fill(client: &mut Client) -> u64 {
     let data = vec![0xaa; 1 << 20];
     for offset in (0..client.size).step_by(1 << 20) {
@@ -294,7 +296,7 @@ fn fill(client: &mut Client) -> u64 {
     panic!("the drive was not full after {} bytes", client.size);
 }
 
-/// Fills the drive by one volume, and checks that everything else goes on, and all of it once there is space.
+/// Fills the drive by one volume, and checks that all other work goes on, and all work once there is space.
 fn survive_a_full_drive(mounted: &Mounted) {
     let daemon = mounted.state.start(&["--reactors", "2", "--pool-full-percent", "95"]);
     let socket = daemon.nbd_socket();
@@ -305,7 +307,7 @@ fn survive_a_full_drive(mounted: &Mounted) {
     let mut greedy = Client::attach(&socket, "greedy");
     let end = fill(&mut greedy);
     assert!(end > 10 << 20, "full after {end} bytes");
-    // Again and in other ways: refused, and nothing breaks.
+    // Further writes of several kinds are refused, and break no volume.
     for _ in 0..20 {
         let _ = greedy.write(end, &vec![1; 1 << 20]);
     }
@@ -317,14 +319,14 @@ fn survive_a_full_drive(mounted: &Mounted) {
     assert!(whole.iter().chain(&last).all(|&byte| byte == 0xaa));
     modest.write(4096, &[2; 8192]).unwrap();
     assert_eq!(modest.read(4096, 8192).unwrap(), [2; 8192]);
-    // That the pool is full is told, and nothing else is wrong.
+    // The status has an alarm that the pool is full, and no other alarm.
     let alarms = || daemon.json(&["status"])["alarms"].clone();
     wait_until("status tells that the pool is full", || alarms()[0].is_object());
     let alarms = alarms();
     let message = alarms[0]["message"].as_str().unwrap_or_default();
     assert!(message.contains("pool 'default' is") && message.contains("full"), "{alarms}");
     assert_eq!(alarms.as_array().unwrap().len(), 1, "{alarms}");
-    // Making things may be refused, but in words, and without leaving anything behind.
+    // The daemon may refuse to create objects, but with a message and without leftovers.
     for (number, command) in [["tenant", "create"], ["qos policy-group", "create"]].iter().enumerate() {
         let words = format!("{} {} t{number}", command[0], command[1]);
         let ran = daemon.state().weir(&words.split(' ').collect::<Vec<_>>());
@@ -333,9 +335,9 @@ fn survive_a_full_drive(mounted: &Mounted) {
     greedy.trim(0, 8 << 20).unwrap();
     wait_for("writes go on", || greedy.write(end, &[3; 4096]).ok());
     greedy.trim(0, end as u32).unwrap();
-    // What may be taken beside a state folder is said anew now and then, and what is recorded meanwhile takes some of it.
+    // The free space beside a state folder is updated now and then, and records take some of it in between.
     wait_until("what was discarded can be written again", || fill(&mut greedy) + (8 << 20) >= end);
-    // Also where the catalogue has no space either: deleting is what makes some.
+    // Deletion works even if the catalogue has no space either, because deletion frees space.
     daemon.ok(&["volume", "delete", "greedy", "--force", "--wait"]);
     daemon.create("after", "1GiB");
     let mut after = Client::attach(&socket, "after");
@@ -349,23 +351,23 @@ fn survive_a_full_drive(mounted: &Mounted) {
 }
 
 #[test]
-fn a_full_drive() {
+fn full_drive_refuses_writes_and_recovers() {
     if !is_root() {
         return;
     }
-    // The drive alone is full; the catalogue lies elsewhere.
+    // Only the drive is full. The catalogue lies elsewhere.
     survive_a_full_drive(&Mounted::drive(96));
 }
 
 #[test]
-fn a_full_filesystem_with_everything_on_it() {
+fn full_state_filesystem_refuses_writes_and_recovers() {
     if !is_root() {
         return;
     }
     survive_a_full_drive(&Mounted::state(96));
 }
 
-/// What somebody does to an extent file, and what brings it back.
+/// A kind of damage to an extent file, with its repair.
 type Damage = (&'static str, fn(&Path), fn(&Path));
 
 const DAMAGES: [Damage; 4] = [
@@ -407,7 +409,7 @@ fn with_data(daemon: &Daemon) {
     client.disconnect();
 }
 
-/// The second extent fails, with an alarm that names it; the others and new connections do not.
+/// Checks that the second extent fails with an alarm that names it, and that other extents are served.
 fn check_damage(daemon: &Daemon, what: &str) {
     wait_until(&format!("status tells of the {what} extent"), || {
         let status = daemon.json(&["status"]);
@@ -424,8 +426,8 @@ fn check_damage(daemon: &Daemon, what: &str) {
     assert_eq!(client.read(place(1) + (100 << 20), 4096), Err(EIO), "no hole may be made up");
     assert_eq!(client.write(place(1), &[9; 4096]), Err(EIO));
     assert_eq!(client.zero(0, place(1), 1 << 20), Err(EIO));
-    // A request into two extents fails as a whole. A simple reply that has begun cannot tell of an error any
-    // more; then the connection ends.
+    // A request to two extents fails as a whole. A simple reply that has begun cannot report an error, so the
+    // connection ends instead.
     let mut crossing = Client::attach(&daemon.nbd_socket(), "damaged");
     assert!(!matches!(crossing.try_read((1 << 30) - 4096, 8192), Ok(Ok(_))));
     for extent in [0, 2] {
@@ -436,7 +438,7 @@ fn check_damage(daemon: &Daemon, what: &str) {
 }
 
 #[test]
-fn extent_files_damaged_while_they_are_served() {
+fn extent_file_damaged_during_service_is_a_fault() {
     for (what, damage, _) in DAMAGES {
         let daemon = Daemon::fresh();
         with_data(&daemon);
@@ -449,7 +451,7 @@ fn extent_files_damaged_while_they_are_served() {
         daemon.create("another", "1GiB");
         daemon.ok(&["volume", "delete", "damaged"]);
         if what == "replaced" {
-            // Weir made no folder there, and takes none away.
+            // Weir did not make this folder, so it does not remove it.
             wait_until("what is in the way is told", || {
                 daemon.ok(&["status"]).contains("cannot be given back yet: cannot remove")
             });
@@ -469,7 +471,7 @@ fn pending_deletion(file: &Path) -> PathBuf {
 }
 
 #[test]
-fn extent_files_damaged_while_nobody_looks() {
+fn extent_file_damaged_while_stopped_is_a_fault() {
     for (what, damage, repair) in DAMAGES {
         let daemon = Daemon::fresh();
         with_data(&daemon);
@@ -493,7 +495,7 @@ fn extent_files_damaged_while_nobody_looks() {
 }
 
 #[test]
-fn volumes_with_more_extents_than_a_process_has_descriptors() {
+fn volume_may_have_more_extents_than_descriptors() {
     if find("prlimit").is_none() {
         return common::skip("prlimit not found");
     }

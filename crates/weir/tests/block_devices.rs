@@ -1,5 +1,6 @@
-//! Raw block devices as drives: what is formatted and what is refused, and whether data stay through whatever happens
-//! to the daemon and to the device.
+//! Raw block devices as drives: which devices are formatted and which are refused.
+//!
+//! The tests also check that data survive faults of the daemon and the device.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -28,7 +29,7 @@ fn fill(daemon: &Daemon) -> Vec<u8> {
     daemon.ok(&["volume", "create", "v1", "--size", "2GiB", "--drive", "disk"]);
     let data = Random::seeded().bytes(1 << 20);
     let mut client = Client::attach(&daemon.nbd_socket(), "v1");
-    // In both extents.
+    // The volume has two extents.
     client.write(0, &data).unwrap();
     client.write(1 << 30, &data).unwrap();
     client.flush().unwrap();
@@ -46,7 +47,7 @@ fn assert_data(daemon: &Daemon, data: &[u8]) {
 }
 
 #[test]
-fn a_block_device_is_formatted_used_and_given_back() {
+fn block_device_is_formatted_used_and_removed() {
     if !can_be_tested() {
         return;
     }
@@ -60,7 +61,7 @@ fn a_block_device_is_formatted_used_and_given_back() {
     );
     assert!(message.contains(&words), "{message}");
     assert_eq!(device.signatures(), "");
-    // Measured as a directory is.
+    // The device is measured like a directory.
     assert_eq!(daemon.ok(&["drive", "add", device.path(), "--format"]), format!("{}\n", device.name()));
     let drive = daemon.json(&["drive", "show", device.name()]);
     assert!(drive["measurement"]["read"]["iops"].as_u64().unwrap() > 0, "{drive}");
@@ -88,7 +89,7 @@ fn a_block_device_is_formatted_used_and_given_back() {
         assert!(shown.contains(device.path()) && shown.contains(media_type), "{command:?}: {shown}");
     }
     daemon.ok(&["volume", "create", "v1", "--size", "1GiB", "--drive", device.name()]);
-    // What it holds goes to another drive first.
+    // The drive is drained first: its volume moves to another drive.
     daemon.ok(&["drive", "remove", device.name(), "--wait"]);
     assert_eq!(daemon.json(&["volume", "inspect", "v1"])["drives"][0]["name"], "default");
     daemon.ok(&["volume", "delete", "v1", "--wait"]);
@@ -103,7 +104,7 @@ fn a_block_device_is_formatted_used_and_given_back() {
 }
 
 #[test]
-fn on_a_block_device_writes_after_a_snapshot_set_little_space_aside() {
+fn writes_after_snapshot_allocate_small_extents() {
     if !can_be_tested() {
         return;
     }
@@ -122,7 +123,7 @@ fn on_a_block_device_writes_after_a_snapshot_set_little_space_aside() {
 }
 
 #[test]
-fn data_on_a_block_device_stay_through_restarts_kills_and_another_name_of_the_device() {
+fn block_device_data_survive_restarts_kills_and_renames() {
     if !can_be_tested() {
         return;
     }
@@ -165,7 +166,7 @@ fn data_on_a_block_device_stay_through_restarts_kills_and_another_name_of_the_de
 }
 
 #[test]
-fn a_device_of_the_configuration_is_never_formatted_unasked() {
+fn configured_device_is_never_formatted_unasked() {
     if !can_be_tested() {
         return;
     }
@@ -186,7 +187,7 @@ fn a_device_of_the_configuration_is_never_formatted_unasked() {
 }
 
 #[test]
-fn a_device_that_is_not_there_is_a_missing_drive_until_it_is_back() {
+fn absent_device_is_missing_drive_until_it_returns() {
     if !can_be_tested() {
         return;
     }
@@ -212,7 +213,7 @@ fn a_device_that_is_not_there_is_a_missing_drive_until_it_is_back() {
     assert!(alarms.contains(&words) && alarms.contains("its 1 volumes are not served"), "{alarms}");
     assert!(Client::try_attach(&daemon.nbd_socket(), "v1").is_err());
     daemon.create("v2", "1GiB");
-    // One that is back is still the drive, and nothing that could be given.
+    // A returned device is still the drive, and cannot be added again.
     let device = Loop::attach(&away, &[]);
     let message = daemon.refused(1, &["drive", "add", device.path(), "--format", "--name", "again"]);
     assert!(message.contains("is drive 'disk' already, or a duplicate of it"), "{message}");
@@ -222,7 +223,7 @@ fn a_device_that_is_not_there_is_a_missing_drive_until_it_is_back() {
 }
 
 #[test]
-fn a_filesystem_that_the_kernel_gave_up_is_mounted_anew_at_the_next_start() {
+fn shut_down_filesystem_is_remounted_at_next_start() {
     if !can_be_tested() {
         return;
     }
@@ -232,7 +233,7 @@ fn a_filesystem_that_the_kernel_gave_up_is_mounted_anew_at_the_next_start() {
     format(&daemon, &device);
     let data = fill(&daemon);
     let mounts = device.mounts();
-    // What happens when the device is lost, or the power: what was not flushed is gone.
+    // As when the device or the power is lost: unflushed data are gone.
     tool("xfs_io", &["-x", "-c", "shutdown", &mounts[0]]);
     let daemon = daemon.kill().start(&REACTORS);
     assert_data(&daemon, &data);
@@ -240,7 +241,7 @@ fn a_filesystem_that_the_kernel_gave_up_is_mounted_anew_at_the_next_start() {
     daemon.stop();
 }
 
-/// What `drive add --format` says of a device that it refuses.
+/// Message of `drive add --format` for a device that it refuses.
 fn refusal(daemon: &Daemon, path: &str) -> String {
     daemon.refused(1, &["drive", "add", path, "--format", "--name", "refused"])
 }
@@ -254,7 +255,7 @@ fn write_partition_table(device: &Loop) {
 }
 
 #[test]
-fn devices_that_hold_anything_or_are_of_no_use_are_refused_with_what_was_found() {
+fn used_or_unsuitable_devices_are_refused_with_cause() {
     if !can_be_tested() {
         return;
     }
@@ -292,13 +293,13 @@ fn devices_that_hold_anything_or_are_of_no_use_are_refused_with_what_was_found()
     fs::create_dir(&folder).unwrap();
     check(folder.to_str().unwrap(), "is a directory and cannot be formatted");
     check("/dev/null", "is not a directory; an existing directory or block device is accepted");
-    // After all that, nothing was written to it.
+    // None of the refused commands has written to the device.
     assert_eq!(device.signatures(), "");
     format(&daemon, &device);
 }
 
 #[test]
-fn devices_that_somebody_uses_or_that_are_a_drive_by_any_name_are_refused() {
+fn devices_in_use_are_refused_under_any_name() {
     if !can_be_tested() {
         return;
     }
@@ -346,13 +347,14 @@ fn devices_that_somebody_uses_or_that_are_a_drive_by_any_name_are_refused() {
     assert!(message.contains("is drive 'disk' already"), "{message}");
 }
 
-/// A daemon whose mkfs, when it has made a filesystem, makes the file `made` and waits until `go` is there.
+/// A daemon whose mkfs, after it has made a filesystem, creates the file `made` and waits for the file `go`.
 fn start_with_waiting_mkfs(state: &State) -> Daemon {
     let wait = "while [ ! -e '{go}' ]; do sleep 0.01; done";
     start_with_mkfs(state, &format!("'{{mkfs}}' \"$@\" || exit\n: >'{{made}}'\n{wait}\n"))
 }
 
-/// A daemon that finds another mkfs: a script, in which `{mkfs}` is the real one, and `{made}` and `{go}` are files.
+/// A daemon with another mkfs: a script, in which `{mkfs}` is the real one, and `{made}` and `{go}` are
+/// files.
 fn start_with_mkfs(state: &State, script: &str) -> Daemon {
     let folder = state.beside("bin");
     fs::create_dir(&folder).unwrap();
@@ -370,7 +372,7 @@ fn start_with_mkfs(state: &State, script: &str) -> Daemon {
     Daemon::spawn(state, command).ready()
 }
 
-/// Lets mkfs end when it goes.
+/// Creates the file `go` on drop, so that mkfs ends.
 struct Go<'state>(&'state State);
 
 impl Drop for Go<'_> {
@@ -379,14 +381,14 @@ impl Drop for Go<'_> {
     }
 }
 
-/// Has a device formatted, and does something when that is made and the daemon does not know yet.
+/// Formats a device, and calls `act` after the filesystem is made and before the daemon knows it.
 fn while_formatting(daemon: &Daemon, device: &Loop, act: impl FnOnce()) {
     let (state, path) = (daemon.state().clone(), device.path().to_owned());
     let made = state.beside("made");
     std::thread::scope(|scope| {
         let adding = scope
             .spawn(|| state.weir(&["drive", "add", &path, "--format", "--name", "disk", "--no-measurement"]));
-        // Also when a test fails, or the thread would never end.
+        // mkfs must end even if a test fails, or the thread would never end.
         let _go = Go(&state);
         common::wait_until("the filesystem is made", || made.exists() || adding.is_finished());
         act();
@@ -394,7 +396,7 @@ fn while_formatting(daemon: &Daemon, device: &Loop, act: impl FnOnce()) {
 }
 
 #[test]
-fn nobody_waits_while_a_device_is_formatted() {
+fn formatting_blocks_no_other_command() {
     if !can_be_tested() {
         return;
     }
@@ -421,7 +423,7 @@ fn nobody_waits_while_a_device_is_formatted() {
 }
 
 #[test]
-fn a_daemon_killed_while_it_formats_keeps_nobody_from_trying_again() {
+fn format_can_be_repeated_after_kill() {
     if !can_be_tested() {
         return;
     }
@@ -434,19 +436,19 @@ fn a_daemon_killed_while_it_formats_keeps_nobody_from_trying_again() {
     });
     let state = daemon.kill();
     assert_eq!(device.signatures().trim(), "xfs");
-    // As if it had been killed a little later.
+    // As if the daemon had been killed a little later.
     let stranger = state.path().join("mounts").join(uuid::Uuid::new_v4().to_string());
     fs::create_dir_all(&stranger).unwrap();
     tool("mount", &[device.path(), stranger.to_str().unwrap()]);
     let daemon = state.start(&REACTORS);
     assert!(!stranger.exists() && device.mounts().is_empty());
     assert_eq!(daemon.json(&["drive", "list"])["drives"].as_array().unwrap().len(), 1);
-    // Nobody else's filesystem is taken for the one that was begun.
+    // A foreign filesystem is not taken for the unfinished one.
     let foreign = Loop::blank(&state, "foreign");
     tool("mkfs.xfs", &["-q", "-L", "weir", foreign.path()]);
     let message = refusal(&daemon, foreign.path());
     assert!(message.contains("holds a filesystem (xfs, label 'weir')"), "{message}");
-    // And not even that, if somebody used it since.
+    // Nor is the unfinished one, if another program used it since.
     let point = state.beside("point");
     fs::create_dir(&point).unwrap();
     let store = |change: &dyn Fn()| {
@@ -467,13 +469,13 @@ fn a_daemon_killed_while_it_formats_keeps_nobody_from_trying_again() {
 }
 
 #[test]
-fn a_format_that_fails_says_why_and_can_be_tried_again() {
+fn failed_format_has_cause_and_can_be_repeated() {
     if !can_be_tested() {
         return;
     }
     let state = State::new();
     let device = Loop::blank(&state, "image");
-    // As one that is ended when it has begun: XFS says at byte 126 that mkfs is at work.
+    // As if mkfs was ended after its start: at byte 126 XFS records that mkfs is at work.
     let cut_short = "for device; do :; done\n'{mkfs}' \"$@\"\n\
         printf '\\001' | dd of=\"$device\" bs=1 seek=126 conv=notrunc status=none\necho 'no more' >&2\nexit 7\n";
     let daemon = start_with_mkfs(&state, cut_short);

@@ -1,4 +1,5 @@
-//! Bursts from outside: credit is spent, ends when the arithmetic says, and outlives the daemon.
+//! Bursts seen from outside: credit is spent, lasts as long as calculated, and survives a restart of the
+//! daemon.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -11,7 +12,7 @@ use common::rates::{Counted, pass_seconds};
 use common::wait_until;
 use saturating::Saturating;
 
-/// Full credit, in seconds at the burst rate. A daemon that is away for a minute earns less than one of them.
+/// Full credit, in seconds at the burst rate. A daemon that is away for a minute earns less than one second.
 const FULL_SECONDS: f64 = 4.0;
 /// The ceiling.
 const CEILING_IOPS: f64 = 10.0;
@@ -34,14 +35,14 @@ fn credit(daemon: &Daemon) -> f64 {
     value.unwrap_or_else(|| panic!("{series} in:\n{metrics}")).parse().unwrap()
 }
 
-/// Spends half of the credit, ends the daemon by `end`, and looks whether the other half is left.
+/// Spends half of the credit, ends the daemon by `end`, and checks that the other half is left.
 fn credit_goes_on(end: impl Fn(Daemon) -> State) {
     let daemon = bursting();
     assert!(credit(&daemon) > 0.99 * FULL_SECONDS);
     let client = Saturating::start_writing(&daemon, "v", 32, 4096);
     wait_until("half of the credit is spent", || credit(&daemon) < FULL_SECONDS / 2.0);
     client.finish();
-    // It is written down every half second.
+    // The daemon saves the credit every half second.
     pass_seconds(&daemon, 3);
     let left = credit(&daemon);
     let daemon = end(daemon).start(&[]);
@@ -51,25 +52,25 @@ fn credit_goes_on(end: impl Fn(Daemon) -> State) {
 }
 
 #[test]
-fn credit_outlives_a_daemon_that_ends() {
+fn credit_survives_shutdown_and_start() {
     credit_goes_on(Daemon::stop);
 }
 
 #[test]
-fn credit_outlives_a_daemon_that_is_killed() {
+fn credit_survives_kill_and_start() {
     credit_goes_on(Daemon::kill);
 }
 
 #[test]
-fn what_has_full_credit_at_the_start_uses_it_once() {
+fn initial_full_credit_is_used_only_once() {
     let daemon = bursting();
     let client = Saturating::start_writing(&daemon, "v", 32, 4096);
     let counted = Counted::all(&daemon, &["v"]);
     let span = counted.during(|| wait_until("the credit is used up", || credit(&daemon) < 0.1));
-    // What goes beyond the ceiling is paid for with credit.
+    // Credit pays for requests beyond the ceiling.
     let most = span.most(CEILING_IOPS) + FULL_SECONDS * 800.0;
     assert!((span.answered as f64) <= most, "{span:?}, at most {most}");
-    // A change of policy and back gives nothing.
+    // A change of policy and back gives no credit.
     daemon.ok(&["volume", "modify", "v", "--qos-policy-group", "none"]);
     daemon.ok(&["volume", "modify", "v", "--qos-policy-group", "p"]);
     assert!(credit(&daemon) < FULL_SECONDS / 2.0, "{}", credit(&daemon));

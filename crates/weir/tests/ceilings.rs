@@ -1,5 +1,7 @@
-//! Ceilings on busy volumes: bound, changed, shared and released without an error or a reconnect. How exact
-//! they are is what the benches measure; here they are never exceeded, by the daemon's own clock, and reached some time.
+//! Ceilings on busy volumes: bound, changed, shared and released without an error or a reconnect.
+//!
+//! The benches measure how exact ceilings are. These tests check, by the daemon's own clock, that ceilings
+//! are never exceeded and eventually reached.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -36,7 +38,7 @@ fn bind(daemon: &Daemon, volume: &str, group: &str) {
     daemon.ok(&["volume", "modify", volume, "--qos-policy-group", group]);
 }
 
-/// A daemon with one volume that has data at its beginning, and a group that does not limit it yet.
+/// A daemon with two volumes that have data at their beginning, and policy groups that no volume has yet.
 fn scene(groups: &[(&str, &str, &str)]) -> Daemon {
     let daemon = Daemon::fresh_in_memory();
     for volume in ["v1", "v2"] {
@@ -52,7 +54,7 @@ fn scene(groups: &[(&str, &str, &str)]) -> Daemon {
 }
 
 #[test]
-fn a_ceiling_is_bound_changed_and_released_on_a_busy_volume() {
+fn ceiling_is_bound_changed_and_released_under_load() {
     let daemon = scene(&[("p", "200IOPS", "false")]);
     let client = Saturating::start(&daemon, "v1", 32, 4096);
     let counted = Counted::all(&daemon, &["v1"]);
@@ -76,7 +78,7 @@ fn a_ceiling_is_bound_changed_and_released_on_a_busy_volume() {
 }
 
 #[test]
-fn ceilings_per_direction_limit_only_theirs() {
+fn ceiling_of_direction_limits_only_that_direction() {
     let daemon = scene(&[]);
     daemon.ok(&["qos", "policy-group", "create", "w", "--max-write", "50IOPS", "--is-shared", "false"]);
     bind(&daemon, "v1", "w");
@@ -92,7 +94,7 @@ fn ceilings_per_direction_limit_only_theirs() {
 }
 
 #[test]
-fn a_shared_group_is_one_budget() {
+fn shared_policy_group_is_one_budget() {
     let daemon = scene(&[("both", "300IOPS", "true")]);
     bind(&daemon, "v1", "both");
     bind(&daemon, "v2", "both");
@@ -112,7 +114,7 @@ fn a_shared_group_is_one_budget() {
 }
 
 #[test]
-fn members_of_a_group_that_is_not_shared_have_their_own() {
+fn members_of_unshared_policy_group_have_own_budgets() {
     let daemon = scene(&[("each", "150IOPS", "false")]);
     bind(&daemon, "v1", "each");
     bind(&daemon, "v2", "each");
@@ -120,17 +122,17 @@ fn members_of_a_group_that_is_not_shared_have_their_own() {
     let second = Saturating::start(&daemon, "v2", 16, 4096);
     Counted::all(&daemon, &["v1"]).keep_to(150.0);
     Counted::all(&daemon, &["v2"]).keep_to(150.0);
-    // Not one budget of 150 for both.
+    // The volumes do not share one budget of 150 IOPS.
     Counted::all(&daemon, &["v1", "v2"]).keep_to(300.0);
     assert!(first.finish() > 0 && second.finish() > 0);
 }
 
 #[test]
-fn a_thousand_changes_while_requests_run_do_no_harm() {
+fn policy_changes_under_load_lose_no_request() {
     let daemon = scene(&[("p", "1000IOPS", "false"), ("q", "900IOPS", "true")]);
     bind(&daemon, "v1", "p");
     let socket = daemon.nbd_socket();
-    // These write and read back, so that a lost or doubled request is seen.
+    // The loads write and read back, so that a lost or doubled request is detected.
     let loads = [Load::start(&socket, "v1", 64 << 20), Load::start(&socket, "v1", 128 << 20)];
     let client = Saturating::start(&daemon, "v1", 32, 4096);
     for number in 0..1000u32 {
@@ -154,7 +156,7 @@ fn a_thousand_changes_while_requests_run_do_no_harm() {
 }
 
 #[test]
-fn statistics_tell_who_was_held_back() {
+fn statistics_show_delayed_requests() {
     let daemon = scene(&[("p", "50IOPS", "false")]);
     bind(&daemon, "v1", "p");
     let client = Saturating::start(&daemon, "v1", 64, 4096);
@@ -174,12 +176,12 @@ fn statistics_tell_who_was_held_back() {
 }
 
 #[test]
-fn an_idle_volume_saves_up_no_burst() {
+fn idle_volume_saves_no_burst_without_policy() {
     let daemon = scene(&[("p", "100IOPS", "false")]);
     bind(&daemon, "v1", "p");
     let mut client = Client::attach(&daemon.nbd_socket(), "v1");
     client.read(0, 4096).unwrap();
-    // Idleness is what is tested.
+    // The test needs an idle volume.
     pass_seconds(&daemon, 2);
     let span = Counted::all(&daemon, &["v1"]).during(|| {
         for _ in 0..64 {
@@ -190,16 +192,16 @@ fn an_idle_volume_saves_up_no_burst() {
             std::io::Read::read_exact(&mut client.stream, &mut [0; 4096]).unwrap();
         }
     });
-    // At most 100 ms' worth may have been saved.
+    // The volume may have saved at most 100 ms of its rate.
     assert!(span.most(100.0) >= 64.0, "64 requests were answered in {span:?}");
 }
 
 #[test]
-fn a_request_larger_than_its_allowance_is_served_and_paid_for() {
+fn request_above_allowance_is_served_and_charged() {
     let daemon = scene(&[("p", "1MB/s", "false")]);
     bind(&daemon, "v1", "p");
     let mut client = Client::attach(&daemon.nbd_socket(), "v1");
-    // The first goes at once, the second waits for the first's 4 MiB, the third for both.
+    // The first request runs at once. The second waits for the 4 MiB of the first, the third for both.
     let span = Counted::all(&daemon, &["v1"]).during(|| {
         (0..3).for_each(|_| assert_eq!(client.read(0, 4 << 20).unwrap().len(), 4 << 20));
     });

@@ -1,5 +1,7 @@
-//! Classes of service as seen from outside: drives of the configuration become pools by what they deliver, volumes lie
-//! where their class is to be had or say that they do not, and one that is spread over drives keeps its data.
+//! Classes of service seen from outside: configured drives become pools by their measured performance.
+//!
+//! Volumes lie where their class is available, or report that it is not met. A volume on several drives keeps
+//! its data.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -15,14 +17,14 @@ use tempfile::TempDir;
 
 const GIB: u64 = 1 << 30;
 
-/// Where files are memory, so that what lies below an emulated drive is always fast enough.
+/// A folder in memory, so that the storage below an emulated drive is always fast enough.
 const MEMORY: &str = "/dev/shm";
 
-/// The document's drives in the order of its configuration: name, kind, and the class that this is of.
+/// Drives of the document on classes of service, in the order of its configuration: name, kind, and class.
 const DRIVES: [(&str, &str, &str); 3] =
     [("xvdl", "ebs-standard", "low"), ("xvdn", "ebs-io1", "high"), ("xvdj", "ebs-gp2", "medium")];
 
-/// The document's volumes: its word for the class, the name, and what they must become.
+/// Volumes of the document: its word for the class, name, resulting class, and drive.
 const VOLUMES: [(&str, &str, &str, &str); 3] = [
     ("high", "test-high", "high", "xvdn"),
     ("med", "test-med", "medium", "xvdj"),
@@ -34,7 +36,7 @@ fn memory_folder() -> TempDir {
     tempfile::Builder::new().prefix("weir-e2e-").tempdir_in(MEMORY).unwrap()
 }
 
-/// A configuration of the document's shape, with directories for its devices.
+/// A configuration like that of the document, with directories for its devices.
 fn configuration(state: &State, folder: &Path) -> PathBuf {
     let paths = DRIVES.map(|(name, ..)| folder.join(name));
     paths.iter().for_each(|path| std::fs::create_dir(path).unwrap());
@@ -65,7 +67,7 @@ fn wait_until_measured(daemon: &Daemon) {
     common::wait_until("all drives are measured", || drives(daemon).iter().all(is_measured));
 }
 
-/// The words of the only line that begins with this one.
+/// Words of the only line that begins with this word.
 fn line<'a>(text: &'a str, first: &str) -> Vec<&'a str> {
     let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let found: Vec<_> = lines.filter(|words| words.first() == Some(&first)).collect();
@@ -73,7 +75,7 @@ fn line<'a>(text: &'a str, first: &str) -> Vec<&'a str> {
     found[0].clone()
 }
 
-/// What `weir status` tells of pools and drives, beside what the API says of the same.
+/// Compares the pools and drives in `weir status` with the API.
 fn check_status(daemon: &Daemon, folder: &Path) {
     let (text, pools) = (daemon.ok(&["status"]), daemon.json(&["pool", "list"])["pools"].clone());
     for words in ["Weir is operational", "Local Storage Pool: 3 pools", "Local Storage Devices: 3 devices"] {
@@ -89,7 +91,7 @@ fn check_status(daemon: &Daemon, folder: &Path) {
         let scanned_at = pools[number]["drives"][0]["scanned_at"].as_str().unwrap();
         assert_eq!((device[8], device[11], device[12]), (&scanned_at[8..10], &scanned_at[11..16], "UTC"));
     }
-    // All three lie on one filesystem, which counts once.
+    // All three drives lie on one filesystem, which counts once.
     let size = line(&text, "0")[2..4].to_vec();
     assert_eq!(line(&text, "total")[2..4], size);
     assert_eq!(text.matches(&format!("Total Capacity  :  {}\n", size.join(" "))).count(), 1, "{text}");
@@ -111,8 +113,8 @@ fn check_service(daemon: &Daemon, folder: &Path) {
     }
 }
 
-/// What must be the same after another start: each drive's identity, class and measurement with when it was made,
-/// the pools, and where the volumes lie.
+/// State that must survive a restart: the identity, class and measurement of each drive, the pools, and the
+/// placement of the volumes.
 fn everything(daemon: &Daemon) -> Value {
     let fixed = |of: &Value, keys: &[&str]| keys.iter().map(|key| of[*key].clone()).collect::<Value>();
     let list = |noun: &str, list: &str, keys: &[&str]| -> Value {
@@ -127,7 +129,7 @@ fn everything(daemon: &Daemon) -> Value {
 }
 
 #[test]
-fn drives_of_the_configuration_become_pools_and_the_document_s_volumes_find_their_class() {
+fn configured_drives_become_pools_and_volumes_get_class() {
     let (state, folder) = (State::new(), memory_folder());
     let config = configuration(&state, folder.path());
     let arguments = ["--reactors", "2", "--config", config.to_str().unwrap()];
@@ -162,8 +164,7 @@ fn drives_of_the_configuration_become_pools_and_the_document_s_volumes_find_thei
     daemon.stop();
 }
 
-/// A daemon whose drives beside the one that every installation begins with have these names and classes, chosen by
-/// hand.
+/// A daemon with drives of these names and classes, chosen by hand, in addition to the default drive.
 fn with_drives(folder: &Path, drives: &[(&str, &str)]) -> Daemon {
     let daemon = Daemon::fresh();
     for (name, class) in drives {
@@ -176,7 +177,7 @@ fn with_drives(folder: &Path, drives: &[(&str, &str)]) -> Daemon {
 }
 
 #[test]
-fn a_class_that_cannot_be_had_is_refused_with_what_is_free_or_shown_as_not_met() {
+fn unavailable_class_is_refused_or_reported_as_not_met() {
     let folder = memory_folder();
     let daemon = with_drives(folder.path(), &[("slow", "low")]);
     let create = ["volume", "create", "--io_priority", "high", "v1", "--size", "1"];
@@ -212,14 +213,14 @@ fn a_class_that_cannot_be_had_is_refused_with_what_is_free_or_shown_as_not_met()
     daemon.stop();
 }
 
-/// What a volume must hold.
+/// Expected content of a volume.
 struct Written {
     random: Random,
     pieces: Vec<(u64, Vec<u8>)>,
 }
 
 impl Written {
-    /// Writes a piece within each of these extents, and one across the border to the one before it.
+    /// Writes one range within each of these extents, and one across the border to the previous extent.
     fn write(&mut self, daemon: &Daemon, extents: std::ops::Range<u64>) {
         let mut client = Client::attach(&daemon.nbd_socket(), "spread");
         for extent in extents {
@@ -236,7 +237,7 @@ impl Written {
         client.disconnect();
     }
 
-    /// Forgets what is cut off.
+    /// Forgets the data beyond `end`.
     fn cut(&mut self, end: u64) {
         for (offset, data) in &mut self.pieces {
             data.truncate(end.saturating_sub(*offset) as usize);
@@ -253,14 +254,14 @@ impl Written {
     }
 }
 
-/// What of the volume is on each of the two drives, in GiB.
+/// Provisioned part of the volume on each of the two drives, in GiB.
 fn provisioned(daemon: &Daemon) -> [u64; 2] {
     ["one", "two"]
         .map(|name| daemon.json(&["drive", "show", name])["provisioned_bytes"].as_u64().unwrap() / GIB)
 }
 
 #[test]
-fn a_volume_on_two_drives_of_a_class_keeps_its_data_through_a_crash_and_other_sizes() {
+fn volume_on_two_drives_survives_crashes_and_resizes() {
     let folder = memory_folder();
     let daemon = with_drives(folder.path(), &[("one", "high"), ("two", "high"), ("slow", "low")]);
     daemon.ok(&["volume", "create", "spread", "--size", "4", "--io-priority", "high"]);
@@ -295,7 +296,7 @@ fn a_volume_on_two_drives_of_a_class_keeps_its_data_through_a_crash_and_other_si
 }
 
 #[test]
-fn a_pool_takes_no_more_than_it_may_have_provisioned() {
+fn pool_refuses_volumes_beyond_over_provisioning() {
     let folder = memory_folder();
     let daemon = with_drives(folder.path(), &[("fast", "high")]);
     let size_bytes = daemon.json(&["pool", "inspect", "high"])["size_bytes"].as_u64().unwrap();

@@ -1,9 +1,13 @@
-//! Writing replica metadata in the order that recovery relies on: a new epoch is allocated in the epoch record, then the
-//! metadata is written beside the replicas, then the epoch is committed in the record.
+//! Metadata writes: writing replica metadata in the order that recovery relies on.
 //!
-//! The steps fail one by one, and nothing here fails a replica: [`Mirror::recorded`](super::Mirror::noted) decides what
-//! follows. There is one write for each extent at a time, which the mirror sees to. The executor carries the actions out
-//! and tells how each ended; it gives up a drive that does not answer when [`MetadataWrites::give_up_stalled`] says so.
+//! * First, the new epoch is allocated in the epoch record.
+//! * Then the metadata is written beside the replicas.
+//! * Last, the epoch is committed in the epoch record.
+//!
+//! Each step can fail on its own. This module never fails a replica:
+//! [`Mirror::metadata_written`](super::Mirror::metadata_written) decides what follows. The mirror ensures
+//! that each extent has at most one write under way. The executor carries out the actions and reports how
+//! each one ended. It gives up a drive that does not answer when [`MetadataWrites::give_up_stalled`] says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,96 +15,99 @@ use std::sync::Arc;
 use super::extent::Slots;
 use super::recovered_extent::{ReplicaMetadata, ReplicaState};
 
-/// How often the epoch record is written again before a write is given up that cannot be deferred.
+/// Attempts to write the epoch record before a write that cannot be deferred is given up.
 const RECORD_TRIES_MAX: u32 = 10;
 /// Pause before the epoch record is written again, in nanoseconds.
 const RECORD_PAUSE_NS: u64 = 1_000_000_000;
 
-/// Why replica metadata or an epoch record could not be written.
+/// Cause of a failed write of replica metadata or of an epoch record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum MetadataFault {
-    /// Space, quota, inodes, memory or descriptors are short, or the filesystem is read-only: the drive is whole.
+    /// Space, quota, inodes, memory or descriptors are short, or the filesystem is read-only. The drive
+    /// itself works.
     #[error("the drive is full or read-only")]
     Shortage,
-    /// The drive failed or did not answer: nobody knows what the file holds.
+    /// The drive failed or did not answer: the content of the file is unknown.
     #[error("input/output error")]
     Broken,
 }
 
-/// Replica metadata that a mirror wants written.
+/// A request of a mirror to write replica metadata.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MetadataRequest {
-    /// Which extent.
+    /// Extent that the metadata describes.
     pub extent: u32,
-    /// Beside which replicas.
+    /// Replicas beside which the metadata is written.
     pub slots: Slots,
-    /// What to write.
+    /// Metadata to write.
     pub metadata: Box<ReplicaMetadata>,
-    /// It only adds replicas, which can be done later: the first failure of the epoch record ends the write.
+    /// True if the metadata only adds replicas, which can be done later: the first failure of the epoch
+    /// record ends the write.
     pub is_deferrable: bool,
 }
 
-/// How a write of replica metadata ended.
+/// Outcome of a write of replica metadata.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Written {
-    /// Replicas beside which it could not be written.
+    /// Replicas beside which the metadata could not be written.
     pub failed: Slots,
-    /// The worst of what went wrong.
+    /// Worst fault that occurred.
     pub fault: Option<MetadataFault>,
-    /// Some replicas may have it, also of those that failed.
+    /// True if some replicas may have the metadata, including failed ones.
     pub has_begun: bool,
-    /// Its epoch is committed: it may be relied on if a replica in sync has it.
+    /// True if the epoch is committed: the metadata may be relied on if a replica in sync has it.
     pub is_committed: bool,
 }
 
-/// What the executor must do.
+/// An action for the executor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MetadataAction {
-    /// Write an epoch to the epoch record, durably: as allocated, or as committed → [`MetadataWrites::recorded`].
+    /// Write an epoch to the epoch record, durably: as allocated, or as committed →
+    /// [`MetadataWrites::recorded`].
     Record {
-        /// Which extent.
+        /// Extent of the epoch record.
         extent: u32,
-        /// Which epoch.
+        /// Epoch to write.
         epoch: u64,
-        /// Whether metadata with this epoch counts by now.
+        /// True if metadata with this epoch counts from now on.
         is_committed: bool,
     },
     /// Write metadata beside these replicas, durably → [`MetadataWrites::written`] for each.
     Write {
-        /// Which extent.
+        /// Extent that the metadata describes.
         extent: u32,
-        /// Which replicas.
+        /// Replicas beside which the metadata is written.
         slots: Slots,
-        /// What to write.
+        /// Metadata to write.
         metadata: Arc<ReplicaMetadata>,
-        /// Of which replicas the file is made anew, because an earlier write of it failed: the system may take for written
-        /// what is not on the drive.
+        /// Replicas whose file is created anew, because an earlier write of it failed. The kernel may take
+        /// data for written that is not on the drive.
         anew: Slots,
     },
-    /// Nobody waits any more for these replicas' answers, which may come at any later time.
+    /// Stop waiting for the answers of these replicas, which may still come at any later time.
     GiveUp {
-        /// Which extent.
+        /// Extent of the write.
         extent: u32,
-        /// Which replicas.
+        /// Replicas whose answers are given up.
         slots: Slots,
     },
-    /// The write has ended → [`Mirror::recorded`](super::Mirror::noted).
+    /// The write has ended → [`Mirror::metadata_written`](super::Mirror::metadata_written).
     Ended {
-        /// Which extent.
+        /// Extent of the write.
         extent: u32,
-        /// How.
+        /// Outcome of the write.
         written: Written,
     },
 }
 
-/// How far a write is.
+/// Progress of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The epoch record takes the new epoch.
+    /// The epoch record is being written with the new epoch as allocated.
     Allocating,
-    /// Replicas take the metadata.
+    /// The metadata is being written beside the replicas.
     Writing,
-    /// The epoch record takes note that the metadata counts.
+    /// The epoch record is being written with the epoch as committed.
     Committing,
 }
 
@@ -109,17 +116,17 @@ struct MetadataWrite {
     slots: Slots,
     metadata: Arc<ReplicaMetadata>,
     is_deferrable: bool,
-    /// The epoch has to be allocated before and committed after.
+    /// True if the epoch must be allocated before the write and committed after it.
     is_new: bool,
     stage: Stage,
     /// Replicas that have not answered.
     waiting: Slots,
     failed: Slots,
     fault: Option<MetadataFault>,
-    /// When the last replica should have answered, in nanoseconds.
+    /// Time by which the last replica should have answered, in nanoseconds.
     due_ns: u64,
     record_tries: u32,
-    /// When the epoch record is written again, in nanoseconds.
+    /// Time at which the epoch record is written again, in nanoseconds.
     retry_ns: Option<u64>,
 }
 
@@ -135,18 +142,18 @@ impl MetadataWrite {
     }
 }
 
-/// The replica metadata of a volume that is being written.
+/// The metadata writes of a volume that are under way.
 #[derive(Debug, Default)]
 pub struct MetadataWrites {
     under_way: BTreeMap<u32, MetadataWrite>,
-    /// The epoch of each extent that this process has committed.
+    /// Epoch of each extent that this process has committed.
     committed: BTreeMap<u32, u64>,
-    /// Extents and replicas whose last write failed, or was given up.
+    /// Extents and replicas whose last write failed or was given up.
     doubtful: BTreeSet<(u32, usize)>,
 }
 
 impl MetadataWrites {
-    /// Begins a write. The extent has none under way.
+    /// Begins a write. The extent must have no other write under way.
     pub fn ask(&mut self, request: MetadataRequest, actions: &mut Vec<MetadataAction>) {
         let MetadataRequest { extent, slots, metadata, is_deferrable } = request;
         let is_new = self.committed.get(&extent) != Some(&metadata.epoch);
@@ -183,13 +190,13 @@ impl MetadataWrites {
         actions.push(MetadataAction::Write { extent, slots, metadata, anew });
     }
 
-    /// A drive is known not to answer before an instant: it is not late until then.
+    /// Tells that a drive is known not to answer before an instant: it is not late until then.
     pub fn expect(&mut self, extent: u32, due_ns: u64) {
         let write = self.write(extent);
         write.due_ns = write.due_ns.max(due_ns);
     }
 
-    /// The epoch record was written, or could not be.
+    /// Takes the result of a write of the epoch record.
     pub fn recorded(
         &mut self,
         now_ns: u64,
@@ -217,7 +224,7 @@ impl MetadataWrites {
         }
     }
 
-    /// A replica has the metadata beside it, or could not get it. Nothing happens if its answer was given up.
+    /// Takes the result of a write beside one replica. An answer that was given up is ignored.
     pub fn written(
         &mut self,
         extent: u32,
@@ -245,7 +252,8 @@ impl MetadataWrites {
         if !write.waiting.is_empty() {
             return;
         }
-        // Metadata that no replica in sync has does not count: its epoch must not outdate what does.
+        // Metadata counts only if a replica in sync has it. Otherwise its epoch must not outdate metadata
+        // that counts.
         let counts = write.metadata.counts_beside(write.has_it());
         match write.is_new && counts {
             true => {
@@ -263,7 +271,7 @@ impl MetadataWrites {
         actions.push(MetadataAction::Ended { extent, written });
     }
 
-    /// Writes epoch records again whose pause is over.
+    /// Writes those epoch records again whose pause is over.
     pub fn retry(&mut self, now_ns: u64, actions: &mut Vec<MetadataAction>) {
         for (extent, write) in &mut self.under_way {
             if write.retry_ns.is_some_and(|retry_ns| retry_ns <= now_ns) {
@@ -273,8 +281,9 @@ impl MetadataWrites {
         }
     }
 
-    /// Gives up replicas that should have answered before an instant, if another one that is in sync has the metadata: also
-    /// by now, where any of those that are given up is. `in_sync` says which replicas of an extent are.
+    /// Gives up the replicas that should have answered before an instant, if another replica in sync has the
+    /// metadata. If a replica that is given up is in sync now, the other one must be in sync now too.
+    /// `in_sync` returns the replicas of an extent that are in sync.
     pub fn give_up_stalled(
         &mut self,
         before_ns: u64,
@@ -300,7 +309,7 @@ impl MetadataWrites {
         }
     }
 
-    /// True if a replica in sync has the metadata of an extent that is being written, by its own answer.
+    /// True if a replica in sync has confirmed the metadata of an extent that is being written.
     pub fn is_taken(&self, extent: u32) -> bool {
         let write = self.under_way.get(&extent);
         write.is_some_and(|write| {
@@ -308,12 +317,12 @@ impl MetadataWrites {
         })
     }
 
-    /// True if nothing is being written.
+    /// True if no write is under way.
     pub fn is_idle(&self) -> bool {
         self.under_way.is_empty()
     }
 
-    /// Extents from this one on are no more.
+    /// Forgets the extents from this one on, which no longer exist.
     pub fn truncate(&mut self, count: u32) {
         self.committed.retain(|extent, _| *extent < count);
         self.doubtful.retain(|(extent, _)| *extent < count);
@@ -371,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_of_an_extent_that_grows_back() {
+    fn regrown_extent_starts_without_committed_epochs() {
         let (mut writes, mut actions) = asked(3, false);
         writes.recorded(0, 7, Ok(()), &mut actions);
         let results = [Ok(()), Err(MetadataFault::Broken), Ok(())];

@@ -1,15 +1,18 @@
-//! What follows from how a write of replica metadata ended.
+//! Results of metadata writes: how the mirror reacts when a write of replica metadata ends.
 //!
 //! The last replicas in sync are never failed because metadata could not be written beside them:
 //!
-//! * Beside some of those in sync it was written: the others are failed, which the next write records.
-//! * Beside none of them, or its epoch could not be allocated or committed: no replica is failed. Replicas that it was to
-//!   add are taken back. If there were none, requests that wait for the metadata fail, because nothing was promised to
-//!   them: writes before any replica has them, or with replicas that differ in a range that is marked. Whatever else it
-//!   was to say is written again by [`Mirror::retry_refused`], and before the next request that needs it.
+//! * If some of the replicas in sync have the metadata, the others are failed. The next write records their
+//!   failure.
+//! * If none of them has it, or its epoch could not be allocated or committed, no replica is failed. Replicas
+//!   that the metadata was to add are taken back. If it was to add none, the requests that wait for it fail,
+//!   because nothing was promised to them. These are writes that no replica has yet, or writes on which
+//!   replicas differ within a dirty range. The rest of the metadata is written again by
+//!   [`Mirror::retry_refused`], and before the next request that needs it.
 //!
-//! A write that ended so may have reached some replicas all the same. So until one succeeds, only what all of them say
-//! is relied on, and each has a higher epoch than an earlier one that says something else of replicas.
+//! A failed write may still have reached some replicas. So until a write succeeds, only the content that all
+//! attempts have in common is relied on. An attempt with other replica states than an earlier attempt has a
+//! higher epoch.
 
 use super::extent::MirroredExtent;
 use super::metadata_write::{MetadataFault, MetadataRequest, Written};
@@ -19,19 +22,21 @@ use super::{Effect, Mirror, MirrorId, Purpose, Slots, Stage};
 use crate::action::{Content, Fault};
 
 impl Mirror {
-    /// Brings replica metadata to what follows from who is there. To be called once, before anything is started.
+    /// Writes the replica metadata that follows from the replicas found at start. Call it once, before any
+    /// request is started.
     pub fn begin(&mut self, effects: &mut Vec<Effect>) {
         (0..self.extents.len() as u32).for_each(|extent| self.write_metadata(extent, effects));
     }
 
-    /// Writes the metadata if it is not as it should be, one writing at a time.
+    /// Writes the metadata if the wanted metadata differs from the recorded. Each extent has one write under
+    /// way at a time.
     pub(super) fn write_metadata(&mut self, index: u32, effects: &mut Vec<Effect>) {
         let extent = &mut self.extents[index as usize];
-        // Once no replica is left that has everything, there is nothing to track.
+        // Once no replica has everything, there is nothing to track.
         if extent.writing.is_some() || !extent.needs_metadata_write() || extent.in_sync().is_empty() {
             return;
         }
-        // Beside stale replicas too: so that none of them takes itself for the newest.
+        // Stale replicas get the metadata too, so that none of them takes itself for the newest.
         let slots = extent.in_sync().either(extent.with(ReplicaState::Stale));
         extent.number += 1;
         (extent.wanted.number, extent.wanted.taken) = (extent.number, extent.taken);
@@ -43,7 +48,7 @@ impl Mirror {
         effects.push(Effect::WriteMetadata(Box::new(request)));
     }
 
-    /// The writing of replica metadata has ended.
+    /// Takes the outcome of a write of replica metadata.
     pub fn metadata_written(&mut self, index: u32, written: Written, effects: &mut Vec<Effect>) {
         let extent = &mut self.extents[index as usize];
         let metadata = extent.writing.take().expect("replica metadata is noted once");
@@ -65,7 +70,7 @@ impl Mirror {
         }
     }
 
-    /// A replica in sync has the metadata; those that could not get it are of no use any more.
+    /// Handles metadata that a replica in sync has: replicas that could not get it are failed.
     fn metadata_taken(
         &mut self,
         index: u32,
@@ -81,7 +86,7 @@ impl Mirror {
         if has_changed {
             effects.push(Effect::ReplicaStates { extent: index, epoch, replica_states });
         }
-        // Only now: what follows looks at the metadata as it is.
+        // The replicas are failed only now, because their failure is judged by the recorded metadata.
         for slot in failed.iter() {
             let mut actions = Vec::new();
             self.replicas[slot].fail_replica(index, &mut actions);
@@ -92,7 +97,7 @@ impl Mirror {
         self.finish_flushes(effects);
     }
 
-    /// No replica in sync has the metadata, or nobody may rely on it.
+    /// Handles metadata that no replica in sync has, or that must not be relied on.
     fn metadata_refused(
         &mut self,
         index: u32,
@@ -131,7 +136,7 @@ impl Mirror {
         }
     }
 
-    /// Fails what waits for replica metadata that could not be written.
+    /// Fails the requests that wait for replica metadata that could not be written.
     fn fail_waiting(&mut self, index: u32, fault: Option<MetadataFault>, effects: &mut Vec<Effect>) {
         let fault = match fault {
             Some(MetadataFault::Shortage) => Fault::NoSpace,
@@ -154,7 +159,7 @@ impl Mirror {
         waiting.into_iter().for_each(|id| self.conclude(id, Err(fault), effects));
     }
 
-    /// Flushes of clients fail that wait until it is recorded which replicas of an extent could not make them stable.
+    /// Fails client flushes that wait until the failure of a replica of this extent is recorded.
     fn fail_flushes(&mut self, index: u32, effects: &mut Vec<Effect>) {
         let has_failed = self.failed_replicas.iter().any(|(_, extent)| *extent == index);
         if !has_failed || self.extents[index as usize].is_recorded() {
@@ -169,7 +174,7 @@ impl Mirror {
         }
     }
 
-    /// Lets requests go on that waited for the metadata.
+    /// Lets requests continue that waited for the metadata.
     pub(super) fn look_again(&mut self, index: u32, effects: &mut Vec<Effect>) {
         let reads = std::mem::take(&mut self.extents[index as usize].reads_waiting);
         reads.into_iter().for_each(|id| self.read(id, effects));
@@ -180,7 +185,7 @@ impl Mirror {
             match operation.stage {
                 Stage::Marking if is_lost => self.conclude(id, Err(Fault::Broken), effects),
                 Stage::Recording if is_lost => self.conclude(id, Err(Fault::Broken), effects),
-                // Who can take it may have changed since it was marked.
+                // The replicas that can take the change may differ from those at the time it was marked.
                 Stage::Marking => self.begin_change(id, effects),
                 Stage::Recording if extent.is_lost_to(operation.failed, &operation.request) => {
                     self.conclude(id, Ok(Content::Data), effects);
@@ -192,12 +197,12 @@ impl Mirror {
 }
 
 impl MirroredExtent {
-    /// True if the metadata is not durably as it should be, as far as it matters.
+    /// True if the durable metadata differs from the wanted metadata in a way that matters.
     fn needs_metadata_write(&self) -> bool {
         self.wanted != self.recorded || self.doubtful.is_some() && !self.is_alone()
     }
 
-    /// True if all that the metadata says of replicas beyond what is durable is that there are more of them.
+    /// True if the wanted replica states differ from the durable ones only by added replicas.
     fn only_adds(&self) -> bool {
         let (wanted, recorded) = (&self.wanted.replica_states, &self.recorded.replica_states);
         let mut pairs = wanted.iter().zip(recorded);
@@ -205,7 +210,8 @@ impl MirroredExtent {
         is_other && self.is_confirmed && pairs.all(|(new, old)| new == old || *old == ReplicaState::Absent)
     }
 
-    /// Replica metadata may lie beside some replicas, or not: of both only what they have in common is relied on.
+    /// Notes that this metadata may or may not lie beside some replicas. Only the part that all doubtful
+    /// metadata have in common is relied on.
     fn doubt(&mut self, metadata: ReplicaMetadata) {
         let Some(doubtful) = &mut self.doubtful else {
             self.doubtful = Some(metadata);
@@ -224,9 +230,9 @@ impl MirroredExtent {
         }
     }
 
-    /// Takes back replicas that are not durably known of. A replica that is alone then needs no metadata, whatever lies beside
-    /// others: it is the only one that counts by each of them. Otherwise the next metadata outdates what may lie there,
-    /// unless nothing does.
+    /// Takes back added replicas that are not durably recorded. If one replica is left, it needs no metadata,
+    /// whatever lies beside others: each of them names it as the only one that counts. Otherwise the next
+    /// metadata gets an epoch above any that may lie there, unless none does.
     fn take_back_additions(&mut self, has_begun: bool) -> Slots {
         let is_new = |slot: &usize| self.recorded.replica_states[*slot] == ReplicaState::Absent;
         let is_added =
@@ -256,7 +262,7 @@ impl MirroredExtent {
     }
 }
 
-/// Leaves in a set what another one has too.
+/// Removes from a set the regions that another set does not contain.
 fn intersect(set: &mut RegionSet, other: &RegionSet) {
     let mut lost = set.clone();
     lost.subtract(other);
@@ -271,7 +277,7 @@ mod tests {
     use super::*;
     use crate::action::{Action, Kind, Request};
 
-    /// A mirror of one extent with so many replicas in sync, and an executor that counts.
+    /// A mirror of one extent with several replicas in sync, and an executor that records the effects.
     struct World {
         mirror: Mirror,
         effects: Vec<Effect>,
@@ -304,7 +310,7 @@ mod tests {
             World { mirror, effects: Vec::new(), asked, done, refused, replica_failed, flushed }
         }
 
-        /// Carries out all but the writing of metadata.
+        /// Carries out all effects except writes of metadata.
         fn carry_out(&mut self) {
             while !self.effects.is_empty() {
                 for effect in std::mem::take(&mut self.effects) {
@@ -428,7 +434,7 @@ mod tests {
         world.mirror = Mirror::new(EXTENT_BYTES, 1, vec![recovered_extent]);
         world.add(1);
         let refused = world.asked[0].metadata.epoch;
-        // The replica has it, and so has the epoch record, though neither said so.
+        // The replica and the epoch record both have it, although neither write was confirmed.
         world.recorded(failed(slots(&[0]), MetadataFault::Broken));
         assert!(world.asked[0].metadata.epoch > refused, "what is older would not be found after a crash");
     }
@@ -464,7 +470,7 @@ mod tests {
         world.recorded(taken_but_by(slots(&[])));
         world.mirror.tidy_up(0, &mut world.effects);
         world.carry_out();
-        // The region leaves the metadata, or not: nobody knows.
+        // It is unknown whether the region left the metadata.
         world.recorded(failed(slots(&[0, 1]), MetadataFault::Broken));
         assert_eq!(world.write(0), 1, "the region may not be marked everywhere");
         world.recorded(taken_but_by(slots(&[])));

@@ -1,19 +1,21 @@
-//! Several replicas of a volume's extents: each change goes to all of them, each read to one that has it.
+//! Mirror: keeps the replicas of a volume's extents equal.
 //!
-//! Every replica is a [`Volume`] of its own; this stands above them. It takes the requests that a single volume would,
-//! and sees to it that
+//! Every change goes to all replicas, and every read to one replica that is up to date. Each replica is a
+//! [`Volume`] of its own, and the mirror stands above them. The mirror takes the same requests as a single
+//! volume and guarantees:
 //!
-//! * no two changes of the same blocks are under way at a time, so that all replicas end with the same one;
-//! * the metadata beside the replicas (see [`replica_state`]) names a region before anything in it changes;
-//! * a replica that missed a change is durably stale before the change is acknowledged, and is not read there until it has
-//!   been copied;
-//! * while one replica is left, clients see no error.
+//! * Two changes of the same blocks are never under way together, so that all replicas end with the same one.
+//! * The metadata beside the replicas (see [`recovered_extent`]) names a region as dirty before data in it
+//!   changes.
+//! * A replica that missed a change is durably stale before the change is acknowledged. It is not read in the
+//!   missed regions until they are resynced.
+//! * As long as one replica is left, clients see no error.
 //!
-//! What replicas have at rest is examined in [`scrub`], and said in [`checksums`].
+//! [`scrub`] checks the data at rest, and [`checksum_state`] holds its checksum headers.
 //!
-//! An extent with a single replica, which never had another, has no metadata and pays for none of this. There is no clock,
-//! thread, socket or file here, and no byte of data passes through: the executor keeps a buffer for each operation of
-//! each replica, all of which are filled alike for a change.
+//! An extent that has one replica, and never had another, has no metadata and pays none of this cost. The
+//! mirror has no clock, thread, socket or file, and no data passes through it. The executor keeps one buffer
+//! for each operation of each replica. For a change it fills all these buffers with the same data.
 
 pub mod absence;
 mod agenda;
@@ -56,111 +58,114 @@ pub use section::{SECTION_BLOCKS, SECTIONS, SectionReport};
 pub use snapshot::NothingToSnapshot;
 use snapshot::Snapshot;
 
-/// Names one request to a mirror, or one replica step, from its start until it is forgotten.
+/// Number of a request to a mirror, or of a resync step, from its start until it is forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MirrorId(pub u32);
 
-/// What the executor must do.
+/// An effect that the executor must carry out.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// Carry out an action on the files of a replica, never an end → the answers of [`Mirror::answer`].
+    /// Carry out an action on the files of a replica → [`Mirror::answer`]. The action is never the end of an
+    /// operation or flush.
     Act {
-        /// Which replica.
+        /// Slot of the replica.
         slot: usize,
-        /// On whose behalf, if the action names an operation.
+        /// Request that the action serves, if the action names an operation.
         owner: Option<MirrorId>,
-        /// The action.
+        /// Action to carry out.
         action: Action,
     },
-    /// An operation of a replica has ended whose buffer nobody needs.
+    /// An operation of a replica has ended, and its buffer is no longer needed.
     Ended {
-        /// Which replica.
+        /// Slot of the replica.
         slot: usize,
-        /// Which operation of it.
+        /// Operation of the replica.
         operation: OperationId,
     },
-    /// Write this metadata beside replicas, durably, by way of [`MetadataWrites`] → [`Mirror::recorded`].
+    /// Write this metadata beside replicas, durably, by way of [`MetadataWrites`] →
+    /// [`Mirror::metadata_written`].
     WriteMetadata(Box<MetadataRequest>),
-    /// A replica of an extent that was being added is not there: no metadata could be written that names it.
+    /// A replica could not be added to an extent: no metadata could be written that names it.
     Refused {
-        /// Of which extent.
+        /// Extent of the replica.
         extent: u32,
-        /// Which replica.
+        /// Slot of the replica.
         slot: usize,
     },
-    /// Compute the checksum of each block that an operation of a replica has read, or of as many blocks of zeroes if that
-    /// was a hole → [`Mirror::examined`].
+    /// Compute the checksum of each block that an operation of a replica has read → [`Mirror::examined`]. If
+    /// the read found a hole, compute the checksums of as many blocks of zeroes.
     Examine {
-        /// On whose behalf.
+        /// Request that the read serves.
         id: MirrorId,
-        /// Which replica.
+        /// Slot of the replica.
         slot: usize,
-        /// The operation whose buffer has it.
+        /// Operation whose buffer holds the data.
         operation: OperationId,
-        /// What was read.
+        /// Result of the read: data or a hole.
         content: Content,
     },
-    /// Fill the memory of a replica step or the scrubbing of a piece with zeroes: it has read a hole, which is written from
-    /// there next. Nothing that is asked for reads into that memory at present.
+    /// Fill the buffer of a resync step or scrub piece with zeroes. The step has read a hole and writes from
+    /// this buffer next. No read into this buffer is under way.
     Zeroes {
-        /// Whose memory.
+        /// Request that owns the buffer.
         id: MirrorId,
     },
-    /// Do something with the files of checksums of an extent → [`Mirror::kept`].
+    /// Do a task on the checksum files of an extent → [`Mirror::kept`].
     ChecksumWork {
-        /// Which extent.
+        /// Extent of the files.
         extent: u32,
-        /// What to do.
+        /// Task to do.
         work: Box<ChecksumWork>,
     },
-    /// A section of an extent was scrubbed, or given up.
+    /// The scrub of a section ended or was abandoned.
     Scrubbed {
-        /// Which extent.
+        /// Extent of the section.
         extent: u32,
-        /// What came of it.
+        /// Result of the scrub.
         report: Box<SectionReport>,
     },
-    /// A request, a replica step or the scrubbing of a piece has ended → [`Mirror::forget`].
+    /// A request, resync step or scrub piece has ended → [`Mirror::forget`].
     Done {
-        /// Which one.
+        /// Number of the request.
         operation: MirrorId,
-        /// How.
+        /// Result of the request.
         result: Result<Content, Fault>,
-        /// The replica and its operation whose buffer has what was read.
+        /// Replica and operation whose buffer holds the data that was read.
         source: Option<(usize, OperationId)>,
     },
     /// A flush has ended.
     Flushed {
-        /// Under which number it was asked for.
+        /// Number that the caller gave to the flush.
         flush: u32,
-        /// How.
+        /// Result of the flush.
         result: Result<(), Fault>,
     },
-    /// A replica of an extent failed and is not used any more; an operator must know.
+    /// A replica of an extent failed and is no longer used; an operator must know.
     ReplicaFailed {
-        /// Which replica.
+        /// Slot of the replica.
         slot: usize,
-        /// Of which extent.
+        /// Extent of the replica.
         extent: u32,
-        /// What its file is worth.
+        /// Condition of the replica's file.
         remains: Remains,
     },
-    /// The last replica in sync of an extent failed, and nobody knows what its file holds: this must be durable apart from it
-    /// ([`epoch_record::fail`]), so that no start serves it as though nothing had happened.
+    /// Record durably, apart from the replica, that the last replica in sync of an extent failed with unknown
+    /// content ([`epoch_record::fail`]). Otherwise a later start would serve it as if it were intact.
     RecordFailure {
-        /// Which extent.
+        /// Extent of the replica.
         extent: u32,
     },
     /// Snapshot what these replicas of an extent have from an offset on, as much of it as is good to do at once, in whole
     /// regions → [`Mirror::snapshot_step_done`].
     Snapshot {
-        /// Which extent.
+        /// Extent to take the data from.
         extent: u32,
-        /// Which replicas.
+        /// Replicas to take the data from.
         slots: Slots,
-        /// From where, in bytes, a multiple of [`REGION_BYTES`](weir_types::bounds::REGION_BYTES).
+        /// Start of the range in bytes, a multiple of [`REGION_BYTES`](weir_types::bounds::REGION_BYTES).
         offset: u32,
-        /// At most how many bytes, a multiple of the same.
+        /// Maximum length of the range in bytes, a multiple of
+        /// [`REGION_BYTES`](weir_types::bounds::REGION_BYTES).
         length: u32,
     },
     /// A snapshot has ended.
@@ -168,32 +173,32 @@ pub enum Effect {
         /// The replicas of each extent that were in the snapshot, all of which are alike; `None` if it was given up.
         replicas: Option<Vec<Slots>>,
     },
-    /// The replica states of an extent's replicas have durably changed; whoever else keeps them must know.
+    /// The replica states of an extent have durably changed; every other holder of them must be told.
     ReplicaStates {
-        /// Which extent.
+        /// Extent of the replicas.
         extent: u32,
-        /// The metadata that says so.
+        /// Epoch of the metadata with these states.
         epoch: u64,
-        /// The replica states.
+        /// New replica states.
         replica_states: ReplicaStates,
     },
 }
 
-/// What a single replica needs, and most of what several do, is passed on for each request.
+/// Effects are passed on for every request, so an effect must stay small: at most 64 bytes, one cache line.
 const _: () = assert!(size_of::<Effect>() <= 64);
 
 /// An answer of the executor to an action.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// To [`Action::Open`], with what it named.
+    /// Answer to [`Action::Open`], with the extent and generation that it named.
     Opened(u32, Generation, Result<crate::AllocationMap, Fault>),
-    /// To [`Action::Allocate`], with what it named.
+    /// Answer to [`Action::Allocate`], with the extent, generation and piece that it named.
     Allocated(u32, Generation, u32),
-    /// To [`Action::Allocate`], with what it named: the piece gets no space, or not now.
+    /// Answer to [`Action::Allocate`], with the values that it named: the piece gets no space, or not now.
     Refused(u32, Generation, u32, Fault),
-    /// To everything that names an operation.
+    /// Answer to every action that names an operation.
     Completed(OperationId, Result<u32, Fault>),
-    /// To [`Action::Sync`], with what it named.
+    /// Answer to [`Action::Sync`], with the extent and generation that it named.
     Synced(u32, Generation, Result<(), Fault>),
 }
 
@@ -206,23 +211,23 @@ struct PendingFlush {
     purpose: Purpose,
 }
 
-/// What a flush is for.
+/// Purpose of a flush.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Purpose {
-    /// A client asked for it.
+    /// A client asked for the flush.
     Client(u32),
-    /// These regions of an extent leave the metadata after it.
+    /// These regions of an extent leave the metadata after the flush.
     Tidy(u32, RegionSet),
-    /// A replica of an extent counts as in sync after it, unless anything happened to it since this version.
+    /// A replica of an extent counts as in sync after the flush, unless its version has changed.
     Promote(u32, usize, u64),
     /// What was examined of a section of an extent has valid checksums after it.
     WriteHeaders(u32),
-    /// Nothing: the extent that it was for is no more.
+    /// The extent that the flush was for no longer exists.
     Nothing,
 }
 
 impl Purpose {
-    /// The one extent that it is for.
+    /// The one extent that the flush is for.
     fn extent(&self) -> Option<u32> {
         match self {
             Purpose::Tidy(extent, _) | Purpose::Promote(extent, ..) | Purpose::WriteHeaders(extent) => {
@@ -233,34 +238,34 @@ impl Purpose {
     }
 }
 
-/// Replicas of a volume.
+/// The replicas of a volume.
 #[derive(Debug)]
 pub struct Mirror {
     replicas: Vec<Volume>,
     extents: Vec<MirroredExtent>,
     operations: Vec<Option<Operation>>,
     free: Vec<u32>,
-    /// On whose behalf operations of replicas are, by replica and number.
+    /// Request that each operation of a replica serves, by replica and operation number.
     owners: Vec<Vec<Option<MirrorId>>>,
     flushes: Vec<PendingFlush>,
     flush_number: u32,
-    /// Replicas of extents that failed.
+    /// Slots and extents of failed replicas.
     failed_replicas: Vec<(usize, u32)>,
     /// Extents whose replica metadata could not be written.
     refused: BTreeSet<u32>,
     /// Extents whose checksum headers could not be written beside any replica in sync.
     refused_headers: BTreeSet<u32>,
-    /// No change begins.
+    /// True if no change may begin.
     is_quiesced: bool,
     /// What is being snapshotted.
     snapshot: Option<Snapshot>,
-    /// An empty list for reuse.
+    /// Empty list for reuse.
     spare: Vec<Action>,
 }
 
 impl Mirror {
-    /// A volume of `size_bytes` with up to so many replicas of each extent, which begin like this; with more, if their
-    /// replica metadata know of more.
+    /// A volume of `size_bytes` with up to `replicas` replicas of each extent, or more if the replica
+    /// metadata names more.
     pub fn new(size_bytes: u64, replicas: usize, extents: Vec<RecoveredExtent>) -> Mirror {
         let replicas = extents.iter().map(RecoveredExtent::places).max().unwrap_or(0).max(replicas);
         Mirror {
@@ -280,20 +285,20 @@ impl Mirror {
         }
     }
 
-    /// A volume whose extents have one replica each, in the first place.
+    /// A volume whose extents have one replica each, in slot 0.
     pub fn single(size_bytes: u64) -> Mirror {
         let extents = (0..extent_count(size_bytes)).map(|_| RecoveredExtent::alone(0)).collect();
         Mirror::new(size_bytes, 1, extents)
     }
 
-    /// Changes the size; extents that are new begin like this, or alone in the first place if nothing is said. Nothing
-    /// may be under way in extents that go.
+    /// Changes the size. Added extents start from `new`; those that `new` does not cover get one replica in
+    /// slot 0. No request may be under way in removed extents.
     pub fn resize(&mut self, size_bytes: u64, new: Vec<RecoveredExtent>) {
         let count = extent_count(size_bytes) as usize;
         self.replicas.iter_mut().for_each(|replica| replica.resize(size_bytes));
         self.failed_replicas.retain(|(_, extent)| (*extent as usize) < count);
         self.refused.retain(|extent| (*extent as usize) < count);
-        // A flush may still wait until metadata of an extent that stays is recorded.
+        // A flush may still wait until metadata of a remaining extent is recorded.
         let is_gone =
             |flush: &&mut PendingFlush| flush.purpose.extent().is_some_and(|of| of as usize >= count);
         self.flushes.iter_mut().filter(is_gone).for_each(|flush| flush.purpose = Purpose::Nothing);
@@ -305,7 +310,7 @@ impl Mirror {
         (0..places).for_each(|slot| self.make_room(slot));
     }
 
-    /// True if there are places for more than one replica.
+    /// True if the volume has slots for more than one replica.
     pub fn has_replicas(&self) -> bool {
         self.replicas.len() > 1
     }
@@ -315,12 +320,12 @@ impl Mirror {
         self.extents.len() as u32
     }
 
-    /// Number of requests and duplicate steps that are not forgotten.
+    /// Number of requests and resync steps that are not forgotten.
     pub fn operations(&self) -> usize {
         self.operations.len() - self.free.len()
     }
 
-    /// True if nothing that the range touches may hold data, as far as it is known.
+    /// True if the range is known to hold no data.
     pub fn is_hole(&self, extent: u32, offset: u32, length: u32) -> bool {
         let slot = self.readable(extent, offset, length).first();
         slot.is_some_and(|slot| self.replicas[slot].is_hole(extent, offset, length))
@@ -331,12 +336,12 @@ impl Mirror {
         self.extents.get(extent as usize).is_some_and(|extent| extent.is_there[slot])
     }
 
-    /// True if a replica of an extent has the file that something was asked of, and none that took its place.
+    /// True if a replica of an extent still has the file of this generation, and not one that replaced it.
     pub fn is_current(&self, slot: usize, extent: u32, generation: Generation) -> bool {
         self.replicas.get(slot).is_some_and(|replica| replica.is_current(extent, generation))
     }
 
-    /// The replicas of an extent that have everything and can be reached.
+    /// Replicas of an extent that have everything and can be reached.
     pub fn in_sync(&self, extent: u32) -> Slots {
         self.extents.get(extent as usize).map(MirroredExtent::in_sync).unwrap_or_default()
     }
@@ -346,17 +351,17 @@ impl Mirror {
         self.extents.get(extent as usize).is_some_and(|extent| extent.in_sync().has_other(slot))
     }
 
-    /// True if an extent fails everything.
+    /// True if every request to an extent fails.
     pub fn is_lost(&self, extent: u32) -> bool {
         self.in_sync(extent).is_empty()
     }
 
-    /// The zeroing that an operation of a replica is, for executors that need more than one step.
+    /// The [`Action::Zero`] of an operation of a replica, for executors that need more than one step.
     pub fn zeroing(&self, slot: usize, operation: OperationId) -> Option<Action> {
         self.replicas[slot].zeroing(operation)
     }
 
-    /// Takes a replica of an extent out of service.
+    /// Fails a replica of an extent.
     pub fn fail_replica(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) {
         let Some(replica) = self.replicas.get_mut(slot) else { return };
         let mut actions = std::mem::take(&mut self.spare);
@@ -364,13 +369,13 @@ impl Mirror {
         self.take(slot, actions, effects);
     }
 
-    /// The replica states of an extent's replicas as they are, durably or not.
+    /// Replica states of an extent as wanted, durable or not.
     pub fn replica_states(&self, extent: u32) -> ReplicaStates {
         self.extents[extent as usize].wanted.replica_states
     }
 
-    /// What can be relied on of an extent's replicas: one is in sync, or gone, if that is so and durably known; any other
-    /// that is durably known of counts as stale.
+    /// Replica states of an extent that can be relied on. A replica counts as in sync or absent only if this
+    /// is so and durably recorded. Every other durably recorded replica counts as stale.
     pub fn reliable_replica_states(&self, extent: u32) -> ReplicaStates {
         let MirroredExtent { wanted, recorded, .. } = &self.extents[extent as usize];
         std::array::from_fn(|slot| match recorded.replica_states[slot] {
@@ -380,19 +385,20 @@ impl Mirror {
         })
     }
 
-    /// The replicas of an extent that may be read in a range.
+    /// Replicas of an extent that may be read in a range.
     pub fn readable(&self, extent: u32, offset: u32, length: u32) -> Slots {
         self.extents[extent as usize].readable(offset, length)
     }
 
-    /// Says how long a read of a replica of an extent takes, in any unit: of those that may be read the fastest are.
+    /// Sets the duration of a read from a replica of an extent, in any unit: the fastest readable replicas
+    /// are read.
     pub fn set_read_cost(&mut self, extent: u32, slot: usize, cost: u32) {
         if let Some(state) = self.extents.get_mut(extent as usize) {
             state.read_costs[slot] = cost;
         }
     }
 
-    /// Starts a request; its end is a later (or the same call's) [`Effect::Done`].
+    /// Starts a request. It ends with an [`Effect::Done`], in this call or later.
     pub fn start(&mut self, request: Request, effects: &mut Vec<Effect>) -> MirrorId {
         let id = self.insert(Operation::new(request, None));
         if request.extent as usize >= self.extents.len() {
@@ -470,13 +476,13 @@ impl Mirror {
         }
     }
 
-    /// True if an operation overlaps one that has begun, or waits ahead of it.
+    /// True if an operation overlaps one that has begun or waits ahead of it.
     fn collides(&mut self, id: MirrorId) -> bool {
         let Operation { request, .. } = *self.operation(id);
         self.is_busy(&request)
     }
 
-    /// True if anything is under way or waits that overlaps a range.
+    /// True if a running or waiting operation overlaps the range.
     fn is_busy(&self, request: &Request) -> bool {
         let range = (request.offset, request.length);
         let extent = &self.extents[request.extent as usize];
@@ -495,7 +501,7 @@ impl Mirror {
         }
     }
 
-    /// Has all replicas make a change.
+    /// Sends a change to all replicas that must or can take it.
     fn change(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let request = self.operation(id).request;
         let extent = self.extent_of(id);
@@ -506,12 +512,13 @@ impl Mirror {
         self.launch(id, targets, effects);
     }
 
-    /// Starts an operation on some replicas.
+    /// Starts an operation on several replicas.
     fn launch(&mut self, id: MirrorId, slots: Slots, effects: &mut Vec<Effect>) {
         let operation = self.operation(id);
         let request = operation.request;
         operation.stage = Stage::Running;
-        // All of them now: one that ends at once is not the last.
+        // The count is complete before the first start: an operation that ends at once must not look like the
+        // last.
         operation.left += slots.len() as u32;
         let in_sync = slots.both(self.extents[request.extent as usize].in_sync());
         let relied_on = &mut self.operation(id).relied_on;
@@ -532,7 +539,7 @@ impl Mirror {
         owners[inner.0 as usize] = Some(id);
     }
 
-    /// Passes on what a replica wants, and takes over what ended there.
+    /// Passes on the actions of a replica, and handles those that tell of an end.
     fn take(&mut self, slot: usize, mut actions: Vec<Action>, effects: &mut Vec<Effect>) {
         for action in actions.drain(..) {
             match action {
@@ -550,7 +557,7 @@ impl Mirror {
         self.spare = actions;
     }
 
-    /// The executor has carried out an action on a replica.
+    /// Takes the executor's answer to an action on a replica.
     pub fn answer(&mut self, slot: usize, answer: Answer, effects: &mut Vec<Effect>) {
         let (replica, mut actions) = (&mut self.replicas[slot], std::mem::take(&mut self.spare));
         match answer {
@@ -571,7 +578,7 @@ impl Mirror {
         self.take(slot, actions, effects);
     }
 
-    /// An operation of a replica has ended.
+    /// Handles the end of an operation of a replica.
     fn ended(
         &mut self,
         slot: usize,
@@ -606,7 +613,7 @@ impl Mirror {
         }
     }
 
-    /// All replicas have answered a change.
+    /// Decides the result of a change that all replicas have answered.
     fn settle(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let Operation { request, succeeded, failed, fault, .. } = *self.operation(id);
         let extent = self.extent_of(id);
@@ -620,7 +627,7 @@ impl Mirror {
         }
         let extent = self.extent_of(id);
         if has_failed || fault == Some(Fault::Unsupported) {
-            // Nothing was promised, but replicas may differ now.
+            // The change was not acknowledged, but replicas may differ now.
             extent.fall_apart(&request);
             return self.conclude(id, Err(fault.unwrap_or(Fault::Broken)), effects);
         }
@@ -633,8 +640,9 @@ impl Mirror {
         self.look_again(request.extent, effects);
     }
 
-    /// True if the replicas that are left are asked once more, because one that was in sync when it was asked is not any
-    /// more: those that were short of something then must not have it told to the client that this one failed.
+    /// True if the remaining replicas are asked once more, because a replica that was in sync when it was
+    /// asked is not any more. Without the retry, a mere shortage on a remaining replica would reach the
+    /// client as the failure of the other replica.
     fn starts_over(&mut self, id: MirrorId) -> bool {
         let relied_on = self.operation(id).relied_on;
         let in_sync = self.extent_of(id).in_sync();
@@ -645,7 +653,7 @@ impl Mirror {
         can_start_over
     }
 
-    /// Ends a change; what waited for it may begin.
+    /// Ends a change and lets the changes begin that waited for it.
     fn conclude(&mut self, id: MirrorId, result: Result<Content, Fault>, effects: &mut Vec<Effect>) {
         let extent = self.extent_of(id);
         extent.running.retain(|other| *other != id);
@@ -661,7 +669,8 @@ impl Mirror {
         effects.push(Effect::Done { operation: id, result, source });
     }
 
-    /// The executor has acted on the end of a request or step: its number may name another one from now on.
+    /// Notes that the executor has acted on the end of a request or step: its number may be used again from
+    /// now on.
     pub fn forget(&mut self, id: MirrorId) {
         let operation = self.operations[id.0 as usize].take().expect("an operation is forgotten once");
         if let Some((slot, inner)) = operation.source {
@@ -670,7 +679,7 @@ impl Mirror {
         self.free.push(id.0);
     }
 
-    /// A replica of an extent is out of service.
+    /// Handles the failure of a replica of an extent.
     fn replica_failed(&mut self, (slot, extent): (usize, u32), remains: Remains, effects: &mut Vec<Effect>) {
         self.failed_replicas.push((slot, extent));
         let state = &mut self.extents[extent as usize];
@@ -678,7 +687,7 @@ impl Mirror {
         if state.wanted.replica_states[slot] != ReplicaState::Absent {
             effects.push(Effect::ReplicaFailed { slot, extent, remains });
         }
-        // No replica is left beside which replica metadata could say so.
+        // No replica is left beside which metadata could record the failure.
         let was_last =
             state.wanted.replica_states[slot] == ReplicaState::InSync && state.in_sync().is_empty();
         if was_last && remains == Remains::Unknown {
@@ -689,7 +698,7 @@ impl Mirror {
         self.go_on_invalidating(extent, effects);
     }
 
-    /// Asks that all acknowledged writes become stable; ends with [`Effect::Flushed`].
+    /// Makes all acknowledged writes stable; ends with [`Effect::Flushed`].
     pub fn flush(&mut self, flush: u32, effects: &mut Vec<Effect>) {
         self.flush_for(Purpose::Client(flush), effects);
     }
@@ -724,13 +733,13 @@ impl Mirror {
             pending.failed.insert(slot);
         }
         if pending.left == 0 {
-            // Refused metadata is asked for again: a flush that waits for it may be the only request.
+            // Refused metadata is written again here: a flush that waits for it may be the only request.
             self.failures_unrecorded().into_iter().for_each(|extent| self.write_metadata(extent, effects));
         }
         self.finish_flushes(effects);
     }
 
-    /// Extents of which it is not recorded that a replica failed, though that can be.
+    /// Extents with a failed replica whose failure is not recorded, although it can be.
     fn failures_unrecorded(&self) -> Vec<u32> {
         let is_unrecorded = |index: &u32| {
             let extent = &self.extents[*index as usize];
@@ -739,7 +748,7 @@ impl Mirror {
         self.failed_replicas.iter().map(|(_, extent)| *extent).filter(is_unrecorded).collect()
     }
 
-    /// Ends flushes that all replicas have answered, once it is recorded who could not.
+    /// Ends the flushes that all replicas have answered, once the failures of replicas are recorded.
     fn finish_flushes(&mut self, effects: &mut Vec<Effect>) {
         let is_recorded = self.failures_unrecorded().is_empty();
         while let Some(index) = self.flushes.iter().position(|pending| pending.left == 0 && is_recorded) {
@@ -755,7 +764,7 @@ impl Mirror {
         }
     }
 
-    /// True if what these replicas could not make stable is stable elsewhere.
+    /// True if data that these replicas could not make stable is stable on another replica.
     fn is_kept(&self, failed: Slots) -> bool {
         let of_failed = self.failed_replicas.iter().filter(|(slot, _)| failed.contains(*slot));
         let mut extents = of_failed.map(|(_, extent)| &self.extents[*extent as usize]);

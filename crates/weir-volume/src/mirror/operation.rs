@@ -1,44 +1,46 @@
-//! A request to several replicas, or a replica step: how far it is, and what replicas have answered so far. It knows nothing of
-//! what replicas are worth, nor of the order in which anything happens.
+//! Mirror operations: a request to several replicas or a resync step, with its progress and the answers so
+//! far.
+//!
+//! This module knows nothing of replica states or of the order of events.
 
 use super::extent::Slots;
 use super::resync::Step;
 use crate::action::{Content, Fault, Kind, OperationId, Request};
 
-/// Where a request stands.
+/// Progress of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Others that overlap it have to end.
+    /// Waits for the end of overlapping operations.
     Waiting,
-    /// What is said of its range has to be taken back.
+    /// Waits until checksums of its range are durably invalid.
     Invalidating,
-    /// The metadata has to name it.
+    /// Waits until the metadata names its regions as dirty.
     Marking,
-    /// Replicas are at it.
+    /// Is being carried out by replicas.
     Running,
-    /// The metadata has to say which replicas missed it.
+    /// Waits until the metadata names the replicas that missed it.
     Recording,
-    /// It has ended, and the executor knows.
+    /// Has ended, and the executor has been told.
     Ended,
 }
 
-/// A request, or a replica step.
+/// A request or a resync step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operation {
     pub request: Request,
     pub stage: Stage,
-    /// Operations of replicas that are under way.
+    /// Number of replica operations that are under way.
     pub left: u32,
     pub succeeded: Slots,
     pub failed: Slots,
-    /// Replicas that were asked while they were in sync.
+    /// Replicas that were in sync when they were asked.
     pub relied_on: Slots,
     pub fault: Option<Fault>,
     pub source: Option<(usize, OperationId)>,
     pub content: Content,
-    /// What it replicas, if it is a replica step.
+    /// Resync step that this operation carries out, if it is one.
     pub step: Option<Step>,
-    /// It examines a piece of a section that is being scrubbed.
+    /// True if the operation examines a piece of a section that is being scrubbed.
     pub is_scrub: bool,
 }
 
@@ -63,7 +65,7 @@ impl Operation {
         (self.request.offset, self.request.length)
     }
 
-    /// Takes note of what a replica has answered.
+    /// Takes the answer of a replica.
     pub fn answered(&mut self, slot: usize, inner: OperationId, result: Result<Content, Fault>) {
         self.left -= 1;
         match result {
@@ -80,15 +82,15 @@ impl Operation {
         }
     }
 
-    /// Replicas will be asked once more.
+    /// Forgets all answers, because the replicas are asked once more.
     pub fn forget_answers(&mut self) {
         (self.succeeded, self.failed, self.relied_on) = Default::default();
         self.fault = None;
     }
 }
 
-/// Which of two faults the client is told, or what follows from is decided by: the one that promises least. A shortage
-/// goes before a failure, because the replica that was short of something is still there, and the client may come again.
+/// Returns the fault that promises less, which is reported to the client and decides what follows. A shortage
+/// takes precedence over a failure: the replica with the shortage is still there, and the client may retry.
 fn worse(known: Option<Fault>, fault: Fault) -> Fault {
     match known {
         Some(Fault::Unsupported) => Fault::Unsupported,

@@ -1,4 +1,4 @@
-//! What is durably known of an extent's replicas, and what follows from it after a crash.
+//! Recovered extents: the state of an extent's replicas after a start or crash, derived from their metadata.
 //!
 //! Beside every replica lies replica metadata: the replica state of all replicas as it was last recorded, a number that grows with each
 //! change of it, the regions in which replicas that are in sync may differ, and those that stale ones lack. A region enters
@@ -10,15 +10,15 @@ use weir_types::bounds::REPLICAS_MAX;
 use super::extent::Slots;
 use super::regions::RegionSet;
 
-/// What a replica is worth.
+/// State of a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ReplicaState {
-    /// There is none.
+    /// There is no replica.
     #[default]
     Absent,
-    /// It has everything that was acknowledged.
+    /// The replica has everything that was acknowledged.
     InSync,
-    /// It lacks something, and is not to be read.
+    /// The replica lacks some data and must not be read.
     Stale,
 }
 
@@ -28,23 +28,24 @@ pub type ReplicaStates = [ReplicaState; REPLICAS_MAX];
 /// The metadata beside a replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ReplicaMetadata {
-    /// Grows with each change of replica states.
+    /// Epoch, which grows with each change of replica states.
     pub epoch: u64,
-    /// The replica states as they were recorded with it.
+    /// Replica states recorded with this epoch.
     pub replica_states: ReplicaStates,
-    /// Regions in which replicas in sync may differ, if power fails now.
+    /// Dirty regions: regions in which replicas in sync may differ if power fails now.
     pub dirty: RegionSet,
-    /// Regions that stale replicas lack, by replica.
+    /// Out-of-sync regions: regions that stale replicas lack, by replica.
     pub out_of_sync: [RegionSet; REPLICAS_MAX],
-    /// Grows with each write of the extent's replica metadata, also of the same epoch.
+    /// Number of the write, which grows with each write of the extent's metadata, also within an epoch.
     pub number: u64,
-    /// By replica, the number of the last metadata that it is known to have taken: metadata beside it with a lower one
-    /// is that of an older state of the replica.
+    /// By replica, the number of the last metadata that the replica is known to have taken. Metadata with a
+    /// lower number beside the replica belongs to an older state of it.
     pub taken: [u64; REPLICAS_MAX],
 }
 
 impl ReplicaMetadata {
-    /// That of an extent which is new, from this epoch on (see [`epoch_record::first_epoch`]): the replicas are made with it.
+    /// The metadata of a new extent, from this epoch on (see [`epoch_record::first_epoch`]). The replicas are
+    /// created with it.
     ///
     /// [`epoch_record::first_epoch`]: super::epoch_record::first_epoch
     pub fn first(epoch: u64, replica_states: ReplicaStates) -> ReplicaMetadata {
@@ -57,21 +58,22 @@ impl ReplicaMetadata {
         }
     }
 
-    /// True if it counts once it is written beside these replicas: by what it says, one of them has everything. Until it
-    /// does, it must not be [`EpochRecord::known`]: or it would outdate those that do count.
+    /// True if the metadata counts once it is written beside these replicas, because one of them is in sync
+    /// by it. Until then the epoch must not become [`EpochRecord::known`], because it would outdate the
+    /// metadata that does count.
     pub fn counts_beside(&self, slots: Slots) -> bool {
         slots.iter().any(|slot| self.replica_states[slot] == ReplicaState::InSync)
     }
 
-    /// The regions that a replica may lack by what is said beside it.
+    /// Regions that a replica may lack by the metadata beside it.
     pub fn may_lack(&self, slot: usize) -> RegionSet {
         let mut regions = self.dirty.clone();
         regions.add(&self.out_of_sync[slot]);
         regions
     }
 
-    /// The replica that decides where replicas in sync differ, by what lies beside each and the regions that they may lack:
-    /// of those that are in sync by this metadata the one that may lack the fewest.
+    /// The authoritative replica: it decides in regions where replicas in sync differ. It is the replica in
+    /// sync by this metadata that may lack the fewest regions, given the metadata `found` beside each.
     fn authoritative(
         &self,
         found: &[Option<ReplicaMetadata>; REPLICAS_MAX],
@@ -80,14 +82,14 @@ impl ReplicaMetadata {
         let all = RegionSet::all();
         let serves = |slot: &usize| {
             let own = found[*slot].as_ref().filter(|_| self.replica_states[*slot] == ReplicaState::InSync);
-            // One that lacks all regions by its own metadata has had everything since, if whoever wrote this metadata knew
-            // that metadata.
+            // A replica may lack all regions by its own metadata and have everything by now. It qualifies if
+            // `taken` shows that this metadata was written with knowledge of that one.
             own.is_some_and(|own| lacks[*slot] != all || own.number == self.taken[*slot])
         };
         (0..REPLICAS_MAX).filter(serves).min_by_key(|slot| lacks[*slot].len())
     }
 
-    /// What two replica metadata of the same epoch say together.
+    /// Joins two metadata of the same epoch: all regions that either names count.
     fn join(mut self, other: ReplicaMetadata) -> ReplicaMetadata {
         self.number = self.number.max(other.number);
         self.dirty.add(&other.dirty);
@@ -97,66 +99,70 @@ impl ReplicaMetadata {
     }
 }
 
-/// What is kept of an extent's replica metadata apart from all its replicas, each durably.
+/// The epoch record of an extent: durable values kept apart from all its replicas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EpochRecord {
-    /// The highest epoch that any metadata may have: written before replica metadata with a new one is. Or two that were
-    /// written at different starts, each without the other's replica, could have the same and say different things.
+    /// Highest allocated epoch: no metadata has a higher one. It is written before replica metadata with a
+    /// new epoch. Without it, two starts that each miss the other's replica could write different metadata
+    /// with the same epoch.
     pub reserved: u64,
-    /// The highest epoch that replica metadata has which counts (see [`ReplicaMetadata::counts_beside`]): written after that, and
-    /// before anybody relies on it. Or a replica that came back alone could take itself for the newest.
+    /// Highest committed epoch of metadata that counts (see [`ReplicaMetadata::counts_beside`]). It is
+    /// written after that metadata, and before the metadata is relied on. Without it, a replica that returns
+    /// alone could take itself for the newest.
     pub known: u64,
-    /// The last replica in sync failed, and nobody knows what it holds: it is not served before an operator decides.
+    /// True if the last replica in sync failed with unknown content: it is not served before an operator
+    /// decides.
     pub is_failed: bool,
 }
 
-/// What lies where a replica of an extent is recorded.
+/// Data found in the place where a replica of an extent is recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Nothing that could be used.
+    /// Nothing usable.
     Nothing,
-    /// The extent, and no metadata.
+    /// The extent without metadata.
     Bare,
-    /// Both.
+    /// The extent with metadata.
     WithMetadata(ReplicaMetadata),
 }
 
-/// How an extent begins.
+/// State of an extent at start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveredExtent {
-    /// The newest metadata, or that of a replica that is alone.
+    /// Newest metadata, or the default metadata of a single replica.
     pub metadata: ReplicaMetadata,
-    /// Which replicas can be reached.
+    /// True for each replica that can be reached.
     pub is_there: [bool; REPLICAS_MAX],
-    /// Regions that replicas may lack whose own metadata is older than the metadata. All, if it is older than what they are
-    /// known to have taken: an older state of their drive is back. None of the authoritative replica.
+    /// By replica, regions that it may lack because the metadata beside it is older than the newest. All
+    /// regions, if it is older than the metadata that the replica is known to have taken: an older state of
+    /// its drive is back. None for the authoritative replica.
     pub lacks: [RegionSet; REPLICAS_MAX],
-    /// The highest epoch that any metadata may have.
+    /// Highest epoch that any metadata may have.
     pub epoch_allocated: u64,
-    /// True if the metadata is the newest that there can be, and whole. If a newer one was being written when the power
-    /// failed, it may lie beside some replicas: nobody must rely on this one before it is written again, with an epoch
-    /// above that.
+    /// True if the metadata is the newest that can exist, and complete. Otherwise newer metadata, whose write
+    /// a power cut interrupted, may lie beside some replicas. Then the metadata must be written again, with a
+    /// higher epoch, before it is relied on.
     pub is_confirmed: bool,
 }
 
-/// Why an extent cannot be served.
+/// Cause why an extent cannot be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unservable {
-    /// No replica can be reached that has everything.
+    /// No replica that has everything can be reached.
     #[error("no replica that has everything can be reached")]
     NoReplicaInSync,
-    /// A later metadata than any that can be reached is known of.
+    /// Newer metadata than any that can be reached is known to exist.
     #[error("the newest metadata that can be reached has epoch {found}, but epoch {known} is known of")]
     Outdated {
-        /// The newest that can be reached.
+        /// Newest epoch that can be reached.
         found: u64,
-        /// The newest that is known of.
+        /// Newest epoch that is known to exist.
         known: u64,
     },
 }
 
 impl RecoveredExtent {
-    /// An extent with one replica, in this place, that never had another.
+    /// An extent with one replica, in this slot, that never had another.
     pub fn alone(slot: usize) -> RecoveredExtent {
         let mut recovered_extent = RecoveredExtent { is_confirmed: true, ..RecoveredExtent::default() };
         recovered_extent.metadata.replica_states[slot] = ReplicaState::InSync;
@@ -164,8 +170,9 @@ impl RecoveredExtent {
         recovered_extent
     }
 
-    /// An extent with one replica, in this place, that has no metadata. All that is written of it has higher epochs and numbers
-    /// than the epoch that is allocated: or an older state of an earlier extent's replica could be taken for the newest.
+    /// An extent with one replica, in this slot, that has no metadata. All metadata written for it later has
+    /// higher epochs and numbers than the allocated epoch. Otherwise an older state of an earlier extent's
+    /// replica could be taken for the newest.
     pub fn bare(slot: usize, allocated: u64) -> RecoveredExtent {
         let mut recovered_extent =
             RecoveredExtent { epoch_allocated: allocated, ..RecoveredExtent::alone(slot) };
@@ -174,7 +181,7 @@ impl RecoveredExtent {
         recovered_extent
     }
 
-    /// An extent that is new, whose replicas were made with this metadata.
+    /// A new extent, whose replicas were created with this metadata.
     pub fn new(metadata: ReplicaMetadata) -> RecoveredExtent {
         RecoveredExtent {
             is_there: metadata.replica_states.map(|replica_state| replica_state == ReplicaState::InSync),
@@ -185,7 +192,7 @@ impl RecoveredExtent {
         }
     }
 
-    /// Number of places up to the last replica that is accounted for.
+    /// Number of slots up to the last replica that the metadata names.
     pub(super) fn places(&self) -> usize {
         let mut replica_states = self.metadata.replica_states.iter();
         replica_states
@@ -193,10 +200,11 @@ impl RecoveredExtent {
             .map_or(0, |last| last + 1)
     }
 
-    /// What follows from what lies where replicas are recorded. One that never had another needs no metadata.
+    /// Derives the state of an extent from the data found where its replicas are recorded. A replica that
+    /// never had another needs no metadata.
     ///
     /// # Errors
-    /// If no replica has everything, or the newest metadata is none of these.
+    /// If no replica has everything, or newer metadata than any of these is known to exist.
     pub fn find(
         found: Vec<(usize, Found)>,
         epoch_record: EpochRecord,
@@ -225,11 +233,12 @@ impl RecoveredExtent {
         Ok(recovered_extent)
     }
 
-    /// What follows from the replica metadata of the replicas that can be reached. The newest counts; those as new as that
-    /// may have marked different regions when the power failed, so all marks of them count.
+    /// Derives the state of an extent from the metadata of the replicas that can be reached. The newest epoch
+    /// counts. Metadata of the same epoch may name different dirty regions after a power cut, so all of these
+    /// regions count.
     ///
     /// # Errors
-    /// If no replica has everything, or the newest metadata is none of these.
+    /// If no replica has everything, or newer metadata than any of these is known to exist.
     pub fn settle(
         all_metadata: [Option<ReplicaMetadata>; REPLICAS_MAX],
         epoch_record: EpochRecord,
@@ -246,13 +255,14 @@ impl RecoveredExtent {
             all_metadata.iter().flatten().map(|metadata| metadata.number).max().unwrap_or_default();
         let mut lacks: [RegionSet; REPLICAS_MAX] = std::array::from_fn(|slot| match &all_metadata[slot] {
             Some(own) if own.number < metadata.taken[slot] => RegionSet::all(),
-            // Also what only its own metadata says: that of the others may go back to before it, and have the same number.
+            // This includes regions that only its own metadata names: other metadata may be older and have
+            // the same number.
             Some(own) if own.number < metadata.number || own.epoch < found => own.may_lack(slot),
             _ => RegionSet::default(),
         });
         let authoritative =
             metadata.authoritative(&all_metadata, &lacks).ok_or(Unservable::NoReplicaInSync)?;
-        // No other one has more: above all none that is in an older state.
+        // No other replica has more, least of all one in an older state.
         lacks[authoritative] = RegionSet::default();
         let is_confirmed = found == epoch_record.known && found == epoch_record.reserved;
         Ok(RecoveredExtent {
@@ -287,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_metadata_counts_and_all_marks_of_its_age() {
+    fn newest_epoch_counts_with_all_dirty_regions_of_it() {
         use ReplicaState::{Absent, InSync, Stale};
         let both = [InSync, InSync, Absent, Absent];
         let settled =
@@ -306,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_beside_stale_replicas_alone_does_not_outdate_the_good_one() {
+    fn metadata_beside_stale_replicas_alone_does_not_count() {
         use ReplicaState::{Absent, InSync, Stale};
         let new = metadata(2, [InSync, Stale, Absent, Absent], &[]).unwrap();
         let beside = |slots: &[usize]| new.counts_beside(slots.iter().copied().collect());
@@ -344,9 +354,10 @@ mod tests {
     }
 
     #[test]
-    fn replica_that_became_in_sync_is_served_though_it_could_not_take_the_metadata_that_says_so() {
+    fn promoted_replica_is_served_without_the_metadata_of_its_promotion() {
         use ReplicaState::{Absent, InSync, Stale};
-        // The first took that the second is in sync, and then that it is stale itself. Only then the power failed.
+        // The first replica took the metadata with the second in sync, then the one with itself stale. The
+        // power failed only after that.
         let settled = |number| {
             let newest = metadata(9, [Stale, InSync, Absent, Absent], &[]).unwrap();
             let newest = ReplicaMetadata { number: 53, taken: [52, 49, 0, 0], ..newest };
@@ -368,13 +379,13 @@ mod tests {
     }
 
     #[test]
-    fn older_state_is_never_preferred_to_a_replica_that_lacks_some_regions() {
+    fn older_state_is_never_authoritative_over_a_newer_replica() {
         use ReplicaState::{Absent, InSync, Stale};
         let numbered = |number, taken, dirty: &[u32]| {
             let metadata = metadata(2, [Stale, InSync, InSync, Absent], dirty).unwrap();
             Some(ReplicaMetadata { number, taken: [taken; REPLICAS_MAX], ..metadata })
         };
-        // The stale one alone took the last write. One of the others is in an older state.
+        // Only the stale replica took the last write. One of the others is in an older state.
         for older in [1, 2] {
             let own = |slot| if slot == older { numbered(5, 4, &[]) } else { numbered(8, 7, &[3]) };
             let settled =
@@ -386,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_metadata_of_a_stale_replica_says_is_kept() {
+    fn out_of_sync_regions_only_in_stale_metadata_are_kept() {
         use ReplicaState::{Absent, InSync, Stale};
         let replica_states = [Stale, InSync, Absent, Absent];
         let numbered = |epoch, number, out_of_sync: &[u32]| {
@@ -394,7 +405,7 @@ mod tests {
             metadata.out_of_sync[0] = out_of_sync.iter().copied().collect();
             Some(metadata)
         };
-        // A start whose metadata only the first took, and another one that did not find it.
+        // Only the first replica took the metadata of one start, and another start did not find that replica.
         for number in [18, 19, 20] {
             let own = numbered(12, number, &[3, 5]);
             let settled =
@@ -415,13 +426,13 @@ mod tests {
     }
 
     #[test]
-    fn older_state_of_an_extent_that_went_lacks_everything_and_does_not_count() {
+    fn older_state_of_deleted_extent_lacks_everything() {
         use ReplicaState::{Absent, InSync, Stale};
         let both = [InSync, InSync, Absent, Absent];
         let mut old = metadata(7, [InSync, Stale, Absent, Absent], &[]).unwrap();
         (old.number, old.taken) = (1000, [1000; REPLICAS_MAX]);
         let first = first_epoch(&[known(7)]);
-        // Once all replicas of the new extent have the first metadata, and once a later one was written.
+        // First with the first metadata beside all replicas of the new extent, then with later metadata.
         for later in 0..2 {
             let mut new = ReplicaMetadata::first(first, both);
             (new.epoch, new.number) = (first + later, first + later);
@@ -451,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn what_missed_something_is_never_served_alone() {
+    fn stale_or_outdated_replica_is_never_served_alone() {
         use ReplicaState::{Absent, InSync, Stale};
         let stale = [Stale, InSync, Absent, Absent];
         let alone = [metadata(3, stale, &[]), None, None, None];

@@ -1,49 +1,50 @@
-//! Sets of regions of an extent: the pieces by which replicas are kept metadata of.
+//! Region sets: sets of regions of an extent, the units in which replica metadata tracks changes.
 
 use weir_types::bounds::{EXTENT_BYTES, REGION_BYTES};
 
-/// Regions of one extent.
+/// Number of regions of one extent.
 pub const REGIONS: u32 = (EXTENT_BYTES / REGION_BYTES) as u32;
 
-/// Regions that lie together, 4 MiB of an extent; groups do not overlap.
+/// Number of adjacent regions in a group, 4 MiB of an extent; groups do not overlap.
 const GROUP: u32 = 16;
 
-/// Words of a set, of 64 regions each.
+/// Number of words of a set, with 64 regions each.
 const WORDS: usize = REGIONS.div_ceil(64) as usize;
 
 /// A set of regions of one extent. It takes memory only while it is not empty.
 ///
-/// Empty sets, which are compared with each other at every request, are `None` and not empty lists: comparing these with
-/// vector instructions loads from where they have no memory, which is masked out and takes hundreds of cycles all the same.
+/// Sets are compared at every request, and most are empty. An empty set is `None` and not an empty list,
+/// because vector instructions that compare empty lists load from unmapped addresses. These loads are masked
+/// out, yet cost hundreds of cycles.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RegionSet {
     words: Option<Box<[u64; WORDS]>>,
 }
 
-/// The regions that a range of bytes touches.
+/// Regions that a range of bytes touches.
 pub fn regions_of(offset: u32, length: u32) -> std::ops::Range<u32> {
     let region = REGION_BYTES as u32;
     offset / region..(offset + length).div_ceil(region)
 }
 
-/// The bits of the group that a region lies in, in the word that has all of them.
+/// Bits of the group that a region lies in, within the word of that group.
 fn group_of(region: u32) -> u64 {
     ((1 << GROUP) - 1) << (region % 64 / GROUP * GROUP)
 }
 
 impl RegionSet {
-    /// All regions.
+    /// The set of all regions.
     pub fn all() -> RegionSet {
         RegionSet { words: Some(Box::new([u64::MAX; WORDS])) }
     }
 
-    /// True if the region is in it.
+    /// True if the set contains the region.
     pub fn contains(&self, region: u32) -> bool {
         let word = self.words.as_ref().and_then(|words| words.get(region as usize / 64));
         word.is_some_and(|word| word & (1 << (region % 64)) != 0)
     }
 
-    /// Adds a region; true if it was not there.
+    /// Adds a region; true if it is new.
     pub fn insert(&mut self, region: u32) -> bool {
         assert!(region < REGIONS, "a region lies within an extent");
         let words = self.words.get_or_insert_with(|| Box::new([0; WORDS]));
@@ -60,17 +61,17 @@ impl RegionSet {
         words[region as usize / 64] |= group_of(region);
     }
 
-    /// How many regions of the group that a region lies in are in it.
+    /// Number of regions in the set that belong to the same group as a region.
     pub fn count_in_group(&self, region: u32) -> u32 {
         self.words.as_ref().map_or(0, |words| (words[region as usize / 64] & group_of(region)).count_ones())
     }
 
-    /// Takes a region out.
+    /// Removes a region.
     pub fn remove(&mut self, region: u32) {
         self.remove_all(std::iter::once(region));
     }
 
-    /// Takes regions out.
+    /// Removes several regions.
     pub fn remove_all(&mut self, regions: impl Iterator<Item = u32>) {
         let Some(words) = &mut self.words else { return };
         for region in regions {
@@ -88,22 +89,22 @@ impl RegionSet {
         other.iter().for_each(|region| _ = self.insert(region));
     }
 
-    /// Takes all regions of another set out.
+    /// Removes all regions of another set.
     pub fn subtract(&mut self, other: &RegionSet) {
         self.remove_all(other.iter());
     }
 
-    /// True if there is none.
+    /// True if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.words.is_none()
     }
 
-    /// Number of regions.
+    /// Number of regions in the set.
     pub fn len(&self) -> u32 {
         self.words().map(|word| word.count_ones()).sum()
     }
 
-    /// The regions, in order.
+    /// The regions of the set, in order.
     pub fn iter(&self) -> impl Iterator<Item = u32> {
         let left = |word: u64| (word != 0).then_some(word);
         let bits = move |word| std::iter::successors(left(word), move |word| left(word & (word - 1)));
@@ -132,7 +133,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn a_range_touches_what_it_lies_in() {
+    fn range_covers_all_regions_it_touches() {
         let region = REGION_BYTES as u32;
         assert_eq!(regions_of(0, 1), 0..1);
         assert_eq!(regions_of(region - 1, 2), 0..2);
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_sixteen_regions_that_lie_together() {
+    fn group_is_sixteen_adjacent_regions() {
         for (region, group) in
             [(0, 0..16), (15, 0..16), (16, 16..32), (63, 48..64), (REGIONS - 1, 4080..4096)]
         {
@@ -160,7 +161,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_set(steps in prop::collection::vec((0..REGIONS, any::<bool>()), 0..200)) {
+        fn region_set_behaves_as_a_set(steps in prop::collection::vec((0..REGIONS, any::<bool>()), 0..200)) {
             let (mut set, mut oracle) = (RegionSet::default(), BTreeSet::new());
             for (region, is_added) in steps {
                 if is_added {

@@ -1,4 +1,5 @@
-//! Bringing replicas up to date, region by region, and taking regions out of the metadata that all replicas have.
+//! Resync: bringing stale replicas up to date, one region at a time, and removing equal regions from the
+//! metadata.
 
 use weir_types::bounds::{EXTENT_BYTES, PIECE_BYTES, REGION_BYTES};
 
@@ -9,19 +10,19 @@ use super::{Effect, Mirror, MirrorId, Operation, Purpose, Slots, Stage};
 use crate::action::{Content, Fault, Kind, Request};
 use crate::volume::Volume;
 
-/// A replica step: one region on its way to one replica, piece by piece.
+/// A resync step: the transfer of one region to one replica, piece by piece.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
-    /// The replica that gets it.
+    /// Target replica.
     slot: usize,
-    /// Which one in that place it was when the step began.
+    /// Incarnation of the target's slot when the step began.
     incarnation: u64,
     region: u32,
-    /// Bytes of the region that are copied.
+    /// Bytes of the region that are done.
     done: u32,
-    /// The replicas that they were read from.
+    /// Replicas that these bytes were read from.
     sources: Slots,
-    /// What is done with the piece at present.
+    /// Current move of the step.
     move_: Move,
 }
 
@@ -33,12 +34,12 @@ enum Move {
 }
 
 impl Mirror {
-    /// Regions that a replica of an extent still has to get.
+    /// Number of regions that a replica of an extent still lacks.
     pub fn lacks(&self, extent: u32, slot: usize) -> u32 {
         self.extents[extent as usize].lacks(slot).len()
     }
 
-    /// The replica that another one's regions are read from, unless it is behind in some of them.
+    /// Replica that the regions of a resync are read from, except regions in which it is behind.
     pub fn source(&self, extent: u32, slot: usize) -> Option<usize> {
         let state = &self.extents[extent as usize];
         state.in_sync().iter().filter(|other| *other != slot).min_by_key(|other| state.read_costs[*other])
@@ -87,8 +88,8 @@ impl Mirror {
         same.into_iter().for_each(|region| self.extents[extent as usize].has_again(slot, region));
     }
 
-    /// Reads the next piece of a region from the replica that a client would read it from: a slow drive has enough to do, and
-    /// the region is closed to changes until the step has ended.
+    /// Reads the next piece of a region from the replica that a client would read it from. A slower drive has
+    /// enough to do, and the region is closed to changes until the step ends.
     pub(super) fn resync_piece(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let Operation { request, step, failed, fault, .. } = *self.operation(id);
         let mut step = step.expect("only steps of a resync");
@@ -122,7 +123,7 @@ impl Mirror {
         self.launch_piece(id, whole, slot, effects);
     }
 
-    /// Starts the piece, under the range of the whole region.
+    /// Starts the operation of a piece, and keeps the range of the whole region reserved for the step.
     pub(super) fn launch_piece(
         &mut self,
         id: MirrorId,
@@ -136,17 +137,17 @@ impl Mirror {
         let inner = self.replicas[slot].start(piece, &mut actions);
         self.own(slot, inner, id);
         self.operation(id).left += 1;
-        // While it is under way, nothing else may change the region.
+        // While the step runs, no other operation may change the region.
         self.operation(id).request = Request { kind: piece.kind, ..whole };
         self.take(slot, actions, effects);
     }
 
-    /// A move of a step has ended.
+    /// Handles the end of a move of a step.
     pub(super) fn piece_ended(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let Operation { request, step, source, content, succeeded, fault, .. } = *self.operation(id);
         let step = step.expect("only steps of a resync");
         if let Some((slot, inner)) = source {
-            // What was read is in the step's own buffer by now.
+            // By now the step's own buffer holds the data.
             self.operation(id).source = None;
             self.replicas[slot].forget(inner);
             effects.push(Effect::Ended { slot, operation: inner });
@@ -162,7 +163,7 @@ impl Mirror {
             Move::Read => self.go(id, Move::Write, step.slot, effects),
             Move::Release if !is_done && fault == Some(Fault::Unsupported) => {
                 self.operation(id).fault = None;
-                // Nothing was read: whatever the step's memory holds is not what the source has.
+                // The read found a hole: the content of the step's buffer is not that of the source.
                 effects.push(Effect::Zeroes { id });
                 self.go(id, Move::Write, step.slot, effects);
             }
@@ -182,7 +183,8 @@ impl Mirror {
         let state = &mut self.extents[extent as usize];
         let readable = state.readable(step.region * REGION_BYTES as u32, REGION_BYTES as u32);
         if !step.sources.without(readable).is_empty() {
-            // The replica that is authoritative now may differ from one that was when the step began.
+            // The current authoritative replica may differ from a source that was readable when the step
+            // began.
             self.operation(id).step = Some(Step { done: 0, sources: Slots::default(), ..step });
             return self.resync_piece(id, effects);
         }
@@ -190,8 +192,10 @@ impl Mirror {
         self.conclude(id, Ok(Content::Data), effects);
     }
 
-    /// Makes a replica count as in sync that lacks nothing; false if it is not stale or lacks something, a start would not look
-    /// for it, or what is said of it at rest has to be taken back first. What it was given is made stable first, and told by [`Effect::ReplicaStates`].
+    /// Begins to promote a stale replica that lacks nothing. A flush makes its data stable first, and
+    /// [`Effect::ReplicaStates`] reports the new state. Returns false if the replica is not stale or lacks
+    /// some data, or if a start would not look for it. Returns false as well if its checksums may still be
+    /// valid: they are invalidated first.
     pub fn promote(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) -> bool {
         if !self.extents[extent as usize].can_be_promoted(slot)
             || !self.has_no_valid_checksums(extent, slot, effects)
@@ -203,7 +207,8 @@ impl Mirror {
         true
     }
 
-    /// Whatever the replica could not make stable has made it fall, which is another version of it.
+    /// Ends a promotion after its flush. A replica that could not make data stable has failed, which changed
+    /// its version.
     pub(super) fn promoted(&mut self, index: u32, slot: usize, version: u64, effects: &mut Vec<Effect>) {
         let extent = &mut self.extents[index as usize];
         let has_no_valid_checksums =
@@ -215,7 +220,8 @@ impl Mirror {
         }
     }
 
-    /// Changes that are under way rely on a replica that is in sync from now on: if it fails, the others are asked again.
+    /// Makes running changes rely on a replica that has just become in sync: if it fails, the others are
+    /// asked again.
     fn rely_on(&mut self, index: u32, slot: usize) {
         for id in &self.extents[index as usize].running {
             let operation = self.operations[id.0 as usize].as_mut();
@@ -225,9 +231,9 @@ impl Mirror {
         }
     }
 
-    /// Takes regions out of the metadata that all replicas in sync have and nothing was changed in since this was last
-    /// asked for, after making that stable, once at a time. Whoever calls it now and then bounds what is copied after
-    /// a crash; what is changed again and again stays, because each entry costs a durable writing.
+    /// Removes regions from the metadata that all replicas in sync have and that have not changed since the
+    /// last call. A flush makes them stable first, and one such pass runs at a time. Regular calls bound the
+    /// resync after a crash. Regions that change all the time stay, because each entry costs a durable write.
     pub fn tidy(&mut self, index: u32, effects: &mut Vec<Effect>) {
         let under_way = self.under_way(index);
         let extent = &mut self.extents[index as usize];
@@ -250,12 +256,12 @@ impl Mirror {
         self.tidy(index, effects);
     }
 
-    /// True if regions of an extent are marked, so that [`Mirror::tidy`] has something to do, now or next time.
+    /// True if regions of an extent are dirty, so that [`Mirror::tidy`] has work, now or next time.
     pub fn is_dirty(&self, extent: u32) -> bool {
         !self.extents[extent as usize].wanted.dirty.is_empty()
     }
 
-    /// The replicas of an extent that can be brought up to date, or counted as in sync.
+    /// Replicas of an extent that can be resynced or promoted.
     pub fn wanting(&self, extent: u32) -> Slots {
         let state = &self.extents[extent as usize];
         let is_wanting = |slot: &usize| {
@@ -265,7 +271,7 @@ impl Mirror {
         (0..self.replicas.len()).filter(is_wanting).collect()
     }
 
-    /// Regions in which something is under way.
+    /// Regions in which an operation is running or waiting.
     fn under_way(&self, index: u32) -> RegionSet {
         let extent = &self.extents[index as usize];
         let operations = extent.running.iter().chain(&extent.waiting);
@@ -275,7 +281,8 @@ impl Mirror {
             .collect()
     }
 
-    /// Whatever a replica could not make stable has made it fall, so that it is not in sync any more.
+    /// Removes regions from the metadata after a flush. A replica that could not make them stable has failed,
+    /// and is no longer in sync.
     pub(super) fn unmark(&mut self, index: u32, regions: &RegionSet, effects: &mut Vec<Effect>) {
         let under_way = self.under_way(index);
         let extent = &mut self.extents[index as usize];
@@ -292,18 +299,18 @@ impl Mirror {
         self.write_metadata(index, effects);
     }
 
-    /// Sees to it that there is a place for replicas with this number.
+    /// Ensures that the volume has this replica slot.
     pub(super) fn make_room(&mut self, slot: usize) {
         while self.replicas.len() <= slot {
-            // What was asked of the others before does not concern it.
+            // Operations and flushes begun on the other replicas do not concern the new slot.
             self.replicas.push(Volume::new(self.extents.len() as u64 * EXTENT_BYTES));
             self.owners.push(Vec::new());
         }
     }
 
-    /// Adds a replica of an extent whose files are there and hold nothing yet: it lacks all regions. Everything that was
-    /// begun on an earlier one in its place must have been answered. It counts as in sync only after
-    /// [`Mirror::confirm_added`].
+    /// Adds a replica of an extent whose files exist and are empty: it lacks all regions. Every operation
+    /// begun on an earlier replica in this slot must have been answered. The replica counts as in sync only
+    /// after [`Mirror::confirm_added`].
     pub fn add(&mut self, index: u32, slot: usize, effects: &mut Vec<Effect>) {
         self.make_room(slot);
         let extent = &mut self.extents[index as usize];
@@ -325,15 +332,16 @@ impl Mirror {
         self.write_checksum_headers(index, effects);
     }
 
-    /// A replica that was added is durably recorded where a start looks for replicas: it may count as in sync.
+    /// Tells that an added replica is durably recorded where a start looks for replicas: it may become in
+    /// sync.
     pub fn confirm_added(&mut self, index: u32, slot: usize) {
         if let Some(extent) = self.extents.get_mut(index as usize) {
             extent.unconfirmed.remove(slot);
         }
     }
 
-    /// True if a replica of an extent can be added in a place: there is none, durably, and nothing is left of an earlier
-    /// one; and there is one to duplicate from.
+    /// True if a replica of an extent can be added in a slot. The slot must be durably free, with no
+    /// operation of an earlier replica left, and the extent needs a replica to resync from.
     pub fn can_add(&self, index: u32, slot: usize) -> bool {
         let Some(extent) = self.extents.get(index as usize) else { return false };
         let is_free = |metadata: &ReplicaMetadata| metadata.replica_states[slot] == ReplicaState::Absent;
@@ -345,21 +353,22 @@ impl Mirror {
         self.has_answered(index, slot) && self.extents[index as usize].writing.is_none()
     }
 
-    /// True if everything that was begun on a replica of an extent has been answered, so that the files of one that was removed
-    /// may go: a read that came later would find nothing.
+    /// True if every operation begun on a replica of an extent has been answered. Only then may the files of
+    /// a removed replica be deleted, because a later read would find nothing.
     pub fn has_answered(&self, index: u32, slot: usize) -> bool {
         self.replicas.get(slot).is_none_or(|replica| replica.is_idle(index))
     }
 
-    /// True if what was found beside a replica that is there again is not what was last written there.
+    /// True if the metadata found beside a returning replica is not the metadata last written there.
     pub fn is_foreign(&self, index: u32, slot: usize, found: &ReplicaMetadata) -> bool {
         self.extents.get(index as usize).is_some_and(|extent| extent.is_foreign(slot, found))
     }
 
-    /// A replica of an extent that could not be reached is there again, with what it had, and with this metadata beside it: it
-    /// lacks what the metadata of the others says, and what may not have been stable there; all if its own metadata is not
-    /// what was last written there. False if it is there already, is not known, counts alone, or something that was asked
-    /// of it before is still under way.
+    /// Takes back a replica of an extent that can be reached again, with its old data and with this metadata
+    /// beside it. It lacks the regions that the metadata of the others names, and those that may not have
+    /// been stable on it. It lacks all regions if its own metadata is not the metadata last written there.
+    /// Returns false if the replica is already there, is unknown or has no other to resync from. Returns
+    /// false as well if earlier operations on it are still under way.
     pub fn rejoin(
         &mut self,
         index: u32,
@@ -376,7 +385,7 @@ impl Mirror {
         self.make_room(slot);
         let extent = &mut self.extents[index as usize];
         extent.degrade(slot);
-        // What left the metadata since may not be in what lies there now.
+        // Regions that left the metadata since then may be missing from the returning data.
         extent.wanted.out_of_sync[slot].add(&found.may_lack(slot));
         if extent.is_foreign(slot, found) {
             extent.lack(slot, &RegionSet::all());
@@ -384,7 +393,7 @@ impl Mirror {
         extent.rejoin(slot);
         self.replicas[slot].renew(index);
         self.failed_replicas.retain(|failed_replicas| *failed_replicas != (slot, index));
-        // Reads that it failed before may come to it once more.
+        // Reads that failed on it before may use it again.
         let reads = self.operations.iter_mut().flatten();
         let reads = reads.filter(|one| one.request.extent == index && one.request.kind == Kind::Read);
         reads.for_each(|read| read.failed.remove(slot));
@@ -393,8 +402,9 @@ impl Mirror {
         true
     }
 
-    /// Gives up a replica of an extent; false if it is the last that has everything. Its files must stay until
-    /// [`Effect::ReplicaStates`] says so and [`Mirror::has_answered`]: if power fails before, it may still be the one that counts.
+    /// Removes a replica of an extent; false if it is the last that has everything. Its files must stay until
+    /// [`Effect::ReplicaStates`] reports the removal and [`Mirror::has_answered`] is true. If power fails
+    /// before that, it may still be the replica that counts.
     pub fn remove(&mut self, index: u32, slot: usize, effects: &mut Vec<Effect>) -> bool {
         let extent = &mut self.extents[index as usize];
         if !extent.in_sync().has_other(slot) {
@@ -410,7 +420,7 @@ impl Mirror {
 impl MirroredExtent {
     fn can_be_promoted(&self, slot: usize) -> bool {
         let is_stale = self.is_there[slot] && self.wanted.replica_states[slot] == ReplicaState::Stale;
-        // Without one in sync, nobody can say that it has everything.
+        // Without a replica in sync, it is unknown whether the stale one has everything.
         let may_count = is_stale && !self.unconfirmed.contains(slot);
         may_count && self.lacks(slot).is_empty() && !self.in_sync().is_empty()
     }
@@ -422,7 +432,7 @@ mod tests {
     use super::*;
     use crate::{Action, AllocationMap, OperationId};
 
-    /// A mirror, and drives that do at once what they are asked for, but for writes.
+    /// A mirror with drives that answer everything at once, except writes.
     struct World {
         mirror: Mirror,
         writes: Vec<(usize, OperationId)>,
@@ -462,7 +472,7 @@ mod tests {
             self.mirror.answer(slot, answer, effects);
         }
 
-        /// Ends the write that a replica was asked for first.
+        /// Ends the oldest pending write of a replica.
         fn end_write(&mut self, slot: usize, result: Result<u32, Fault>) {
             let index = self.writes.iter().position(|(of, _)| *of == slot).expect("it was asked for a write");
             let (_, operation) = self.writes.remove(index);
@@ -473,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn replica_promoted_during_a_write_fails_it_no_more_than_one_in_sync() {
+    fn write_retries_when_a_replica_promoted_during_it_fails() {
         let mut recovered_extent = RecoveredExtent { is_confirmed: true, ..RecoveredExtent::default() };
         recovered_extent.metadata.replica_states[..2]
             .copy_from_slice(&[ReplicaState::InSync, ReplicaState::Stale]);
@@ -494,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn regions_are_copied_from_the_replica_that_clients_would_read() {
+    fn resync_source_is_the_fastest_readable_replica() {
         let mut recovered_extent = RecoveredExtent { is_confirmed: true, ..RecoveredExtent::default() };
         recovered_extent.metadata.replica_states[..3].copy_from_slice(&[
             ReplicaState::InSync,
@@ -521,8 +531,8 @@ mod tests {
         }
     }
 
-    /// Carries out everything that is asked for until this replica is to be read for the next time, and says what was read
-    /// of which replica.
+    /// Carries out all effects until the given replica is read next, and returns the reads as pairs of
+    /// replica and offset.
     fn carry_out(mirror: &mut Mirror, effects: &mut Vec<Effect>, until: Option<usize>) -> Vec<(usize, u32)> {
         let mut reads = Vec::new();
         while !effects.is_empty() {
@@ -550,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn region_is_copied_from_replicas_that_are_alike_in_it() {
+    fn region_is_resynced_from_equal_replicas_only() {
         let mut recovered_extent = RecoveredExtent { is_confirmed: true, ..RecoveredExtent::default() };
         recovered_extent.metadata.replica_states[..3].fill(ReplicaState::InSync);
         recovered_extent.is_there[..3].fill(true);

@@ -5,8 +5,10 @@
 //! section meanwhile leaves it without valid checksums and nothing else. Checksums are computed and kept by the executor; here it is
 //! decided what they mean (in [`super::verdict`]) and in which order things happen:
 //!
-//! * what was read is made stable before its checksums count, or a power cut could leave what was before it;
-//! * checksums are written before they count, and where others count already, these cease to before that.
+//! * The data that was read is made stable before its checksums become valid. Otherwise a power cut could
+//!   leave older data.
+//! * Checksums are written before they become valid. If they replace valid checksums, the old ones are
+//!   invalidated before that.
 
 use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, PIECE_BYTES, REPLICAS_MAX};
 
@@ -15,51 +17,52 @@ use super::extent::MirroredExtent;
 use super::section::{Move, PIECE_BLOCKS, PIECES, Piece, Progress, Repair, SECTIONS, SectionScrub};
 use super::{Effect, Mirror, MirrorId, Operation, Purpose, Slots, Stage};
 use crate::action::{Content, Fault, Kind, OperationId, Request};
-/// What the executor must do with the files of checksums → [`Mirror::kept`]; of one extent at most one of each at a time.
+/// A task on the checksum files for the executor → [`Mirror::kept`]. Each extent has at most one task of each
+/// kind at a time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ChecksumWork {
     /// Read the checksums of a section beside these replicas.
     Load {
-        /// Which section.
+        /// Section of the extent.
         section: u32,
-        /// Beside which replicas.
+        /// Replicas to read beside.
         slots: Slots,
     },
-    /// Write the checksums of a section beside these replicas, durably. They do not count yet.
+    /// Write the checksums of a section beside these replicas, durably. They are not valid yet.
     Store {
-        /// Which section.
+        /// Section of the extent.
         section: u32,
-        /// Beside which replicas.
+        /// Replicas to write beside.
         slots: Slots,
-        /// One for each block.
+        /// Checksum of each block of the section.
         block_checksums: Vec<u32>,
     },
     /// Write the checksum headers beside these replicas, durably. Where there is no file and nothing is to be said, none is made.
     WriteHeaders(ChecksumHeaders),
 }
 
-/// How the executor answers a [`ChecksumWork`].
+/// Answer of the executor to a [`ChecksumWork`].
 #[derive(Clone, Debug)]
 pub enum ChecksumResult {
-    /// By replica the checksums of the section, where they are whole.
+    /// By replica, the checksums of the section, if they could be read intact.
     Loaded([Option<Vec<u32>>; REPLICAS_MAX]),
-    /// They were written, but not beside these replicas.
+    /// The checksums were written, except beside the failed replicas.
     Stored {
-        /// Where they could not be.
+        /// Replicas beside which the write failed.
         failed: Slots,
     },
     /// The checksum headers were written.
     HeadersWritten {
-        /// Replicas beside which they could not be, which may have them all the same.
+        /// Replicas beside which the write failed. They may have the new header all the same.
         failed: Slots,
-        /// Replicas beside which they could not be, whose checksums were durably dropped instead.
+        /// Replicas beside which the write failed, but whose checksums were durably dropped instead.
         dropped: Slots,
     },
 }
 
 impl Mirror {
-    /// Tells what was found beside a replica of an extent; `None` if that could not be read. To be called before
-    /// [`Mirror::begin`].
+    /// Sets the checksum header found beside a replica of an extent; `None` if it could not be read. Call it
+    /// before [`Mirror::begin`].
     pub fn set_checksum_header(
         &mut self,
         extent: u32,
@@ -75,8 +78,8 @@ impl Mirror {
         }
     }
 
-    /// Takes back what is said of an extent from an offset on, because that is changed by somebody else, who sees to the
-    /// files of checksums, while nothing is under way.
+    /// Invalidates the checksums of an extent from an offset on, because a caller changes that range. The
+    /// caller updates the checksum files itself, and no operation may be under way.
     pub fn invalidate_checksums_from(&mut self, index: u32, offset: u32) {
         let Some(checksums) =
             self.extents.get_mut(index as usize).and_then(|extent| extent.checksums.as_mut())
@@ -101,14 +104,15 @@ impl Mirror {
         (0..SECTIONS).filter(is_valid).count() as u32
     }
 
-    /// Blocks of an extent that are known to be damaged in all replicas, in order.
+    /// Blocks of an extent that are known to be damaged on all replicas, in order.
     pub fn damaged(&self, extent: u32) -> &[Damaged] {
         let checksums = self.extents.get(extent as usize).and_then(|state| state.checksums.as_ref());
         checksums.map_or(&[], |checksums| checksums.damaged())
     }
 
-    /// Begins to scrub a section of an extent; it ends with [`Effect::Scrubbed`]. One at a time of each extent; false
-    /// if there is one, or no replica is left to read. A block of zeroes has the checksum `zero_sum`.
+    /// Begins to scrub a section of an extent; it ends with [`Effect::Scrubbed`]. Each extent has one scrub
+    /// at a time. Returns false if one is under way or no replica can be read. `zero_sum` is the checksum of
+    /// a block of zeroes.
     pub fn begin_section(
         &mut self,
         index: u32,
@@ -134,15 +138,15 @@ impl Mirror {
         true
     }
 
-    /// True if an extent has a section of which pieces are to be examined now.
+    /// True if an extent has a section with pieces to examine now.
     pub fn has_piece(&self, index: u32) -> bool {
         let scrub =
             self.extents.get(index as usize).and_then(|extent| extent.checksums.as_ref()?.scrub.as_ref());
         scrub.is_some_and(|scrub| scrub.progress == Progress::Examining && scrub.next_piece < PIECES)
     }
 
-    /// Begins to examine the next piece of the section that is being scrubbed; its end is an [`Effect::Done`]. Pieces that
-    /// were never written are passed over; `None` if none is left.
+    /// Begins to examine the next piece of the section that is being scrubbed; it ends with an
+    /// [`Effect::Done`]. Pieces that were never written are skipped; `None` if no piece is left.
     pub fn scrub_piece(&mut self, index: u32, effects: &mut Vec<Effect>) -> Option<MirrorId> {
         while self.has_piece(index) {
             let scrub = self.scrub_of(index);
@@ -185,7 +189,7 @@ impl Mirror {
         }
     }
 
-    /// True if nobody ever wrote a piece, nothing is kept of it, and nothing is under way there.
+    /// True if a piece was never written, has no stored checksums and has no operation under way.
     fn is_untouched(&self, request: &Request) -> bool {
         let Request { extent: index, offset, length, .. } = *request;
         let extent = &self.extents[index as usize];
@@ -208,7 +212,7 @@ impl Mirror {
         self.checksums_of(index).scrub.as_mut().expect("a section is known until it is scrubbed")
     }
 
-    /// Reads the next replica of a piece, or decides once all were.
+    /// Reads the next replica of a piece, or decides once all replicas were read.
     pub(super) fn examine(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let Operation { request, .. } = *self.operation(id);
         let extent = &self.extents[request.extent as usize];
@@ -252,7 +256,7 @@ impl Mirror {
         self.launch_piece(id, whole, slot, effects);
     }
 
-    /// A move of a piece has ended.
+    /// Handles the end of a move of a piece.
     pub(super) fn scrub_ended(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let Operation { request, source, content, succeeded, .. } = *self.operation(id);
         if let Some((slot, operation)) = source {
@@ -271,7 +275,7 @@ impl Mirror {
         }
     }
 
-    /// The range that was read last on behalf of a piece, and how many blocks it has.
+    /// The range that was last read for a piece, and its number of blocks.
     pub fn examining(&mut self, id: MirrorId) -> (Request, usize) {
         let request = self.operation(id).request;
         let scrub = self.scrub_of(request.extent);
@@ -285,7 +289,7 @@ impl Mirror {
         (Request { offset, length: count as u32 * BLOCK_BYTES as u32, ..request }, count)
     }
 
-    /// The executor has looked at what was read: these are the checksums of its blocks.
+    /// Takes the checksums that the executor computed for the blocks that were read.
     pub fn examined(&mut self, id: MirrorId, block_checksums: &[u32], effects: &mut Vec<Effect>) {
         let Operation { request, source, content, .. } = *self.operation(id);
         let (slot, operation) = source.expect("what is examined was read");
@@ -305,12 +309,13 @@ impl Mirror {
                 }
                 self.move_on(id, (Move::Mend, repair.slot), (repair.first, repair.count), effects);
             }
-            // It was read otherwise before: nothing is copied that is not known to be good.
+            // An earlier read returned other data: only data that is known to be good is written to a
+            // replica.
             false => self.mended(id, false, effects),
         }
     }
 
-    /// What was read is not needed any more, apart from its content.
+    /// Ends the read of a replica, whose buffer is no longer needed.
     fn forget_read(
         &mut self,
         id: MirrorId,
@@ -322,7 +327,7 @@ impl Mirror {
         effects.push(Effect::Ended { slot, operation });
     }
 
-    /// All replicas of a piece were read: decides what is good, and has the rest repaired.
+    /// Decides which blocks of a piece are good, once all replicas were read, and orders the repairs.
     fn decide(&mut self, id: MirrorId, readable: Slots, effects: &mut Vec<Effect>) {
         let index = self.operation(id).request.extent;
         let checksums = self.checksums_of(index);
@@ -341,7 +346,7 @@ impl Mirror {
         self.repair(id, effects);
     }
 
-    /// Makes the next repair of a piece, or ends it.
+    /// Makes the next repair of a piece, or ends the piece.
     fn repair(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let Operation { request, .. } = *self.operation(id);
         let extent = &self.extents[request.extent as usize];
@@ -377,7 +382,7 @@ impl Mirror {
         self.go_on_scrubbing(index, effects);
     }
 
-    /// Takes the section on that is being scrubbed, as far as it goes now.
+    /// Moves the section that is being scrubbed forward as far as possible now.
     pub(super) fn go_on_scrubbing(&mut self, index: u32, effects: &mut Vec<Effect>) {
         let Some(checksums) =
             self.extents.get_mut(index as usize).and_then(|extent| extent.checksums.as_mut())
@@ -405,7 +410,8 @@ impl Mirror {
         }
     }
 
-    /// What was read is stable now: a replica that could not make it so fell.
+    /// Continues after the flush: the data that was read is stable, or the replica that could not make it
+    /// stable has failed.
     pub(super) fn flushed_for_checksums(&mut self, index: u32, effects: &mut Vec<Effect>) {
         let checksums = self.extents.get_mut(index as usize).and_then(|extent| extent.checksums.as_mut());
         let Some(checksums) = checksums else { return };
@@ -422,7 +428,7 @@ impl Mirror {
         self.store_block_checksums(index, effects);
     }
 
-    /// Has the checksums written, once none count that they take the place of.
+    /// Has the checksums written, once none of those that they replace is valid.
     fn store_block_checksums(&mut self, index: u32, effects: &mut Vec<Effect>) {
         let checksums = self.checksums_of(index);
         let Some(scrub) = &checksums.scrub else { return };
@@ -441,7 +447,7 @@ impl Mirror {
         effects.push(Effect::ChecksumWork { extent: index, work: Box::new(work) });
     }
 
-    /// The executor has done something with the files of checksums.
+    /// Takes the result of a task on the checksum files.
     pub fn kept(&mut self, index: u32, kept: ChecksumResult, effects: &mut Vec<Effect>) {
         match kept {
             ChecksumResult::Loaded(block_checksums) => {
@@ -521,7 +527,7 @@ impl Mirror {
         self.go_on_invalidating(index, effects);
     }
 
-    /// Fails changes that wait for what is said of their ranges.
+    /// Fails changes that wait until the checksums of their ranges are invalid.
     fn fail_invalidating(&mut self, index: u32, effects: &mut Vec<Effect>) {
         let running = self.extents[index as usize].running.iter().copied();
         let waits = |id: &MirrorId| {
@@ -540,7 +546,7 @@ impl Mirror {
         }
     }
 
-    /// Lets changes go on that waited for what is said of their ranges.
+    /// Lets changes continue that waited until the checksums of their ranges are invalid.
     pub(super) fn go_on_invalidating(&mut self, index: u32, effects: &mut Vec<Effect>) {
         if self.extents[index as usize].checksums.is_none() {
             return;
@@ -553,7 +559,7 @@ impl Mirror {
         }
     }
 
-    /// Has a change begin once nothing is said any more of what it changes.
+    /// Begins a change once the checksums of its range are durably invalid.
     pub(super) fn invalidate_checksums(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let request = self.operation(id).request;
         let extent = self.extent_of(id);
@@ -569,7 +575,8 @@ impl Mirror {
         self.write_checksum_headers(request.extent, effects);
     }
 
-    /// True if nothing is said any more beside a replica that is to count again; else that is seen to.
+    /// True if no checksum is valid beside a replica that is to be promoted. Otherwise the checksums are
+    /// invalidated.
     pub(super) fn has_no_valid_checksums(
         &mut self,
         index: u32,
@@ -586,7 +593,7 @@ impl Mirror {
 }
 
 impl MirroredExtent {
-    /// True if a section of the extent is being scrubbed: changes have to look out for its pieces.
+    /// True if a section of the extent is being scrubbed: changes must then wait for its pieces.
     pub(super) fn is_scrubbed(&self) -> bool {
         self.checksums.as_ref().is_some_and(|checksums| checksums.scrub.is_some())
     }

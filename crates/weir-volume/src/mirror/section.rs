@@ -1,5 +1,7 @@
-//! What is known of a section that is being scrubbed: its pieces, what was found of each replica, and what follows for each
-//! block. It knows no executor and starts nothing; that is for [`super::scrub`].
+//! Section scrub state: the pieces of a section that is being scrubbed, the checksums found, and the decision
+//! for each block.
+//!
+//! This module knows no executor and starts nothing; [`super::scrub`] does that.
 
 use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, PIECE_BYTES, REPLICAS_MAX, SECTION_BYTES};
 
@@ -7,50 +9,51 @@ use super::checksum_state::{Damaged, ExtentChecksums};
 use super::verdict::{Past, Sighting, Verdict, verdict};
 use super::{MirrorId, Slots};
 
-/// Sections of one extent.
+/// Number of sections of one extent.
 pub const SECTIONS: u32 = (EXTENT_BYTES / SECTION_BYTES) as u32;
-/// Blocks of one section: a checksum is kept of each.
+/// Number of blocks of one section, each with a stored checksum.
 pub const SECTION_BLOCKS: usize = (SECTION_BYTES / BLOCK_BYTES) as usize;
-/// Pieces of one section.
+/// Number of pieces of one section.
 pub(super) const PIECES: u32 = (SECTION_BYTES / PIECE_BYTES) as u32;
-/// Blocks of one piece.
+/// Number of blocks of one piece.
 pub(super) const PIECE_BLOCKS: usize = (PIECE_BYTES / BLOCK_BYTES) as usize;
 
-/// What came of scrubbing a section.
+/// Result of the scrub of a section.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SectionReport {
-    /// Which section.
+    /// Section of the extent.
     pub section: u32,
-    /// Blocks of replicas that were examined; those that were never written anywhere do not count.
+    /// Number of block replicas that were examined. Blocks that were never written on any replica do not
+    /// count.
     pub checked: u64,
-    /// By replica, blocks that were found bad where others are good.
+    /// By replica, the number of blocks found bad that are good on another replica.
     pub found: [u64; REPLICAS_MAX],
-    /// By replica, blocks of these that were given what a good replica has.
+    /// By replica, the number of bad blocks that were rewritten from a good replica.
     pub repaired: [u64; REPLICAS_MAX],
-    /// The first block of these, for the record.
+    /// First bad block, for the event record.
     pub first_found: Option<u32>,
-    /// Blocks of which no replica is known to be good.
+    /// Number of blocks without any replica that is known to be good.
     pub damaged: u64,
-    /// The first block of these.
+    /// First damaged block.
     pub first_damaged: Option<u32>,
     /// True if any replica has valid checksums now.
     pub is_valid: bool,
 }
 
-/// Where the scrubbing of a section stands.
+/// Progress of the scrub of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// What is kept of it is being read.
+    /// The stored checksums of the section are being read.
     Loading,
-    /// Pieces are examined.
+    /// Pieces are being examined.
     Examining,
-    /// What was read is being made stable.
+    /// The data that was read is being made stable.
     Flushing,
-    /// Checksums that others take the place of have to cease to count.
+    /// Checksums that will be replaced are being invalidated.
     Invalidating,
-    /// Checksums are being written.
+    /// New checksums are being written.
     Storing,
-    /// They are about to count.
+    /// The new checksums are about to become valid.
     Validating,
 }
 
@@ -58,18 +61,18 @@ pub(super) enum Progress {
 #[derive(Debug)]
 pub(super) struct SectionScrub {
     pub progress: Progress,
-    /// The piece that is examined next.
+    /// Next piece to examine.
     pub next_piece: u32,
     pub pieces: Vec<Piece>,
-    /// By replica, the checksums that are kept beside it and count.
+    /// By replica, the valid checksums stored beside it.
     pub loaded: [Option<Vec<u32>>; REPLICAS_MAX],
-    /// The checksums that blocks should have, as far as they were examined.
+    /// Expected checksums of the blocks, as far as they were examined.
     pub block_checksums: Vec<u32>,
     /// Replicas that could be read in all pieces so far.
     pub examined: Slots,
     /// Replicas beside which checksums are being written.
     pub storing: Slots,
-    /// Pieces in which something changed since it began, one bit each.
+    /// Pieces that have changed since the scrub began, one bit each.
     pub changed: u128,
     /// There is something to validate, and everything is known of it.
     pub has_data: bool,
@@ -98,7 +101,7 @@ impl SectionScrub {
         self.report.section * SECTION_BYTES as u32
     }
 
-    /// Something changes in a range of the extent.
+    /// Notes a change of a range of the extent.
     pub fn change(&mut self, offset: u32, length: u32) {
         let (start, piece) = (self.start(), PIECE_BYTES as u32);
         let first = (offset.max(start) - start) / piece;
@@ -106,7 +109,7 @@ impl SectionScrub {
         (first..end).for_each(|piece| self.changed |= 1 << piece);
     }
 
-    /// The checksum kept beside a replica for a block of the section, unless that may have changed since.
+    /// Checksum stored beside a replica for a block of the section, unless the block may have changed since.
     fn kept(&self, slot: usize, block: usize) -> Option<u32> {
         let is_changed = self.changed & (1 << (block / PIECE_BLOCKS)) != 0;
         self.loaded[slot]
@@ -129,40 +132,40 @@ impl SectionScrub {
 #[derive(Debug)]
 pub(super) struct Piece {
     pub id: MirrorId,
-    /// Its first block, within the section.
+    /// First block of the piece, within the section.
     pub first: usize,
-    /// What is done at present, and on which replica.
+    /// Current move.
     pub move_: Move,
     pub slot: usize,
-    /// Replicas that were read or could not be.
+    /// Replicas that were read or could not be read.
     pub seen: Slots,
-    /// By replica, the checksums of what it has.
+    /// By replica, the checksums of the data that was read.
     pub found: [Option<Vec<u32>>; REPLICAS_MAX],
     pub repairs: Vec<Repair>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Move {
-    /// A replica is read.
+    /// A replica is being read.
     Read,
-    /// What a bad replica is to get is read from a good one.
+    /// The repair data for a bad replica is being read from a good one.
     Fetch,
-    /// It is given that.
+    /// The repair data is being written to the bad replica.
     Mend,
 }
 
-/// Blocks in a row that a replica gets from another one.
+/// A repair: consecutive blocks of one replica that are rewritten from another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Repair {
     pub slot: usize,
     pub source: usize,
-    /// The first of them, within the section.
+    /// First block of the repair, within the section.
     pub first: usize,
     pub count: usize,
 }
 
 impl SectionScrub {
-    /// Decides about one block of a piece that these replicas were seen of.
+    /// Decides about one block of a piece that was read from these replicas.
     pub fn judge(&mut self, piece: &mut Piece, block: usize, seen: Slots, checksums: &mut ExtentChecksums) {
         let place = piece.first + block;
         let number = self.report.section * SECTION_BLOCKS as u32 + place as u32;
@@ -204,7 +207,7 @@ impl SectionScrub {
         checksums.note_damage(damaged);
     }
 
-    /// Has all replicas of a block that are not good get it from the first that is.
+    /// Orders repairs of all bad replicas of a block from the first good one.
     fn order_repairs(&mut self, piece: &mut Piece, place: usize, seen: Slots, good: Slots) {
         let source = good.iter().next().expect("a repair has a source");
         let number = self.report.section * SECTION_BLOCKS as u32 + place as u32;

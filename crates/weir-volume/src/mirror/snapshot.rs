@@ -22,13 +22,13 @@ use crate::action::Request;
 #[derive(Debug)]
 pub(super) struct Snapshot {
     extents: Vec<Owed>,
-    /// Extents in which changes wait for it.
+    /// Extents with changes that wait for the snapshot.
     urgent: VecDeque<u32>,
-    /// The first extent that owes anything.
+    /// First extent that owes any region.
     next: u32,
-    /// What the executor is at.
+    /// Extent and regions that the executor is working on.
     under_way: Option<(u32, Range<u32>)>,
-    /// Regions that are owed, of all extents.
+    /// Number of owed regions in all extents.
     regions_left: u64,
 }
 
@@ -45,12 +45,12 @@ struct Owed {
 pub struct NothingToSnapshot(pub u32);
 
 impl Mirror {
-    /// From now on no change begins, until [`Mirror::release`] or [`Mirror::begin_snapshot`].
+    /// Quiesces the volume: no change begins until [`Mirror::release`] or [`Mirror::begin_snapshot`].
     pub fn quiesce(&mut self) {
         self.is_quiesced = true;
     }
 
-    /// Lets changes begin again.
+    /// Ends quiescing: changes may begin again.
     pub fn release(&mut self, effects: &mut Vec<Effect>) {
         self.is_quiesced = false;
         (0..self.extents()).for_each(|extent| self.enqueue_again(extent, effects));
@@ -122,7 +122,7 @@ impl Mirror {
         let alike = self.alike(extent);
         let snapshot = self.snapshot.as_mut().expect("it was just looked at");
         let owed = &mut snapshot.extents[extent as usize];
-        // A change that failed may have left some different.
+        // A change that failed may have left some replicas different.
         owed.slots = owed.slots.iter().filter(|slot| alike.contains(*slot)).collect();
         if owed.slots.is_empty() {
             return self.abandon_snapshot(effects);
@@ -140,12 +140,12 @@ impl Mirror {
         }
     }
 
-    /// What a change waits for.
+    /// Next regions that a change waits for.
     fn next_urgent(&mut self) -> Option<(u32, Range<u32>)> {
         let snapshot = self.snapshot.as_mut()?;
         let waits = |extent: &u32| !self.extents[*extent as usize].waiting.is_empty();
         snapshot.urgent.retain(waits);
-        // In turn, so that no extent's changes wait for all of another's.
+        // Extents take turns, so that changes of one extent do not wait for all changes of another.
         let turns = snapshot.urgent.len();
         (0..turns).find_map(|_| {
             let extent = self.snapshot.as_mut()?.urgent.pop_front()?;
@@ -154,7 +154,8 @@ impl Mirror {
         })
     }
 
-    /// Regions of an extent, from those on that the first change waits for which can be helped.
+    /// Regions of an extent, beginning with the first one that a waiting change needs and that can be taken
+    /// now.
     fn waited_for(&self, extent: u32) -> Option<Range<u32>> {
         let (owed, busy) = (&self.snapshot.as_ref()?.extents[extent as usize].regions, self.changing(extent));
         let can_be_in_snapshot = |region: u32| owed.contains(region) && !busy.contains(region);
@@ -163,7 +164,8 @@ impl Mirror {
             let request = self.operations[id.0 as usize]?.request;
             regions_of(request.offset, request.length).find(|region| can_be_in_snapshot(*region))
         });
-        // What lies behind it comes along as far as that is quick: others will wait for it.
+        // The regions behind it are taken along as far as they can be at once: other changes will wait for
+        // them.
         run_in(first?..super::REGIONS, can_be_in_snapshot)
     }
 
@@ -217,14 +219,14 @@ impl Mirror {
         self.release(effects);
     }
 
-    /// Lets changes that wait try again, in order.
+    /// Lets waiting changes try again, in order.
     pub(super) fn enqueue_again(&mut self, extent: u32, effects: &mut Vec<Effect>) {
         let waiting = std::mem::take(&mut self.extents[extent as usize].waiting);
         waiting.into_iter().for_each(|id: MirrorId| self.enqueue(id, effects));
     }
 }
 
-/// The first run of regions in a range of which this holds.
+/// The first run of regions in a range for which `holds` is true.
 fn run_in(range: Range<u32>, holds: impl Fn(u32) -> bool) -> Option<Range<u32>> {
     let start = range.clone().find(|region| holds(*region))?;
     let end = (start..range.end).find(|region| !holds(*region)).unwrap_or(range.end);

@@ -1,44 +1,46 @@
-//! Which replicas of a block are good, from the checksums of what they have and of what they should have. A table and
-//! nothing else: it knows no files, and not what becomes of a block.
+//! Scrub verdicts: which replicas of a block are good, by the checksums of their data and the expected
+//! checksums.
+//!
+//! This module is a pure decision table. It knows no files, and does not know what is done to a block.
 
 use super::Slots;
 
-/// What is known of one replica of a block.
+/// Checksums of one replica of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sighting {
-    /// Which replica.
+    /// Slot of the replica.
     pub slot: usize,
-    /// The checksum of what it has.
+    /// Checksum of the replica's data.
     pub found: u32,
-    /// The checksum that is kept beside it, if that counts.
+    /// Checksum stored beside the replica, if it is valid.
     pub kept: Option<u32>,
 }
 
-/// What was known of a block that had been found damaged.
+/// Earlier finding about a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Past {
-    /// It had not.
+    /// The block was not listed as damaged.
     Sound,
-    /// No replica had this checksum.
+    /// No replica had this expected checksum.
     Expected(u32),
-    /// Replicas differed and nobody could tell which was right.
+    /// Replicas differed and the correct one was unknown.
     Undecided,
 }
 
-/// What becomes of a block.
+/// Decision about a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// All replicas have it as it should be: with this checksum.
+    /// All replicas are good and have this checksum.
     Good(u32),
-    /// Some have it as it should be, and the others get it from one of these.
+    /// Some replicas are good, and the others are rewritten from one of them.
     Repair { checksum: u32, good: Slots },
-    /// No replica has this checksum, which it should have.
+    /// No replica has this checksum, which is the expected one.
     Damaged(u32),
-    /// Replicas differ, and nobody can tell which is right.
+    /// Replicas differ and the correct one is unknown.
     Undecided,
 }
 
-/// Decides about a block of which at least one replica was seen.
+/// Decides about a block that at least one replica was read of.
 pub(super) fn verdict(sightings: &[Sighting], past: Past) -> Verdict {
     let first = sightings.first().expect("a block is decided about that was seen").found;
     let are_equal = sightings.iter().all(|sighting| sighting.found == first);
@@ -51,7 +53,7 @@ pub(super) fn verdict(sightings: &[Sighting], past: Past) -> Verdict {
             good => repair(sightings, expected, good),
         };
     }
-    // Checksums that contradict each other count only as far as replicas bear them out.
+    // Contradictory checksums count only as far as the data of replicas confirms them.
     match (are_equal, kept().any(|other| other == first)) {
         (true, true) => Verdict::Good(first),
         (true, false) => Verdict::Damaged(expected),
@@ -59,8 +61,8 @@ pub(super) fn verdict(sightings: &[Sighting], past: Past) -> Verdict {
     }
 }
 
-/// Replicas vouch for each other: all of them, or more than half. Of those that once could not, none is believed for
-/// having been copied since.
+/// Decides by the replicas alone: they must all be equal, or a majority must agree. A majority does not count
+/// for a block that was undecided before, because a replica may have been resynced from a wrong one since.
 fn without_checksums(sightings: &[Sighting], past: Past, are_equal: bool) -> Verdict {
     if are_equal {
         return Verdict::Good(sightings[0].found);
@@ -90,7 +92,7 @@ fn repair(sightings: &[Sighting], checksum: u32, good: Slots) -> Verdict {
 mod tests {
     use super::*;
 
-    /// Replicas by what they have and what is kept beside them.
+    /// Decides for replicas given as pairs of found and stored checksum.
     fn decide<const N: usize>(replicas: [(u32, Option<u32>); N], past: Past) -> Verdict {
         let sighting = |(slot, (found, kept))| Sighting { slot, found, kept };
         verdict(&replicas.into_iter().enumerate().map(sighting).collect::<Vec<_>>(), past)
@@ -101,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_that_are_as_they_should_be_are_good() {
+    fn replicas_with_the_expected_checksum_are_good() {
         use Past::{Expected, Sound, Undecided};
         assert_eq!(decide([(5, None)], Sound), Verdict::Good(5));
         assert_eq!(decide([(5, Some(5))], Sound), Verdict::Good(5));
@@ -112,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_that_matches_a_checksum_repairs_the_others() {
+    fn replica_matching_a_checksum_repairs_the_others() {
         use Past::{Expected, Sound};
         assert_eq!(decide([(5, Some(5)), (6, Some(5))], Sound), repair_from(5, [0]));
         assert_eq!(decide([(6, Some(5)), (5, None)], Sound), repair_from(5, [1]));
@@ -121,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_replica_has_is_damaged_whether_they_are_equal_or_not() {
+    fn block_is_damaged_if_no_replica_matches_the_checksum() {
         use Past::{Expected, Sound};
         assert_eq!(decide([(6, Some(5))], Sound), Verdict::Damaged(5));
         assert_eq!(decide([(6, Some(5)), (6, Some(5))], Sound), Verdict::Damaged(5));
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn without_checksums_more_than_half_decide() {
+    fn without_checksums_the_majority_decides() {
         use Past::{Sound, Undecided};
         assert_eq!(decide([(5, None), (6, None)], Sound), Verdict::Undecided);
         assert_eq!(decide([(5, None), (6, None), (5, None)], Sound), repair_from(5, [0, 2]));
@@ -146,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn checksums_that_contradict_each_other_count_only_as_far_as_replicas_bear_them_out() {
+    fn contradictory_checksums_need_confirmation_by_data() {
         use Past::Sound;
         assert_eq!(decide([(5, Some(5)), (5, Some(6))], Sound), Verdict::Good(5));
         assert_eq!(decide([(5, Some(5)), (6, Some(6))], Sound), Verdict::Undecided);

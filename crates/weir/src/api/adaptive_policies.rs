@@ -1,4 +1,4 @@
-//! `/v1/qos/adaptive-policy-groups`
+//! Handlers of `/v1/qos/adaptive-policy-groups`.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -33,7 +33,7 @@ pub(super) async fn list(
     context.stream_list::<_, AdaptivePolicyGroup>("adaptive_policy_groups", list).await
 }
 
-/// Make an adaptive policy group.
+/// Create an adaptive policy group.
 #[utoipa::path(
     post, path = "/v1/qos/adaptive-policy-groups", tag = "policy groups",
     operation_id = "createAdaptivePolicyGroup", request_body = AdaptivePolicyGroupCreate,
@@ -49,7 +49,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Tagged(convert_policy::adaptive_group(view)?)))
 }
 
-/// Inspect an adaptive policy group.
+/// Show an adaptive policy group.
 #[utoipa::path(
     get, path = "/v1/qos/adaptive-policy-groups/{name}", tag = "policy groups",
     operation_id = "inspectAdaptivePolicyGroup",
@@ -91,7 +91,7 @@ pub(super) async fn modify(
     Ok(Tagged(convert_policy::adaptive_group(context.run(modify).await?)?))
 }
 
-/// Give an adaptive policy group another name; its volumes stay bound.
+/// Rename an adaptive policy group; its volumes stay bound.
 #[utoipa::path(
     post, path = "/v1/qos/adaptive-policy-groups/{name}/rename", tag = "policy groups",
     operation_id = "renameAdaptivePolicyGroup",

@@ -1,4 +1,4 @@
-//! Which requests are let in: from whom, to which host, from which web page.
+//! Admission: which requests are accepted, by sender, host and web page.
 
 use std::sync::Arc;
 
@@ -10,24 +10,24 @@ use super::answer::ApiError;
 use super::token::Token;
 use crate::control::ControlError;
 
-/// Through which listener a request came, and who sent it.
+/// Listener of a request, and the sender as the listener knows it.
 #[derive(Clone)]
 pub enum Entrance {
-    /// The Unix socket, whose peer the kernel names.
+    /// The Unix socket; the kernel identifies the peer.
     Unix {
-        /// The peer may administer.
+        /// True if the peer may administer the daemon.
         may_administer: bool,
-        /// The peer's user.
+        /// User ID of the peer.
         user: Option<u32>,
     },
-    /// TCP, where a token says who may administer.
+    /// TCP; a token shows that the sender may administer the daemon.
     Tcp {
-        /// The token.
+        /// Token of the daemon.
         token: Arc<Token>,
     },
 }
 
-/// Why a request is not let in.
+/// A refusal of a request, with its cause.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refusal {
     status: StatusCode,
@@ -41,12 +41,12 @@ impl Refusal {
 }
 
 impl Refusal {
-    /// The status of the answer.
+    /// HTTP status of the answer.
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// Why it is refused, in words.
+    /// Cause of the refusal, in words.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -64,10 +64,10 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// Judges a request by its head.
+/// Accepts or refuses a request by its head.
 ///
 /// # Errors
-/// If its sender may not administer, or a web page of another host has sent it.
+/// If the sender may not administer the daemon, or if a web page of another host caused the request.
 pub fn admit(entrance: &Entrance, request: &Parts) -> Result<(), Refusal> {
     refuse_other_pages(request)?;
     match entrance {
@@ -95,7 +95,8 @@ fn is_this_host(host: &str) -> bool {
     matches!(name.map_or(host, |(name, _)| name), "localhost" | "127.0.0.1" | "[::1]")
 }
 
-/// Refuses requests that name another host, as a web page does that got its own name to point here.
+/// Refuses requests that name another host. A web page sends one after it has pointed its own host name at
+/// this machine (DNS rebinding).
 fn refuse_other_hosts(headers: &HeaderMap) -> Result<(), Refusal> {
     let host = text(headers, header::HOST).unwrap_or("");
     if is_this_host(host) {
@@ -105,7 +106,8 @@ fn refuse_other_hosts(headers: &HeaderMap) -> Result<(), Refusal> {
     Err(Refusal::forbidden(message))
 }
 
-/// Refuses changes that a web page of another host has a browser send: these need no answer to do harm.
+/// Refuses changes that a web page of another host sends through a browser. They do harm even if the page
+/// cannot read the answer (cross-site request forgery).
 fn refuse_other_pages(request: &Parts) -> Result<(), Refusal> {
     if matches!(request.method, Method::GET | Method::HEAD) {
         return Ok(());
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_over_tcp_show_the_token_and_name_this_host() {
+    fn tcp_request_needs_the_token_and_this_host() {
         let token = Arc::new(Token::new("secret".to_owned()));
         let tcp = Entrance::Tcp { token };
         let good = ("authorization", "Bearer secret");
@@ -169,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn change_that_a_foreign_page_sends_is_refused() {
+    fn change_from_a_foreign_page_is_refused() {
         let root = Entrance::Unix { may_administer: true, user: Some(0) };
         for (origin, host, expected) in [
             ("http://localhost:9001", "localhost:9001", 200),
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn users_who_may_not_administer_read_nothing() {
+    fn user_without_admin_right_cannot_read() {
         let stranger = Entrance::Unix { may_administer: false, user: Some(65_534) };
         assert_eq!(status(&stranger, "GET", &[("host", "localhost")]), 403);
         assert_eq!(status(&stranger, "DELETE", &[]), 403);

@@ -1,4 +1,4 @@
-//! How requests are read and errors are answered: always JSON, always with a kind and a message.
+//! Answers: reading of requests, and error answers, which are always JSON with a kind and a message.
 
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use super::types::{ErrorBody, ErrorDetail};
 use crate::control::{ControlError, ErrorKind};
 
-/// A JSON body; what cannot be read is answered as an error of kind `invalid`.
+/// JSON body of a request; an unreadable one is answered with an error of kind `invalid`.
 #[derive(FromRequest)]
 #[from_request(via(axum::Json), rejection(ApiError))]
 pub(super) struct Body<T>(pub T);
@@ -24,10 +24,10 @@ pub(super) struct Query<T>(pub T);
 #[from_request(via(axum::extract::Path), rejection(ApiError))]
 pub(super) struct Path<T>(pub T);
 
-/// What a handler answers.
+/// Result of a handler.
 pub(super) type Answer<T> = Result<Json<T>, ApiError>;
 
-/// An answer that is not a success.
+/// An error answer.
 #[derive(Debug)]
 pub(super) struct ApiError {
     status: StatusCode,
@@ -39,13 +39,13 @@ impl ApiError {
         ApiError { status, detail: ErrorDetail { kind, message: message.into() } }
     }
 
-    /// Something inside the daemon failed that should not.
+    /// An unexpected failure inside the daemon.
     pub fn unexpected(error: impl std::error::Error) -> ApiError {
         tracing::error!(%error, "a request failed inside the daemon");
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, ErrorKind::Internal, error.to_string())
     }
 
-    /// So much is under way that this has to wait.
+    /// An error for a request that must wait because too many others are under way.
     pub fn busy(message: &str) -> ApiError {
         ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Refused, message)
     }
@@ -89,13 +89,13 @@ impl From<PathRejection> for ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(ErrorBody { error: self.detail.clone() })).into_response();
-        // For the line that tells of the change.
+        // The audit line of the change shows this detail.
         response.extensions_mut().insert(self.detail);
         response
     }
 }
 
-/// Answers a path that is none of the API's.
+/// Answers a path that the API does not have.
 pub(super) async fn no_such_path(uri: Uri) -> ApiError {
     let message = format!("there is nothing at '{}'; /openapi.json tells what there is", uri.path());
     ApiError::new(StatusCode::NOT_FOUND, ErrorKind::NotFound, message)

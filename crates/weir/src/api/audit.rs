@@ -1,4 +1,4 @@
-//! One line in the log for each change that is asked for: who, what, which object, and what became of it.
+//! Audit log: one line for each requested change, with its sender, method, object and result.
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{ConnectInfo, Request};
@@ -11,16 +11,17 @@ use super::admission::Refusal;
 use super::types::ErrorDetail;
 use crate::logging::{AUDIT, LineGate};
 
-/// Bytes of a request's body that are taken in to be told; one that is larger, or does not say how large it is, is told
-/// without what it says.
+/// Maximum number of bytes of a request body that the audit log reads. The line of a request with a larger
+/// body, or without a stated length, omits the body.
 const BODY_BYTES_MAX: usize = 16 << 10;
-/// Characters of a body that are told.
+/// Maximum number of characters of a body in a line.
 const BODY_CHARACTERS_MAX: usize = 1000;
 
-/// Lines about requests that are not let in.
+/// Rate limit of lines about refused requests.
 static REFUSALS: LineGate = LineGate::new();
 
-/// Who sent a request, as its listener knows: credentials of a local peer, or an address and the name of a token.
+/// Sender of a request, as its listener knows it: credentials of a local peer, or an address and the name of
+/// a token.
 #[derive(Clone, Debug)]
 pub struct Caller(pub String);
 
@@ -38,13 +39,13 @@ impl Default for Caller {
     }
 }
 
-/// A line that is written when the change ends, also if nobody waits for its answer any more.
+/// A line that is written when the change ends, even if the client has left.
 struct Line {
     who: String,
     method: Method,
     object: String,
     request: String,
-    /// Status of the answer, and why it is none of success.
+    /// Status of the answer, with the error of an unsuccessful one.
     outcome: Option<(u16, Option<ErrorDetail>)>,
 }
 
@@ -85,8 +86,8 @@ pub(super) async fn audit(request: Request, next: Next) -> Response {
     response
 }
 
-/// Writes the line of a request that is not let in, changes and reads alike. A client can cause any number of them, so
-/// they are bounded.
+/// Writes the line of a refused request, whether it changes or reads. A client can cause any number of these
+/// lines, so their rate is limited.
 pub fn refused(Caller(who): &Caller, request: &Parts, refusal: &Refusal) {
     let Some(left_out) = REFUSALS.pass() else { return };
     let (method, object) = (&request.method, told(&request.uri.to_string()));
@@ -95,7 +96,7 @@ pub fn refused(Caller(who): &Caller, request: &Parts, refusal: &Refusal) {
     tracing::warn!(target: AUDIT, who, %method, object, result, status, reason, left_out, "not let in");
 }
 
-/// The same request, and what it says.
+/// Returns the same request, and the text of its body for the line.
 async fn read(request: Request) -> (Request, String) {
     let length = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
     let length: Option<usize> = length.and_then(|length| length.parse().ok());
@@ -108,12 +109,12 @@ async fn read(request: Request) -> (Request, String) {
             let told = told(&String::from_utf8_lossy(&bytes));
             (Request::from_parts(parts, Body::from(bytes)), told)
         }
-        // A body that broke off is refused like one that is empty.
+        // A truncated body is refused like an empty one.
         Err(_) => (Request::from_parts(parts, Body::empty()), String::new()),
     }
 }
 
-/// A text of a client in one line of a bounded length.
+/// Text from a client, on one line of bounded length.
 fn told(body: &str) -> String {
     let is_shown = |character: &char| !character.is_control();
     let line: String = body.chars().filter(is_shown).take(BODY_CHARACTERS_MAX).collect();

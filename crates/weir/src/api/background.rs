@@ -1,4 +1,4 @@
-//! `/v1/background` and `/v1/qos/background-policies`
+//! Handlers of `/v1/background` and `/v1/qos/background-policies`.
 
 use axum::Json;
 use axum::extract::State;
@@ -19,7 +19,7 @@ fn kind(text: &str) -> Outcome<BackgroundKind> {
     text.parse().map_err(|error: weir_types::UnitError| ControlError::not_found(error.to_string()))
 }
 
-/// Reads what should become different about a policy.
+/// Reads a change of a background policy.
 pub(super) fn background_change(request: BackgroundPolicyModify) -> Outcome<BackgroundPolicyChange> {
     Ok(BackgroundPolicyChange {
         weight: request.weight,
@@ -28,7 +28,7 @@ pub(super) fn background_change(request: BackgroundPolicyModify) -> Outcome<Back
     })
 }
 
-/// Background work that is not finished: what it is, and how far.
+/// List unfinished background work with its progress.
 #[utoipa::path(
     get, path = "/v1/background", tag = "status", operation_id = "listBackgroundWork",
     responses((status = 200, description = "All of it, in the order in which it began", body = BackgroundJobList),
@@ -39,7 +39,7 @@ pub(super) async fn jobs(State(context): State<Context>) -> Answer<BackgroundJob
     Ok(Json(BackgroundJobList { jobs: jobs.into_iter().map(BackgroundJob::from).collect() }))
 }
 
-/// The policies that background work runs under.
+/// List the policies of background work.
 #[utoipa::path(
     get, path = "/v1/qos/background-policies", tag = "policy groups", operation_id = "listBackgroundPolicies",
     responses((status = 200, description = "The policies of all kinds", body = BackgroundPolicyList),
@@ -51,7 +51,7 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<BackgroundPol
     Ok(Json(BackgroundPolicyList { background_policies }))
 }
 
-/// Change the policy of a kind of background work; it holds on every drive from the answer on.
+/// Change the policy of a kind of background work; it applies to every drive once the answer is sent.
 #[utoipa::path(
     patch, path = "/v1/qos/background-policies/{kind}", tag = "policy groups",
     operation_id = "modifyBackgroundPolicy",
@@ -73,7 +73,7 @@ pub(super) async fn modify(
     Ok(Tagged(view.into()))
 }
 
-/// Give a kind of background work its built-in policy again.
+/// Reset the policy of a kind of background work to the built-in one.
 #[utoipa::path(
     delete, path = "/v1/qos/background-policies/{kind}", tag = "policy groups",
     operation_id = "resetBackgroundPolicy",

@@ -1,4 +1,4 @@
-//! Bodies of requests that have to come in time, and of answers that keep their connection busy.
+//! HTTP bodies: request bodies with a time limit, and answer bodies that keep their connection busy.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,14 +14,14 @@ use tokio::time::Sleep;
 use crate::control::bounds::API_BODY_SECONDS_MAX;
 use crate::doors::budget::Place;
 
-/// The body of a request, which has to be there within a stated time.
+/// A request body that must arrive within a time limit.
 pub struct Timely<B> {
     body: B,
     until: Pin<Box<Sleep>>,
 }
 
 impl<B> Timely<B> {
-    /// Wraps a body, of which nothing was read.
+    /// Wraps a body that nothing was read of.
     pub fn new(body: B) -> Timely<B> {
         Timely { body, until: Box::pin(tokio::time::sleep(Duration::from_secs(API_BODY_SECONDS_MAX))) }
     }
@@ -55,17 +55,17 @@ where
     }
 }
 
-/// Says of a connection that it is busy, from the head of a request to the end of its answer.
+/// Marks a connection as busy, from the head of a request to the end of its answer.
 pub struct Busy(Arc<Place>);
 
 impl Busy {
-    /// The connection is busy from now on.
+    /// Marks the connection as busy from now on.
     pub fn new(place: Arc<Place>) -> Busy {
         place.set_busy(true);
         Busy(place)
     }
 
-    /// It is so until the end of this body.
+    /// Keeps the connection busy until the end of this body.
     pub fn with(self, body: Body) -> impl HttpBody<Data = Bytes, Error = axum::Error> {
         Last { body, _busy: self }
     }

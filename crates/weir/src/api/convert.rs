@@ -1,4 +1,4 @@
-//! From the words of the API to those of control, with every value checked, and back.
+//! Conversion between the types of the API and those of control, with a check of every value.
 
 use weir_types::Name;
 
@@ -14,7 +14,7 @@ use crate::control::{
 };
 use crate::statistics::{Bucket, OperationCounters, ReplicationCounters};
 
-/// The point at which a write is stable, while a volume has no profile.
+/// Point at which a write of a volume without a profile is stable.
 fn ack_point(replicas: u8) -> String {
     match replicas {
         1 => "stable on 1 replica at flush or FUA".to_owned(),
@@ -45,7 +45,7 @@ impl From<TenantView> for Tenant {
     }
 }
 
-/// The policies of a volume: the fixed one and the adaptive one, of which it has one at most.
+/// Fixed and adaptive policy of a volume, of which at most one exists.
 fn bound_policies(view: &VolumeView) -> (Option<BoundPolicy>, Option<BoundPolicy>) {
     let Some(record) = &view.policy else { return (None, None) };
     let policy = Some(BoundPolicy {
@@ -171,7 +171,7 @@ impl From<OperationTotals> for OperationSample {
     }
 }
 
-/// Totals with the percentiles that only the daemon's own, finer histogram gives.
+/// Totals with percentiles, which only the daemon's own, finer histogram gives.
 fn with_percentiles(totals: OperationTotals, counters: &OperationCounters) -> OperationSample {
     let latency = &counters.latency;
     let percentiles = LatencyPercentiles {

@@ -1,4 +1,4 @@
-//! From the words of the API about policies to those of control, with every value checked, and back.
+//! Conversion between the policy types of the API and those of control, with a check of every value.
 
 use weir_types::bounds::{RATE_BYTES_PER_SECOND_MAX, RATE_IOPS_MAX};
 use weir_types::{self as ours, Terms, Throughput};
@@ -15,7 +15,7 @@ use crate::control::{
     LimitsChange, ModifyPolicyGroup, Outcome, PolicyChange, PolicyGroupView, TermsChange, VolumeView,
 };
 
-/// True if a text stands for nothing.
+/// True if a text stands for no policy.
 fn is_none(text: &str) -> bool {
     text.eq_ignore_ascii_case("none")
 }
@@ -29,7 +29,7 @@ pub fn name_or_none(text: Option<&str>) -> Outcome<Option<Option<ours::Name>>> {
     }
 }
 
-/// Reads what should become of a volume's policy from what is said about either kind.
+/// Reads the change of a volume's policy from its fixed and adaptive fields.
 pub fn policy_change(fixed: Option<&str>, adaptive: Option<&str>) -> Outcome<Option<PolicyChange>> {
     use GroupKind::{Adaptive, Fixed};
     Ok(match (fixed, adaptive) {
@@ -71,7 +71,7 @@ fn limits_change(limits: LimitsModify) -> Outcome<LimitsChange> {
     })
 }
 
-/// What creation and modification say alike about terms.
+/// Fields of terms that creation and modification have in common.
 struct TermsBody {
     limits: LimitsModify,
     burst: BurstModify,
@@ -96,7 +96,7 @@ fn terms_change(body: TermsBody) -> Outcome<TermsChange> {
     })
 }
 
-/// Reads what a new policy group should be.
+/// Reads a request to create a policy group.
 pub fn create(request: PolicyGroupCreate) -> Outcome<CreatePolicyGroup> {
     let PolicyGroupCreate { limits, burst, floor, weight, operation_size, charges, .. } = request;
     Ok(CreatePolicyGroup {
@@ -108,7 +108,7 @@ pub fn create(request: PolicyGroupCreate) -> Outcome<CreatePolicyGroup> {
     })
 }
 
-/// Reads what should become different about a policy group.
+/// Reads a change of a policy group.
 pub fn modify(request: PolicyGroupModify) -> Outcome<ModifyPolicyGroup> {
     let PolicyGroupModify { limits, burst, floor, weight, operation_size, charges, .. } = request;
     Ok(ModifyPolicyGroup {
@@ -120,7 +120,7 @@ pub fn modify(request: PolicyGroupModify) -> Outcome<ModifyPolicyGroup> {
     })
 }
 
-/// Reads what a new adaptive policy group should be.
+/// Reads a request to create an adaptive policy group.
 pub fn create_adaptive(request: AdaptivePolicyGroupCreate) -> Outcome<CreateAdaptivePolicyGroup> {
     let change = adaptive_change(request.terms);
     let (Some(expected), Some(peak)) = (change.expected_iops_per_tb, change.peak_iops_per_tb) else {
@@ -135,7 +135,7 @@ pub fn create_adaptive(request: AdaptivePolicyGroupCreate) -> Outcome<CreateAdap
     })
 }
 
-/// Reads what should become different about adaptive terms.
+/// Reads a change of adaptive terms.
 pub fn adaptive_change(request: AdaptiveModify) -> AdaptiveChange {
     let bound = |bound: Option<u64>| bound.map(|bound| (bound > 0).then_some(bound));
     AdaptiveChange {
@@ -152,7 +152,7 @@ pub fn adaptive_change(request: AdaptiveModify) -> AdaptiveChange {
     }
 }
 
-/// Makes the two ways between an enumeration of ours and one of the API with the same names.
+/// Defines both conversions between an enum of control and an API enum with the same variants.
 macro_rules! alike {
     ($ours:ty, $theirs:ident, $($name:ident),+) => {
         impl From<$theirs> for $ours {
@@ -246,10 +246,10 @@ impl From<PolicyGroupView> for PolicyGroup {
     }
 }
 
-/// An adaptive policy group as it is shown.
+/// An adaptive policy group as the API shows it.
 ///
 /// # Errors
-/// If the group is not adaptive, which control never answers when asked for those that are.
+/// If the group is not adaptive, which cannot happen when control is asked for adaptive groups.
 pub fn adaptive_group(view: PolicyGroupView) -> Outcome<AdaptivePolicyGroup> {
     let record = view.record;
     let not_adaptive = || ControlError::internal(format!("policy group '{}' is not adaptive", record.name));

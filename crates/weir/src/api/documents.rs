@@ -1,4 +1,4 @@
-//! The description of the API, made from the handlers themselves.
+//! The OpenAPI description of the API, generated from the handlers.
 
 use axum::extract::State;
 use axum::http::header;
@@ -9,17 +9,17 @@ use super::types::ErrorBody;
 use super::{Context, operations};
 use crate::control::ControlError;
 
-/// The OpenAPI document as it is served and as its snapshot lies in `docs/openapi.json`.
+/// The OpenAPI document as served; `docs/openapi.json` holds its snapshot.
 ///
 /// # Errors
-/// If the description has no JSON form, which would be a mistake in the handlers' annotations.
+/// If the document has no JSON form, which would be a mistake in the handlers' annotations.
 pub fn openapi_document() -> Result<String, serde_json::Error> {
     let mut text = operations().into_openapi().to_pretty_json()?;
     text.push('\n');
     Ok(text)
 }
 
-/// The description of this API.
+/// The OpenAPI document of this API.
 #[utoipa::path(
     get, path = "/openapi.json", tag = "status", operation_id = "openapi",
     responses((status = 200, description = "The OpenAPI document", body = serde_json::Value),

@@ -1,4 +1,4 @@
-//! `/v1/drives`
+//! Handlers of `/v1/drives`.
 
 use axum::Json;
 use axum::extract::State;
@@ -27,7 +27,7 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<DriveList> {
     Ok(Json(DriveList { drives: views.into_iter().map(Drive::from).collect() }))
 }
 
-/// Make a directory a drive, or a block device that is formatted for that.
+/// Add a directory, or a block device that is formatted for it, as a drive.
 #[utoipa::path(
     post, path = "/v1/drives", tag = "drives", operation_id = "addDrive", request_body = DriveCreate,
     responses((status = 201, description = "The new drive", body = Drive),
@@ -68,12 +68,12 @@ pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<Str
     Ok(Tagged(context.run(move |control| control.drive(&name)).await?.into()))
 }
 
-/// Reads where a drive is, which may be absent, or 'none'.
+/// Reads the zone or rack of a drive, which may be absent or 'none'.
 fn label(text: Option<&str>) -> Outcome<Option<Option<Name>>> {
     text.map(|text| if text == "none" { Ok(None) } else { convert::name(text).map(Some) }).transpose()
 }
 
-/// Give a drive a class by hand, or that of its latest measurement, and say where it is.
+/// Set a drive's class, by hand or from its latest measurement, and its zone and rack.
 #[utoipa::path(
     patch, path = "/v1/drives/{name}", tag = "drives", operation_id = "modifyDrive",
     params(("name" = String, Path, description = "The drive"), IfVersionQuery, IfMatchHeader),
@@ -98,7 +98,7 @@ pub(super) async fn modify(
     Ok(Tagged(view.into()))
 }
 
-/// Measure a drive anew, while it is used.
+/// Measure a drive again while it is in use.
 #[utoipa::path(
     post, path = "/v1/drives/{name}/measure", tag = "drives", operation_id = "measureDrive",
     params(("name" = String, Path, description = "The drive")),
@@ -114,8 +114,10 @@ pub(super) async fn measure(
     Ok((StatusCode::ACCEPTED, Tagged(view.into())))
 }
 
-/// Use a drive again that writes were lost on: replicas there are resynced if others have everything, and extents that no
-/// other replica has are used as they are.
+/// Accept a drive again that lost writes.
+///
+/// Replicas on it are resynced from a replica that has everything. Extents without such a replica are used as
+/// they are.
 #[utoipa::path(
     post, path = "/v1/drives/{name}/accept", tag = "drives", operation_id = "acceptDrive",
     params(("name" = String, Path, description = "The drive")),
@@ -131,8 +133,10 @@ pub(super) async fn accept(
     Ok(Tagged(view.into()))
 }
 
-/// Remove a drive. One that holds something is emptied first, while its volumes are used, and goes by itself once it is
-/// empty. Its directory stays; a block device is unmounted and keeps its filesystem.
+/// Remove a drive.
+///
+/// A drive that holds data is drained first, while its volumes are in use, and is removed once it is empty.
+/// Its directory stays. A block device is unmounted and keeps its filesystem.
 #[utoipa::path(
     delete, path = "/v1/drives/{name}", tag = "drives", operation_id = "removeDrive",
     params(("name" = String, Path, description = "The drive"), IfVersionQuery, IfMatchHeader),
@@ -153,7 +157,7 @@ pub(super) async fn delete(
     })
 }
 
-/// Take back that a drive is to be removed: nothing more leaves it, and what left stays where it is.
+/// Cancel the removal of a drive: draining stops, and replicas that have moved stay on their new drives.
 #[utoipa::path(
     delete, path = "/v1/drives/{name}/removal", tag = "drives", operation_id = "keepDrive",
     params(("name" = String, Path, description = "The drive"), IfVersionQuery, IfMatchHeader),

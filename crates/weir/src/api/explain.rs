@@ -1,4 +1,4 @@
-//! `/v1/volumes/{name}/explanation`
+//! Handler of `/v1/volumes/{name}/explanation`.
 
 use std::time::Duration;
 
@@ -15,13 +15,14 @@ use super::{Context, convert};
 use crate::control::reasons::{self, Binding, Cause, Explanation, Situation, limit_name};
 use crate::control::{ControlError, Outcome};
 
-/// The span that is looked at if none is asked for, in nanoseconds: enough to see bursts and pauses in their
-/// proportion.
+/// Default interval in nanoseconds, long enough to show bursts and pauses in their proportion.
 const INTERVAL_NS: u64 = 2_000_000_000;
-/// Spans that can be asked for, in nanoseconds: at least some requests, at most what a caller waits for.
+/// Accepted intervals in nanoseconds: long enough for some requests, short enough for a caller to wait.
 const INTERVAL_NS_RANGE: std::ops::RangeInclusive<u64> = 100_000_000..=60_000_000_000;
 
-/// Explain what binds a volume now: it is looked at twice, and answered at the end of the span between.
+/// Explain what limits a volume now.
+///
+/// The volume is observed twice; the answer comes at the end of the interval between.
 #[utoipa::path(
     get, path = "/v1/volumes/{name}/explanation", tag = "statistics", operation_id = "explainVolume",
     params(("name" = String, Path, description = "The volume"), ExplainQuery),
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intervals_are_bounded() {
+    fn explain_intervals_are_bounded() {
         assert_eq!(interval(None).unwrap(), Duration::from_secs(2));
         assert_eq!(interval(Some(60_000_000_000)).unwrap(), Duration::from_secs(60));
         for wanted_ns in [0, 99_999_999, 60_000_000_001] {

@@ -1,5 +1,6 @@
-//! `/livez` and `/readyz`, for those who restart what does not live and send nothing to what is not ready; and
-//! `/v1/logging`.
+//! Handlers of `/livez`, `/readyz` and `/v1/logging`.
+//!
+//! A supervisor restarts a daemon that is not alive, and sends no clients to one that is not ready.
 
 use axum::Json;
 use axum::extract::State;
@@ -10,7 +11,7 @@ use super::types::{ErrorBody, Logging};
 use crate::control::ControlError;
 use crate::logging;
 
-/// Whether the daemon lives.
+/// Check that the daemon is alive.
 #[utoipa::path(
     get, path = "/livez", tag = "status", operation_id = "livez",
     responses((status = 200, description = "The daemon answers requests", body = String, content_type = "text/plain"))
@@ -19,7 +20,7 @@ pub(super) async fn livez() -> &'static str {
     "ok\n"
 }
 
-/// Whether the daemon is ready to be used.
+/// Check that the daemon is ready for use.
 #[utoipa::path(
     get, path = "/readyz", tag = "status", operation_id = "readyz",
     responses((status = 200, description = "The records can be read, and volumes are served", body = String,
@@ -31,7 +32,7 @@ pub(super) async fn readyz(State(context): State<Context>) -> Result<&'static st
     Ok("ready\n")
 }
 
-/// The level of the log.
+/// Show the log level.
 #[utoipa::path(
     get, path = "/v1/logging", tag = "status", operation_id = "logging",
     responses((status = 200, description = "What is logged", body = Logging),
@@ -42,7 +43,7 @@ pub(super) async fn logging() -> Answer<Logging> {
     Ok(Json(Logging { level }))
 }
 
-/// Change the level of the log until the daemon ends.
+/// Change the log level until the daemon ends.
 #[utoipa::path(
     put, path = "/v1/logging", tag = "status", operation_id = "setLogging", request_body = Logging,
     responses((status = 200, description = "What is logged from now on", body = Logging),

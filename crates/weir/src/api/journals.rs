@@ -1,4 +1,4 @@
-//! `/v1/journals`
+//! Handlers of `/v1/journals`.
 
 use axum::Json;
 use axum::extract::State;
@@ -8,7 +8,7 @@ use super::types::{ErrorBody, Journal, JournalList, TenantQuery};
 use super::{Context, convert};
 use crate::control::ControlError;
 
-/// Write journals: where replicas on slow drives take their writes.
+/// List write journals, which take the writes of replicas on slow drives.
 #[utoipa::path(
     get, path = "/v1/journals", tag = "volumes", operation_id = "listJournals", params(TenantQuery),
     responses((status = 200, description = "Those of all volumes, or of those of one tenant", body = JournalList),

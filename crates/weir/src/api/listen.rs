@@ -1,8 +1,8 @@
-//! Where the API listens: a Unix socket whose peers the kernel names, and, if asked for, TCP on loopback, where a token
-//! is shown.
+//! Listeners of the API: a Unix socket with peers that the kernel identifies, and optionally loopback TCP
+//! with a token.
 //!
-//! Each listener has its own budget of connections. A connection that sends no request, or takes nothing of an answer,
-//! ends after a stated time.
+//! Each listener has its own budget of connections. A connection that sends no request, or reads nothing of
+//! an answer, ends after a time limit.
 
 use std::convert::Infallible;
 use std::fs;
@@ -42,23 +42,23 @@ use crate::doors::budget::Budget;
 use crate::doors::peer::Peer;
 use crate::doors::socket::{self, SocketAccess};
 
-/// How long requests that run may still take when the daemon ends.
+/// Time that running requests may still take when the daemon ends.
 const DRAIN: Duration = Duration::from_secs(5);
-/// Pause after a client could not be accepted.
+/// Pause after an accept that failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Mode of the socket where only the daemon's user administers, and where a group does too.
+/// Mode of the socket if only the daemon's user administers, and mode if a group does too.
 const MODES: (u32, u32) = (0o600, 0o660);
 
-/// Why the API cannot listen somewhere.
+/// Cause why the API cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// Another program answers on the socket.
     #[error("another program answers on {}; stop it or choose another --state", path.display())]
     InUse {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
     },
-    /// The address is reachable from elsewhere.
+    /// The address is reachable from other hosts.
     #[error(
         "the API listens on loopback only, because it does not encrypt; \
          {0} is not loopback, 127.0.0.1:PORT would be accepted"
@@ -67,15 +67,15 @@ pub enum ListenError {
     /// The system refused.
     #[error("cannot listen on {address}: {source}")]
     System {
-        /// Where.
+        /// Address or path that was refused.
         address: String,
-        /// The cause.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
 impl ListenError {
-    /// The system's error, if it refused.
+    /// Error of the system, if the system refused.
     pub fn system_error(&self) -> Option<&io::Error> {
         match self {
             ListenError::System { source, .. } => Some(source),
@@ -84,7 +84,7 @@ impl ListenError {
     }
 }
 
-/// The sockets of the API, bound but not yet served. They outlive the thread that serves them.
+/// Sockets of the API, bound but not yet served. They outlive the thread that serves them.
 pub struct ApiListeners {
     unix: UnixListener,
     path: PathBuf,
@@ -93,11 +93,13 @@ pub struct ApiListeners {
 }
 
 impl ApiListeners {
-    /// Binds the Unix socket at `path`, on which root, the daemon's user and a group may administer, and, if given, a
-    /// loopback TCP address with the token that requests there must show.
+    /// Binds the Unix socket at `path`, and a loopback TCP address if one is given.
+    ///
+    /// Root, the daemon's user and the given group may administer over the Unix socket. Requests over TCP
+    /// must show the token.
     ///
     /// # Errors
-    /// If somebody answers on the socket, the address is not loopback, or the system refuses.
+    /// If another program answers on the socket, the address is not loopback, or the system refuses.
     pub fn bind(
         path: &Path,
         admin_group: Option<u32>,
@@ -121,7 +123,7 @@ impl ApiListeners {
         Ok(ApiListeners { unix, path: path.to_owned(), admin_group, tcp: tcp.transpose()? })
     }
 
-    /// Where the sockets are, in the form that `--server` takes.
+    /// Addresses of the sockets, in the form that `--server` takes.
     pub fn addresses(&self) -> Vec<String> {
         let mut addresses = vec![format!("unix:{}", self.path.display())];
         let tcp = self.tcp.as_ref().and_then(|(tcp, _)| tcp.local_addr().ok());
@@ -156,21 +158,21 @@ impl ApiListeners {
         tokio::try_join!(unix, door.serve(accept, stop)).map(|_| ())
     }
 
-    /// Removes the Unix socket's name: the last thing that the daemon does.
+    /// Removes the Unix socket's file, as the last act of the daemon.
     pub fn remove(self) {
-        // A name that is gone already needs no removal.
+        // A file that is already gone needs no removal.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Who has connected, and how.
+/// A connected client: its peer for the budget, its name for the audit log, and its listener.
 struct Guest {
     peer: Peer,
     caller: Caller,
     entrance: Entrance,
 }
 
-/// What the kernel tells of a client of the Unix socket.
+/// Identifies the peer of a Unix socket by the kernel's credentials.
 fn who_is_there(stream: UnixStream, admin_group: Option<u32>) -> (UnixStream, Guest) {
     let Ok(credentials) = stream.peer_cred() else {
         let entrance = Entrance::Unix { may_administer: false, user: None };
@@ -188,7 +190,7 @@ fn who_is_there(stream: UnixStream, admin_group: Option<u32>) -> (UnixStream, Gu
     (stream, Guest { peer: Peer::User(user), caller, entrance })
 }
 
-/// One listener's connections.
+/// The connections of one listener.
 struct Door {
     service: TowerToHyperService<Router>,
     budget: Budget,
@@ -202,7 +204,7 @@ impl Door {
         Door { service, budget, graceful: GracefulShutdown::new() }
     }
 
-    /// Lets clients in until `stop` becomes true, then lets running requests end.
+    /// Accepts clients until `stop` becomes true, then lets running requests end.
     async fn serve<S, F>(self, accept: impl Fn() -> F, mut stop: watch::Receiver<bool>) -> io::Result<()>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -211,14 +213,14 @@ impl Door {
         loop {
             let accepted = tokio::select! {
                 accepted = accept() => accepted,
-                // The sender being gone means the same as its word.
+                // A dropped sender means the same as a stop.
                 _ = stop.wait_for(|stop| *stop) => break,
             };
             match accepted {
                 Ok((stream, guest)) => self.let_in(stream, guest),
                 Err(error) => {
                     tracing::warn!(%error, "a client of the API could not be accepted");
-                    // Short of descriptors, say: trying again at once would only spin.
+                    // If descriptors are short, for example, an immediate retry would only spin.
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -252,7 +254,7 @@ impl Door {
         let connection = self.graceful.watch(builder.serve_connection(TokioIo::new(stream), answer));
         tokio::spawn(async move {
             tokio::select! {
-                // However it ended, the client has gone.
+                // The client is gone, whatever the result.
                 _ = connection => {}
                 () = place.sent_away() => tracing::debug!(?peer, "an idle connection of the API was ended"),
             }
@@ -260,7 +262,7 @@ impl Door {
     }
 }
 
-/// Answers one request, if it is let in.
+/// Answers one request, if it is admitted.
 async fn answer(
     request: Request<Incoming>,
     service: TowerToHyperService<Router>,

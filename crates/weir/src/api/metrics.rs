@@ -1,4 +1,4 @@
-//! `/metrics`, in the text form of Prometheus (OpenMetrics).
+//! Handler of `/metrics`, in the Prometheus text format (OpenMetrics).
 
 use std::io;
 
@@ -14,12 +14,12 @@ use super::types::ErrorBody;
 use crate::control::Control;
 use crate::metrics::{self, Snapshot};
 
-/// What of the metrics is wanted.
+/// Options of a scrape.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct MetricsQuery {
-    /// Whether volumes have series to which no client is attached; if absent, as the configuration says.
+    /// Whether volumes without attached clients have series; if absent, the configuration decides.
     pub idle_volumes: Option<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! The REST API: control's operations under `/v1`, their description at `/openapi.json`, and `/metrics`.
+//! REST API: the operations of control under `/v1`, their description at `/openapi.json`, and `/metrics`.
 
 mod adaptive_policies;
 mod admission;
@@ -60,26 +60,26 @@ use crate::control::bounds::{
 };
 use answer::ApiError;
 
-/// What the API tells about the daemon besides what control knows.
+/// Facts about the daemon that the API reports and control does not know.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// Data-plane threads.
+    /// Number of data-plane threads.
     pub reactors: usize,
-    /// The state folder.
+    /// State directory.
     pub state_directory: String,
-    /// Where the API listens.
+    /// Addresses that the API listens on.
     pub api_listeners: Vec<String>,
-    /// Where NBD clients attach.
+    /// Addresses that NBD clients attach to.
     pub nbd_listeners: Vec<String>,
-    /// The cluster's name from the configuration.
+    /// Name of the cluster, from the configuration.
     pub cluster_id: Option<String>,
-    /// The zone that the node is in, from the configuration.
+    /// Zone of the node, from the configuration.
     pub zone: Option<String>,
-    /// The region that the node is in, from the configuration.
+    /// Region of the node, from the configuration.
     pub region: Option<String>,
-    /// What in the configuration has no effect yet.
+    /// Parts of the configuration that have no effect yet.
     pub warnings: Vec<String>,
-    /// Volumes to which no client is attached have series in the metrics.
+    /// True if the metrics have series of volumes without attached clients.
     pub metrics_of_idle_volumes: bool,
 }
 
@@ -99,14 +99,14 @@ impl Default for Facts {
     }
 }
 
-/// What every handler works with.
+/// Shared context of all handlers.
 #[derive(Clone)]
 struct Context {
     control: Arc<Control>,
     facts: Arc<Facts>,
-    /// For what changes something, and may wait for other changes and for drives.
+    /// Permits for requests that change something; they may wait for other changes and for drives.
     workers: Arc<Semaphore>,
-    /// For what only reads: no change takes its place.
+    /// Permits for requests that only read, so that changes never take their place.
     readers: Arc<Semaphore>,
     /// For what may take as long as duplicating a large volume does: it must not keep others from being answered.
     capturers: Arc<Semaphore>,
@@ -134,7 +134,7 @@ struct Context {
 )]
 struct Description;
 
-/// All operations with their description.
+/// All operations with their descriptions.
 fn operations() -> OpenApiRouter<Context> {
     OpenApiRouter::with_openapi(Description::openapi())
         .routes(routes!(status::status))
@@ -210,20 +210,22 @@ tokio::task_local! {
     static IS_READ: bool;
 }
 
-/// Tells requests that change nothing, by their methods.
+/// Classifies each request as read or change by its method.
 async fn tell_reads(request: Request, next: Next) -> Response {
     let is_read = request.method().is_safe();
     IS_READ.scope(is_read, next.run(request)).await
 }
 
 impl Context {
-    /// The same for what may take long: it runs beside what does not, and at most [`API_SNAPSHOTS_MAX`] do at a time.
+    /// The same context for long work, which has its own permits: at most [`API_SNAPSHOTS_MAX`] requests run
+    /// at a time.
     fn for_long_work(self) -> Context {
         Context { workers: self.capturers.clone(), readers: self.capturers.clone(), ..self }
     }
 
-    /// Runs an operation of control, which may wait for files and for the data plane, outside the API's own
-    /// thread; at most [`API_WORKERS_MAX`] run at a time, and [`API_READERS_MAX`] for requests that only read.
+    /// Runs an operation of control outside the API's own thread, because it may wait for files and for the
+    /// data plane. At most [`API_WORKERS_MAX`] run at a time, and [`API_READERS_MAX`] for requests that only
+    /// read.
     async fn run<T, E>(
         &self,
         operation: impl FnOnce(&Control) -> Result<T, E> + Send + 'static,

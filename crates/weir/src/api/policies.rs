@@ -1,4 +1,4 @@
-//! `/v1/qos/policy-groups`
+//! Handlers of `/v1/qos/policy-groups`.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -29,7 +29,7 @@ pub(super) async fn list(
     context.stream_list::<_, PolicyGroup>("policy_groups", list).await
 }
 
-/// Make a policy group.
+/// Create a policy group.
 #[utoipa::path(
     post, path = "/v1/qos/policy-groups", tag = "policy groups", operation_id = "createPolicyGroup",
     request_body = PolicyGroupCreate,
@@ -45,7 +45,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Tagged(view.into())))
 }
 
-/// Inspect a policy group.
+/// Show a policy group.
 #[utoipa::path(
     get, path = "/v1/qos/policy-groups/{name}", tag = "policy groups", operation_id = "inspectPolicyGroup",
     params(("name" = String, Path, description = "The policy group"), TenantQuery),
@@ -85,7 +85,7 @@ pub(super) async fn modify(
     Ok(Tagged(context.run(modify).await?.into()))
 }
 
-/// Give a policy group another name; its volumes stay bound.
+/// Rename a policy group; its volumes stay bound.
 #[utoipa::path(
     post, path = "/v1/qos/policy-groups/{name}/rename", tag = "policy groups",
     operation_id = "renamePolicyGroup",

@@ -1,4 +1,4 @@
-//! `/v1/qos/policies`: all policies and bindings at once.
+//! Handlers of `/v1/qos/policies`: all policies and bindings at once.
 
 use std::io::{self, Write};
 
@@ -25,7 +25,7 @@ use crate::control::{
     Place, PolicyChange, TenantEntry, TenantView, VolumeEntry, VolumeView,
 };
 
-/// Bring all policies and bindings to what a set says, as a whole or not at all.
+/// Apply a set of policies and bindings, completely or not at all.
 #[utoipa::path(
     put, path = "/v1/qos/policies", tag = "policy groups", operation_id = "applyPolicies",
     request_body = PoliciesApply,
@@ -44,19 +44,19 @@ pub(super) async fn apply(
     Ok(Json(PoliciesDifference { changes, left }))
 }
 
-/// All policies and bindings, as they can be applied again.
+/// Export all policies and bindings, in a form that can be applied again.
 #[utoipa::path(
     get, path = "/v1/qos/policies", tag = "policy groups", operation_id = "exportPolicies",
     responses((status = 200, description = "All policies and bindings", body = PolicySet),
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn export(State(context): State<Context>) -> Result<Response, ApiError> {
-    // Before anything is read, so that nothing is newer than is said unnoticed.
+    // The version is read before the data, so that any later change has a higher version.
     let prepare = |control: &Control| Ok(control.policies_version());
     context.stream((Footprint::Whole, JSON), prepare, write_set).await
 }
 
-/// Reads every entry of a section, with its place before what is wrong with it.
+/// Reads every entry of a section; an error names the place of its entry.
 fn entries<T, E>(
     section: &'static str,
     lines: &[u32],
@@ -71,7 +71,7 @@ fn entries<T, E>(
     numbered.collect::<Outcome<Vec<_>>>().map(Some)
 }
 
-/// Reads a set with every value checked.
+/// Reads a set, with a check of every value.
 pub(crate) fn read_set(request: PoliciesApply) -> Outcome<control::PolicySet> {
     let (set, lines) = (request.policies, request.lines);
     Ok(control::PolicySet {
@@ -155,7 +155,7 @@ fn volume(entry: VolumeBinding, place: Place) -> Outcome<VolumeEntry> {
     Ok(VolumeEntry { place, tenant, name: convert::name(&entry.name)?, policy })
 }
 
-/// Writes all sections of a set, of which one at a time, or a piece of one, is in memory.
+/// Writes all sections of a set, with one section, or one piece of a section, in memory at a time.
 fn write_set(control: &Control, version: u64, sheet: &mut Sheet) -> io::Result<()> {
     write!(sheet, "{{\"version\":{version},\"tenants\":[")?;
     let mut is_first = true;
@@ -183,7 +183,7 @@ fn write_set(control: &Control, version: u64, sheet: &mut Sheet) -> io::Result<(
     sheet.write_all(b"]}")
 }
 
-/// The policies of a tenant that has any.
+/// The policies of a tenant; `None` if it has none.
 fn write_tenant(view: TenantView) -> Option<TenantPolicies> {
     let qos_policy_group = view.policy_group.map(|group| group.name.into());
     let template = view.template.map(|group| group.name.into());

@@ -1,4 +1,4 @@
-//! The bodies that concern policies: JSON in base units.
+//! Types of request and answer bodies for policies: JSON in base units.
 
 use std::collections::BTreeMap;
 
@@ -9,99 +9,99 @@ use uuid::Uuid;
 
 use super::types::{BackgroundPolicyEntry, PolicyLimits, Rates};
 
-/// How much credit for a burst a workload starts with.
+/// Burst credit that a workload starts with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum InitialCredit {
-    /// None: it is earned below the ceiling first.
+    /// None: the workload first earns credit below the ceiling.
     #[default]
     Empty,
-    /// All of it.
+    /// Full credit.
     Full,
 }
 
-/// As how many operations a read or write counts.
+/// Number of operations that a read or write counts as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OperationSize {
-    /// As one, however large.
+    /// One operation, whatever the size.
     #[default]
     Any,
-    /// By Element's cost curve.
+    /// By the cost curve of Element.
     Curve,
-    /// As its bytes divided by this many, and at least as one.
+    /// Its bytes divided by this number, but at least one operation.
     Bytes(u32),
 }
 
-/// Rates above the ceilings, reached on credit that is earned below them.
+/// Burst: rates above the ceilings, paid with credit that is earned below them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BurstTerms {
-    /// The rates.
+    /// Burst rates.
     pub rates: PolicyLimits,
-    /// How long a full credit lasts at them, in seconds.
+    /// Duration of a full credit at the burst rates, in seconds.
     #[schema(minimum = 1, maximum = 3600)]
     pub seconds: u32,
-    /// What a workload starts with.
+    /// Credit that a workload starts with.
     pub initial_credit: InitialCredit,
 }
 
-/// As how many operations, as writes, the requests count that move no data.
+/// Number of write operations that requests without data count as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Charges {
-    /// A discard.
+    /// Charge of a discard.
     pub discard: u32,
-    /// A write of zeroes.
+    /// Charge of a write of zeroes.
     pub zeroes: u32,
-    /// A flush, which is never held back.
+    /// Charge of a flush, which is never delayed.
     pub flush: u32,
 }
 
-/// Everything that a policy says.
+/// Terms of a policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PolicyTerms {
     /// Ceilings.
     pub limits: PolicyLimits,
-    /// What may be done above them on credit.
+    /// Burst above the ceilings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<BurstTerms>,
-    /// What is had before others share; in one dimension at most.
+    /// Floor: rates that are served before capacity is shared. Only one of them can be set.
     pub floor: Rates,
-    /// The part of what is left, in proportion to the weights of all that want it.
+    /// Weight: the remaining capacity is shared in proportion to the weights of all that compete.
     #[schema(minimum = 1, maximum = 10_000)]
     pub weight: u32,
-    /// How reads and writes count.
+    /// Number of operations that reads and writes count as.
     pub operation_size: OperationSize,
-    /// How other requests count.
+    /// Number of operations that other requests count as.
     pub charges: Charges,
 }
 
 /// A policy group: named terms that volumes can be bound to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PolicyGroup {
-    /// Its identity, which survives a rename.
+    /// ID of the policy group, which survives a rename.
     pub id: Uuid,
-    /// Its number, unique on this daemon.
+    /// Number of the policy group, unique on this daemon.
     pub number: u64,
-    /// The tenant that owns it.
+    /// Tenant that owns the policy group.
     pub tenant: String,
-    /// Its name, unique within the tenant.
+    /// Name of the policy group, unique within the tenant.
     pub name: String,
-    /// Who made it: always 'user-defined'.
+    /// Origin of the policy group: always 'user-defined'.
     pub class: String,
-    /// Its terms.
+    /// Terms of the policy group.
     #[serde(flatten)]
     pub terms: PolicyTerms,
-    /// The shared group of the same tenant under which it stands.
+    /// Parent: a shared policy group of the same tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// True if all its volumes share one budget, false if each has its own.
+    /// True if all volumes of the group share one budget, false if each volume has its own.
     pub is_shared: bool,
-    /// Number of volumes that are bound to it.
+    /// Number of volumes that are bound to the group.
     pub workloads: u64,
-    /// Its version, which grows with each change of it; 0 if it is built in.
+    /// Version of the policy group, which grows with each change; 0 if it is built in.
     #[serde(default)]
     pub version: u64,
-    /// When it was made.
+    /// Time of creation.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
 }
@@ -109,42 +109,44 @@ pub struct PolicyGroup {
 /// All policy groups.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PolicyGroupList {
-    /// The policy groups in the order of their tenants and names.
+    /// Policy groups, ordered by tenant and name.
     pub policy_groups: Vec<PolicyGroup>,
 }
 
-/// What a new policy group should be.
+/// A policy group to create.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyGroupCreate {
-    /// Its name: 1 to 128 letters, digits, '.', '_' and '-', beginning with a letter or digit.
+    /// Name of the policy group: 1 to 128 letters, digits, '.', '_' and '-', beginning with a letter or
+    /// digit.
     #[schema(example = "policy1")]
     pub name: String,
-    /// The tenant that owns it; 'default' if absent.
+    /// Tenant that owns the policy group; 'default' if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Its ceilings; none if absent.
+    /// Ceilings; none if absent.
     #[serde(default, skip_serializing_if = "is_default")]
     pub limits: LimitsModify,
-    /// Its burst; none if absent.
+    /// Burst; none if absent.
     #[serde(default, skip_serializing_if = "is_default")]
     pub burst: BurstModify,
-    /// Its floor; none if absent.
+    /// Floor; none if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor: Option<Rates>,
-    /// Its weight; 100 if absent.
+    /// Weight; 100 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,
-    /// How reads and writes count; as one each if absent.
+    /// Number of operations that reads and writes count as; one each if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation_size: Option<OperationSize>,
-    /// How other requests count.
+    /// Number of operations that other requests count as.
     #[serde(default, skip_serializing_if = "is_default")]
     pub charges: ChargesModify,
-    /// The shared group of the same tenant under which it should stand.
+    /// Parent: a shared policy group of the same tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// True (also if absent) if all its volumes share one budget, false if each has its own. Never changes.
+    /// True if all volumes of the group share one budget, false if each volume has its own. True if absent.
+    /// It cannot be changed later.
     #[serde(default = "shared_by_default")]
     #[schema(default = true)]
     pub is_shared: bool,
@@ -154,160 +156,161 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// As in ONTAP's command line, a policy group is shared unless it says otherwise.
+/// As in ONTAP's command line, a policy group is shared unless stated otherwise.
 fn shared_by_default() -> bool {
     true
 }
 
-/// What should become different about a policy group; what is absent stays.
+/// A change of a policy group; absent fields stay as they are.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyGroupModify {
-    /// Ceilings to replace.
+    /// New ceilings.
     #[serde(default)]
     pub limits: LimitsModify,
-    /// What of its burst to replace.
+    /// New values of the burst.
     #[serde(default)]
     pub burst: BurstModify,
-    /// Another floor; an empty one removes it.
+    /// New floor; an empty one removes the floor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor: Option<Rates>,
-    /// Another weight.
+    /// New weight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,
-    /// How reads and writes count.
+    /// Number of operations that reads and writes count as.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation_size: Option<OperationSize>,
-    /// How other requests count.
+    /// Number of operations that other requests count as.
     #[serde(default)]
     pub charges: ChargesModify,
-    /// Another parent, or 'none'.
+    /// New parent, or 'none'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
-    /// Sharing, which can be said again but not changed.
+    /// Sharing, which may be repeated but not changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_shared: Option<bool>,
-    /// Have a floor although pools of its volumes do not have it; an alarm shows it.
+    /// True to bind the floor even if pools of the volumes do not have it; an alarm reports the shortage.
     #[serde(default)]
     pub force: bool,
 }
 
-/// Rates to replace; each that is given replaces the whole pair, and an empty one removes it.
+/// A change of rates: each given pair replaces the whole old pair, and an empty pair removes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LimitsModify {
-    /// For reads and writes together.
+    /// Rates of reads and writes together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<Rates>,
-    /// For reads alone.
+    /// Rates of reads alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read: Option<Rates>,
-    /// For writes alone.
+    /// Rates of writes alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write: Option<Rates>,
 }
 
-/// What of a burst to replace; a burst without any rate is none.
+/// A change of a burst; a burst without any rate means no burst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BurstModify {
-    /// Rates to replace.
+    /// New burst rates.
     #[serde(default)]
     pub rates: LimitsModify,
-    /// How long a full credit lasts, in seconds; 60 if never given.
+    /// Duration of a full credit, in seconds; 60 if it was never set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 3600)]
     pub seconds: Option<u32>,
-    /// What a workload starts with.
+    /// Credit that a workload starts with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initial_credit: Option<InitialCredit>,
 }
 
-/// Charges to replace.
+/// A change of charges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChargesModify {
-    /// For a discard.
+    /// Charge of a discard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discard: Option<u32>,
-    /// For a write of zeroes.
+    /// Charge of a write of zeroes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zeroes: Option<u32>,
-    /// For a flush.
+    /// Charge of a flush.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flush: Option<u32>,
 }
 
-/// Which of a volume's sizes a rate follows.
+/// Size of a volume that a rate follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Space {
-    /// The size that was asked for.
+    /// The provisioned size of the volume.
     AllocatedSpace,
-    /// What it occupies.
+    /// The space that the volume occupies.
     UsedSpace,
 }
 
-/// What the peak of an adaptive policy group is.
+/// Meaning of the peak of an adaptive policy group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum PeakMode {
-    /// The ceiling: the greatest of expected, peak and absolute minimum.
+    /// The peak is a ceiling: the greatest of expected rate, peak rate and absolute minimum.
     Ceiling,
-    /// A burst rate, reached on credit; what is sustained is the expected rate.
+    /// The peak is a burst rate, paid with credit; the sustained rate is the expected rate.
     Credits,
 }
 
-/// What the terms of an adaptive policy group are computed from.
+/// Parameters that the terms of an adaptive policy group are computed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AdaptiveTerms {
     /// Expected operations per second for each TB (10^12 bytes).
     pub expected_iops_per_tb: u64,
-    /// Most operations per second for each TB.
+    /// Maximum operations per second for each TB.
     pub peak_iops_per_tb: u64,
-    /// The size that the expected rate follows.
+    /// Size that the expected rate follows.
     pub expected_space: Space,
-    /// The size that the peak follows.
+    /// Size that the peak rate follows.
     pub peak_space: Space,
-    /// What the expected rate never falls below, in operations per second; 0 for nothing.
+    /// Lower bound of the expected rate, in operations per second; 0 for none.
     pub absolute_iops_min: u64,
-    /// The ceiling in bytes is this many bytes for each operation of the other; absent if there is none.
+    /// Bytes for each operation: the ceiling in bytes is this value times the ceiling in operations. Absent
+    /// if there is no ceiling in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_size_bytes: Option<u32>,
-    /// Below this no ceiling falls, in operations per second.
+    /// Lower bound of the ceiling, in operations per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling_iops_min: Option<u64>,
-    /// Above this no ceiling rises, in operations per second.
+    /// Upper bound of the ceiling, in operations per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling_iops_max: Option<u64>,
-    /// What the peak is.
+    /// Meaning of the peak.
     pub peak_mode: PeakMode,
-    /// How long a full credit lasts at the peak, in seconds.
+    /// Duration of a full credit at the peak rate, in seconds.
     pub burst_seconds: u32,
 }
 
 /// An adaptive policy group: terms that follow the size of each volume that is bound to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AdaptivePolicyGroup {
-    /// Its identity, which survives a rename.
+    /// ID of the policy group, which survives a rename.
     pub id: Uuid,
-    /// Its number, unique on this daemon; 0 for a built-in one.
+    /// Number of the policy group, unique on this daemon; 0 for a built-in one.
     pub number: u64,
-    /// The tenant that owns it; every tenant can use a built-in one.
+    /// Tenant that owns the policy group; every tenant can use a built-in one.
     pub tenant: String,
-    /// Its name, unique within the tenant.
+    /// Name of the policy group, unique within the tenant.
     pub name: String,
-    /// Who made it: 'user-defined', or 'preset' for a built-in one, which cannot be changed.
+    /// Origin of the policy group: 'user-defined', or 'preset' for a built-in one, which cannot be changed.
     pub class: String,
-    /// Its terms.
+    /// Terms of the policy group.
     #[serde(flatten)]
     pub terms: AdaptiveTerms,
-    /// Number of volumes that are bound to it.
+    /// Number of volumes that are bound to the group.
     pub workloads: u64,
-    /// Its version, which grows with each change of it; 0 if it is built in.
+    /// Version of the policy group, which grows with each change; 0 if it is built in.
     #[serde(default)]
     pub version: u64,
-    /// When it was made.
+    /// Time of creation.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
 }
@@ -315,26 +318,29 @@ pub struct AdaptivePolicyGroup {
 /// All adaptive policy groups.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AdaptivePolicyGroupList {
-    /// The adaptive policy groups in the order of their tenants and names.
+    /// Adaptive policy groups, ordered by tenant and name.
     pub adaptive_policy_groups: Vec<AdaptivePolicyGroup>,
 }
 
-/// What a new adaptive policy group should be.
+/// An adaptive policy group to create.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AdaptivePolicyGroupCreate {
-    /// Its name: 1 to 128 letters, digits, '.', '_' and '-', beginning with a letter or digit.
+    /// Name of the policy group: 1 to 128 letters, digits, '.', '_' and '-', beginning with a letter or
+    /// digit.
     #[schema(example = "adaptive-policy2")]
     pub name: String,
-    /// The tenant that owns it; 'default' if absent.
+    /// Tenant that owns the policy group; 'default' if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Its terms, of which the expected and the peak rate must be given.
+    /// Terms, in which the expected rate and the peak rate are required.
     pub terms: AdaptiveModify,
 }
 
-/// What should become different about adaptive terms; what is absent stays. For a new group that is: allocated
-/// space for the expected rate, used space for the peak, no minimum, no block size, no clamps, the peak as ceiling.
+/// A change of adaptive terms; absent fields stay as they are.
+///
+/// A new group has these defaults: the expected rate follows allocated space and the peak rate follows used
+/// space. There is no minimum, no block size and no bound of the ceiling, and the peak is a ceiling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AdaptiveModify {
@@ -342,122 +348,124 @@ pub struct AdaptiveModify {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 1000)]
     pub expected_iops_per_tb: Option<u64>,
-    /// Most operations per second for each TB.
+    /// Maximum operations per second for each TB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = 1500)]
     pub peak_iops_per_tb: Option<u64>,
-    /// The size that the expected rate follows.
+    /// Size that the expected rate follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_space: Option<Space>,
-    /// The size that the peak follows.
+    /// Size that the peak rate follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_space: Option<Space>,
-    /// What the expected rate never falls below, in operations per second; 0 for nothing.
+    /// Lower bound of the expected rate, in operations per second; 0 for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absolute_iops_min: Option<u64>,
-    /// Bytes for each operation that the ceiling in bytes allows; 0 for no such ceiling.
+    /// Bytes for each operation, from which the ceiling in bytes follows; 0 for no ceiling in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_size_bytes: Option<u32>,
-    /// Below this no ceiling falls, in operations per second; 0 for nothing.
+    /// Lower bound of the ceiling, in operations per second; 0 for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling_iops_min: Option<u64>,
-    /// Above this no ceiling rises, in operations per second; 0 for nothing.
+    /// Upper bound of the ceiling, in operations per second; 0 for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling_iops_max: Option<u64>,
-    /// What the peak is.
+    /// Meaning of the peak.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_mode: Option<PeakMode>,
-    /// How long a full credit lasts at the peak, in seconds.
+    /// Duration of a full credit at the peak rate, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst_seconds: Option<u32>,
 }
 
-/// Whose terms a level of policies has.
+/// Owner of the terms of a policy level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LevelScope {
-    /// A tenant's: everything that it owns has them together.
+    /// A tenant: all its volumes share the terms.
     Tenant,
-    /// A shared policy group's: everything under it has them together.
+    /// A shared policy group: all volumes below it share the terms.
     PolicyGroup,
-    /// The volume's alone.
+    /// The volume alone.
     Volume,
 }
 
-/// One level of the policies that a volume stands under.
+/// One level of the policy tree above a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PolicyLevel {
-    /// Whose terms it has.
+    /// Owner of the terms.
     pub scope: LevelScope,
-    /// The name of the tenant, policy group or volume.
+    /// Name of the tenant, policy group or volume.
     pub name: String,
-    /// Where the terms come from, in words; absent if nothing says anything.
+    /// Origin of the terms, in words; absent if no policy applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
-    /// The terms.
+    /// Terms of the level.
     pub terms: PolicyTerms,
 }
 
-/// A field of the terms as it is in effect.
+/// A field of the terms in effect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct EffectiveField {
-    /// Its value in base units; null if there is none.
+    /// Value in base units; null if there is none.
     pub value: serde_json::Value,
-    /// Where it comes from, in words.
+    /// Origin of the value, in words.
     pub origin: String,
 }
 
-/// The policies that a volume stands under.
+/// Policies that apply to a volume.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VolumePolicy {
-    /// The levels from the top down, the volume's own last.
+    /// Levels from the top down; the volume's own is the last.
     pub levels: Vec<PolicyLevel>,
-    /// What of them is in effect, by field: of ceilings the lowest, of everything else what the policy says that the
+    /// Terms in effect, by field: the lowest of all ceilings, and every other field from the policy that the
     /// volume is bound to.
     pub effective: BTreeMap<String, EffectiveField>,
 }
 
-/// The policies of a tenant in a set.
+/// Policies of a tenant in a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TenantPolicies {
-    /// The tenant.
+    /// Name of the tenant.
     pub name: String,
-    /// The shared policy group whose terms everything of the tenant has together.
+    /// Shared policy group of the tenant: all its volumes share the terms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_policy_group: Option<String>,
-    /// The policy group, fixed or adaptive, that volumes get which are made without one.
+    /// Default policy group, fixed or adaptive, of new volumes that name none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
 }
 
-/// The binding of a volume in a set.
+/// Binding of a volume in a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeBinding {
-    /// The volume.
+    /// Name of the volume.
     pub name: String,
-    /// The tenant that owns it; found by the name if absent.
+    /// Tenant that owns the volume; found by the name if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// The fixed policy group that it is bound to.
+    /// Fixed policy group that the volume is bound to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_policy_group: Option<String>,
-    /// The adaptive policy group that it is bound to.
+    /// Adaptive policy group that the volume is bound to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_adaptive_policy_group: Option<String>,
 }
 
-/// All policies and bindings. A section that is absent says nothing. What one that is there does not name stays, unless the
-/// set is applied with pruning: then other policy groups are removed, other tenants and volumes have no policy, and other
-/// background work has the built-in one.
+/// A set of all policies and bindings.
+///
+/// An absent section changes nothing. Objects that a given section does not name stay as they are, unless the
+/// set is applied with pruning. Pruning removes unnamed policy groups and the policies of unnamed tenants and
+/// volumes. It resets unnamed background work to its built-in policies.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicySet {
-    /// The version of everything at the time of the export: what was changed after it is not changed back.
+    /// Version of the daemon's policies at the time of the export: later changes are not reverted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u64>,
-    /// Tenants' policies and templates.
+    /// Policy groups and default policy groups of tenants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenants: Option<Vec<TenantPolicies>>,
     /// Fixed policy groups.
@@ -469,12 +477,12 @@ pub struct PolicySet {
     /// Bindings of volumes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volumes: Option<Vec<VolumeBinding>>,
-    /// Policies of background work that are not the built-in ones.
+    /// Policies of background work that differ from the built-in ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background_policies: Option<Vec<BackgroundPolicyEntry>>,
 }
 
-/// The lines of a file that the entries of a set came from, by section and in their order, for errors.
+/// Line numbers in the source file of a set's entries, by section and in order; error messages name them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicySetLines {
@@ -490,32 +498,33 @@ pub struct PolicySetLines {
     pub background_policies: Vec<u32>,
 }
 
-/// Policies to bring everything to.
+/// A set of policies to apply.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoliciesApply {
-    /// What should be.
+    /// Policies and bindings to apply.
     pub policies: PolicySet,
-    /// Where its entries came from.
+    /// Lines that the entries came from.
     #[serde(default)]
     pub lines: PolicySetLines,
-    /// True to answer what would change, and change nothing.
+    /// Dry run: true to return the changes without making them.
     #[serde(default)]
     pub dry_run: bool,
-    /// Bind floors although pools do not have them; an alarm shows it. Change what was changed since the set was exported.
+    /// True to bind floors even if pools do not have them (an alarm reports the shortage), and to overwrite
+    /// changes made since the export.
     #[serde(default)]
     pub force: bool,
-    /// Remove what the sections that are there do not name; else it stays.
+    /// True to remove objects that the given sections do not name; otherwise the objects stay.
     #[serde(default)]
     pub prune: bool,
 }
 
-/// What applying a set changes.
+/// Changes that a set makes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub struct PoliciesDifference {
-    /// One line for each thing that changes: `+` made, `-` removed, `~` changed.
+    /// One line for each change: `+` created, `-` removed, `~` changed.
     pub changes: Vec<String>,
-    /// One line for each thing that no section names and that stays, because nothing is pruned.
+    /// One line for each object that no section names and that stays because pruning is off.
     #[serde(default)]
     pub left: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! `/v1/pools`
+//! Handlers of `/v1/pools`.
 
 use axum::Json;
 use axum::extract::State;
@@ -32,7 +32,7 @@ pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<Str
     Ok(Tagged(context.run(move |control| control.pool(&name)).await?.into()))
 }
 
-/// Change how a pool is used while its volumes are.
+/// Change the settings of a pool while its volumes are in use.
 #[utoipa::path(
     patch, path = "/v1/pools/{name}", tag = "pools", operation_id = "modifyPool",
     params(("name" = String, Path, description = "The pool"), IfVersionQuery, IfMatchHeader),

@@ -1,4 +1,4 @@
-//! `/v1/recordings`
+//! Handler of `/v1/recordings`.
 
 use std::time::Duration;
 
@@ -14,11 +14,13 @@ use super::{Context, convert};
 use crate::control::bounds::TRACE_BYTES_DEFAULT;
 use crate::control::{Outcome, RecordVolumes, RunningRecording};
 
-/// How often is looked whether a recording has become as large as it may.
+/// Interval at which a recording's size is checked against its limit.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Record what volumes are asked for, and answer the trace. Ends when the time is over, when the trace has become as
-/// large as it may, or when the client hangs up.
+/// Record the requests to volumes, and answer with the trace.
+///
+/// The recording ends when its time is over, when the trace has reached its size limit, or when the client
+/// disconnects.
 #[utoipa::path(
     post, path = "/v1/recordings", tag = "volumes", operation_id = "recordVolumes", request_body = RecordingCreate,
     responses((status = 200, description = "The trace, in the form that docs/trace.md describes", body = TraceFile,

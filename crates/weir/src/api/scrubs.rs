@@ -1,4 +1,4 @@
-//! `/v1/scrubs` and `/v1/volumes/{name}/scrub`
+//! Handlers of `/v1/scrubs` and `/v1/volumes/{name}/scrub`.
 
 use axum::Json;
 use axum::extract::State;
@@ -9,7 +9,7 @@ use super::types::{ErrorBody, Scrub, ScrubList, TenantQuery};
 use super::{Context, convert};
 use crate::control::Control;
 
-/// Scrubs: those that go on, the last ones of other volumes, and what is known of all volumes at rest.
+/// List scrubs: for each volume the current or last scrub, and the known state of its data at rest.
 #[utoipa::path(
     get, path = "/v1/scrubs", tag = "volumes", operation_id = "listScrubs", params(TenantQuery),
     responses((status = 200, description = "All volumes, or those of one tenant", body = ScrubList),
@@ -24,8 +24,9 @@ pub(super) async fn list(
     context.stream_list::<_, Scrub>("scrubs", list).await
 }
 
-/// Compare the replicas of a volume, find what rotted, and repair it from a good replica, in the background. A scrub that goes on
-/// goes on.
+/// Scrub a volume: compare its replicas in the background, and repair bad blocks from a good replica.
+///
+/// A scrub that is already under way continues.
 #[utoipa::path(
     post, path = "/v1/volumes/{name}/scrub", tag = "volumes", operation_id = "scrubVolume",
     params(("name" = String, Path, description = "The volume"), TenantQuery),

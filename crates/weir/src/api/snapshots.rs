@@ -1,4 +1,4 @@
-//! `/v1/snapshots`, and what is done with those of a volume
+//! Handlers of `/v1/snapshots`, and of a volume's snapshots and clones.
 
 use axum::Json;
 use axum::extract::State;
@@ -19,7 +19,7 @@ fn list_of(views: Vec<SnapshotView>) -> SnapshotList {
     SnapshotList { snapshots: views.into_iter().map(Snapshot::from).collect() }
 }
 
-/// List snapshots, with what they occupy.
+/// List snapshots with the space that they occupy.
 #[utoipa::path(
     get, path = "/v1/snapshots", tag = "snapshots", operation_id = "listSnapshots", params(SnapshotQuery),
     responses((status = 200, description = "The snapshots", body = SnapshotList),
@@ -35,7 +35,9 @@ pub(super) async fn list(
     context.stream_list::<_, Snapshot>("snapshots", list).await
 }
 
-/// Make snapshots of volumes, all at the same instant, while they are used. They are durable with the answer.
+/// Create snapshots of volumes, all at the same instant, while the volumes are in use.
+///
+/// The snapshots are durable once the answer is sent.
 #[utoipa::path(
     post, path = "/v1/snapshots", tag = "snapshots", operation_id = "createSnapshots",
     request_body = SnapshotCreate,
@@ -56,7 +58,9 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Json(list_of(views))))
 }
 
-/// Delete a snapshot. What only it holds is given back in the background.
+/// Delete a snapshot.
+///
+/// Space that only the snapshot uses is reclaimed in the background.
 #[utoipa::path(
     delete, path = "/v1/volumes/{name}/snapshots/{snapshot}", tag = "snapshots",
     operation_id = "deleteSnapshot",
@@ -80,7 +84,7 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Make a volume what it was when a snapshot was made, size included. The snapshot stays.
+/// Restore a volume, with its size, to the state of a snapshot. The snapshot stays.
 #[utoipa::path(
     post, path = "/v1/volumes/{name}/snapshots/{snapshot}/restore", tag = "snapshots",
     operation_id = "restoreSnapshot",
@@ -105,7 +109,7 @@ pub(super) async fn restore(
     Ok(Tagged(context.for_long_work().run(restore).await?.into()))
 }
 
-/// Make a volume that begins with what another one, or a snapshot of it, holds.
+/// Create a clone: a volume that starts with the data of another volume, or of one of its snapshots.
 #[utoipa::path(
     post, path = "/v1/volumes/{name}/clone", tag = "snapshots", operation_id = "cloneVolume",
     params(("name" = String, Path, description = "The volume"), TenantQuery), request_body = VolumeClone,

@@ -1,4 +1,4 @@
-//! `/v1/statistics`
+//! Handlers of `/v1/statistics`.
 
 use std::io::Write;
 
@@ -15,7 +15,7 @@ use super::types::{
 use super::{Context, convert};
 use crate::control::Control;
 
-/// Totals by volume; rates are differences of two samples.
+/// Show totals by volume; rates are differences of two samples.
 #[utoipa::path(
     get, path = "/v1/statistics/volumes", tag = "statistics", operation_id = "volumeStatistics",
     params(VolumeStatisticsQuery),
@@ -40,7 +40,7 @@ pub(super) async fn volumes(
     context.stream((Footprint::Whole, "application/json"), sample, write).await
 }
 
-/// Totals by policy group: what its members did while they were members.
+/// Show totals by policy group: the work of each member while it was a member.
 #[utoipa::path(
     get, path = "/v1/statistics/policy-groups", tag = "statistics", operation_id = "policyGroupStatistics",
     params(PolicyGroupStatisticsQuery),

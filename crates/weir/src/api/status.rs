@@ -1,4 +1,4 @@
-//! `/v1/status`
+//! Handler of `/v1/status`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::control::bounds::{ALARMS_SHOWN_MAX, API_VOLUMES_PER_PIECE, JOBS_SHOWN
 use crate::control::{Control, Outcome};
 use weir_store::DriveUsage;
 
-/// How the daemon is: its node, drives, volumes and alarms.
+/// Show the status of the daemon: its node, drives, volumes and alarms.
 #[utoipa::path(
     get, path = "/v1/status", tag = "status", operation_id = "status",
     responses((status = 200, description = "How the daemon is", body = Status),
@@ -55,8 +55,8 @@ fn report(control: &Control, facts: Arc<Facts>) -> Outcome<Status> {
     })
 }
 
-/// What all volumes are together. They are looked up some at a time: all of them would take as much memory as a list of
-/// them does, in each thread that answers.
+/// Totals of all volumes. The volumes are looked up in pieces: all of them at once would take the memory of a
+/// whole list, in each thread that answers.
 fn summary(control: &Control) -> Outcome<VolumeSummary> {
     let ids = control.volume_ids(None)?;
     let pieces = ids.chunks(API_VOLUMES_PER_PIECE).map(|ids| control.volume_views(ids));

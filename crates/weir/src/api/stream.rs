@@ -1,7 +1,8 @@
-//! Answers that are made piece by piece while their client reads them, in bounded memory.
+//! Streamed answers: built piece by piece while the client reads them, in bounded memory.
 //!
-//! A thread of its own makes them, so that the API's thread serves others meanwhile. It waits for the client, for a
-//! stated time at most; so few of them are under way at a time that their memory is bounded too.
+//! A separate thread writes each answer, so that the API's thread can serve other clients. The writer waits
+//! for the client up to a time limit. The number of streamed answers under way is limited, so their total
+//! memory is bounded too.
 
 use std::io::{self, Write};
 use std::pin::Pin;
@@ -29,7 +30,7 @@ use crate::control::{Control, Outcome};
 /// The drive type of JSON.
 pub(super) const JSON: &str = "application/json";
 
-/// How many answers are under way at a time.
+/// Limits of the number of streamed answers under way.
 #[derive(Clone)]
 pub(super) struct Streams {
     lists: Arc<Semaphore>,
@@ -43,23 +44,23 @@ impl Default for Streams {
     }
 }
 
-/// What of everything an answer holds in memory while it is written.
+/// Amount of data that an answer holds in memory while it is written.
 #[derive(Clone, Copy)]
 pub(super) enum Footprint {
     /// Some entries at a time.
     Pieces,
-    /// All of them.
+    /// All entries.
     Whole,
 }
 
 /// One part of an answer on its way to the client.
 enum Piece {
     Bytes(Bytes),
-    /// Nothing is missing.
+    /// End of a complete answer.
     End,
 }
 
-/// What an answer is written on. It waits until the client has read most of what was written before.
+/// The writer of an answer. It waits until the client has read most of the earlier data.
 pub(super) struct Sheet {
     pieces: mpsc::Sender<Piece>,
     runtime: Handle,
@@ -82,7 +83,7 @@ impl Sheet {
         self.send(Piece::End)
     }
 
-    /// Writes entries of a list in JSON, with what is between them.
+    /// Writes entries of a list in JSON, with the commas between them.
     pub fn entries<T: Serialize>(
         &mut self,
         entries: impl IntoIterator<Item = T>,
@@ -133,14 +134,14 @@ impl HttpBody for Pieces {
         self.0.poll_recv(task).map(|piece| match piece {
             Some(Piece::Bytes(bytes)) => Some(Ok(Frame::data(bytes))),
             Some(Piece::End) => None,
-            // A client must not take a part for the whole.
+            // The client must not take an incomplete answer for a complete one.
             None => Some(Err(io::ErrorKind::UnexpectedEof.into())),
         })
     }
 }
 
 impl Context {
-    /// Answers what `write` writes of what `prepare` found.
+    /// Streams an answer: `prepare` collects the data, and `write` writes it.
     pub async fn stream<T: Send + 'static>(
         &self,
         (footprint, media_type): (Footprint, &'static str),
@@ -172,7 +173,7 @@ impl Context {
         Ok(([(header::CONTENT_TYPE, media_type)], Body::new(Pieces(read))).into_response())
     }
 
-    /// Answers a list that is an object's only field.
+    /// Streams an object whose only field is a list.
     pub async fn stream_list<V: Send + 'static, T: From<V> + Serialize>(
         &self,
         field: &'static str,
@@ -186,7 +187,8 @@ impl Context {
         self.stream((Footprint::Whole, JSON), list, write).await
     }
 
-    /// Answers a list that is an object's only field, whose entries are looked up some at a time by what `list` found.
+    /// Streams an object whose only field is a list. `list` returns the keys, and `look_up` the entries of
+    /// some keys at a time.
     pub async fn stream_in_pieces<K: Send + 'static, V, T: From<V> + Serialize>(
         &self,
         (field, piece): (&'static str, usize),

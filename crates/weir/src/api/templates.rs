@@ -1,4 +1,4 @@
-//! `/v1/templates`
+//! Handlers of `/v1/templates`.
 
 use axum::Json;
 use axum::extract::State;
@@ -13,7 +13,7 @@ use super::versions::{IfVersion, Shown, Tagged};
 use super::{convert, convert_policy};
 use crate::control::{ControlError, CreateTemplate, ModifyTemplate};
 
-/// List all templates, with the built-in ones.
+/// List all templates, including the built-in ones.
 #[utoipa::path(
     get, path = "/v1/templates", tag = "templates", operation_id = "listTemplates",
     responses((status = 200, description = "All templates", body = TemplateList),
@@ -24,7 +24,7 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<TemplateList>
     Ok(Json(TemplateList { templates: views.into_iter().map(Template::from).collect() }))
 }
 
-/// Make a template.
+/// Create a template.
 #[utoipa::path(
     post, path = "/v1/templates", tag = "templates", operation_id = "createTemplate",
     request_body = TemplateCreate,
@@ -45,7 +45,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Tagged(view.into())))
 }
 
-/// Inspect a template.
+/// Show a template.
 #[utoipa::path(
     get, path = "/v1/templates/{name}", tag = "templates", operation_id = "inspectTemplate",
     params(("name" = String, Path, description = "The template")),
@@ -57,7 +57,9 @@ pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<Str
     Ok(Tagged(context.run(move |control| control.template(&name)).await?.into()))
 }
 
-/// Change a template. The replicas of the volumes that follow it are moved in the background.
+/// Change a template.
+///
+/// The replicas of the volumes that follow it move in the background.
 #[utoipa::path(
     patch, path = "/v1/templates/{name}", tag = "templates", operation_id = "modifyTemplate",
     params(("name" = String, Path, description = "The template"), IfVersionQuery, IfMatchHeader),

@@ -1,4 +1,4 @@
-//! `/v1/tenants`
+//! Handlers of `/v1/tenants`.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -26,7 +26,7 @@ pub(super) async fn list(State(context): State<Context>) -> Result<Response, Api
     context.stream_in_pieces::<_, _, Tenant>(pieces, list, Control::tenant_views).await
 }
 
-/// Make a tenant.
+/// Create a tenant.
 #[utoipa::path(
     post, path = "/v1/tenants", tag = "tenants", operation_id = "createTenant", request_body = TenantCreate,
     responses((status = 201, description = "The new tenant", body = Tenant),
@@ -41,7 +41,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Tagged(record.into())))
 }
 
-/// Inspect a tenant.
+/// Show a tenant.
 #[utoipa::path(
     get, path = "/v1/tenants/{name}", tag = "tenants", operation_id = "inspectTenant",
     params(("name" = String, Path, description = "The tenant")),
@@ -53,7 +53,7 @@ pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<Str
     Ok(Tagged(context.run(move |control| control.tenant(&name)).await?.into()))
 }
 
-/// Change a tenant's policy, or the template of its volumes to come.
+/// Change a tenant's policy group, or the default policy group of its new volumes.
 #[utoipa::path(
     patch, path = "/v1/tenants/{name}", tag = "tenants", operation_id = "modifyTenant",
     params(("name" = String, Path, description = "The tenant"), IfVersionQuery, IfMatchHeader),

@@ -1,5 +1,5 @@
-//! The API over its real socket: every operation is called, and every answer is held against the description
-//! that the API serves of itself.
+//! Tests of the API over its real socket: every operation is called, and every answer is checked against the
+//! served description.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::control::tests::configuration;
 use crate::dataplane::{DataPlane, DataPlaneConfig};
 use crate::exports::table::ExportTable;
 
-/// A served API, and what was called of it.
+/// A served API, and the operations that were called.
 struct World {
     client: Client,
     base: String,
@@ -30,7 +30,7 @@ struct World {
     _folder: tempfile::TempDir,
 }
 
-/// The token of the worlds over TCP, and how it is shown.
+/// Token of the TCP listener, and its form in a request header.
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const SHOWN: &str = "Bearer 0123456789abcdef0123456789abcdef";
 
@@ -71,8 +71,8 @@ impl World {
         world
     }
 
-    /// Calls an operation by its template path, requires a status, and checks the answer's form. The name may be
-    /// `TENANT/NAME`.
+    /// Calls an operation by its template path, requires a status, and checks the form of the answer. The
+    /// name may be `TENANT/NAME`.
     fn call(&mut self, method: &str, template: &str, name: &str, body: Option<Value>, status: u16) -> Value {
         let (tenant, name) = name.split_once('/').map_or((None, name), |(tenant, name)| (Some(tenant), name));
         let separator = if template.contains('?') { '&' } else { '?' };
@@ -214,7 +214,7 @@ fn call_measurements(api: &mut World) {
     );
 }
 
-/// Shows, changes and resets the policy of background work.
+/// Shows, changes and resets the policy of a kind of background work.
 fn call_background_policies(api: &mut World) {
     const POLICIES: &str = "/v1/qos/background-policies";
     const POLICY: &str = "/v1/qos/background-policies/{kind}";
@@ -241,10 +241,10 @@ fn call_background_policies(api: &mut World) {
     assert_eq!(list(api), built_in);
 }
 
-/// The snapshot that is meant where one is.
+/// Name of the snapshot in all calls that need one.
 const SNAPSHOT: &str = "s1";
 
-/// Makes snapshots, a clone, and restores.
+/// Creates snapshots and a clone, and restores.
 fn call_snapshots(api: &mut World) {
     const OF_VOLUME: &str = "/v1/volumes/{name}/snapshots/{snapshot}";
     api.call("POST", VOLUMES, "", Some(json!({"name": "x", "size_bytes": 1u64 << 30})), 201);
@@ -268,7 +268,7 @@ fn call_snapshots(api: &mut World) {
     crate::control::tests::settle(&api.control);
 }
 
-/// Scrubs a volume, and shows what came of it.
+/// Scrubs a volume and shows the result.
 fn call_scrubs(api: &mut World) {
     const SCRUB: &str = "/v1/volumes/{name}/scrub";
     api.call("POST", VOLUMES, "", Some(json!({"name": "x", "size_bytes": 1u64 << 30})), 201);
@@ -350,7 +350,7 @@ fn call_pools(api: &mut World) {
 }
 
 #[test]
-fn a_drive_of_a_kind_is_told_with_its_parameters_and_added_by_them_again() {
+fn drive_kind_and_its_parameters_are_equivalent() {
     let mut api = World::start(false);
     let mut add = |name: &str, emulation: Value| {
         let folder = tempfile::tempdir().unwrap();
@@ -374,7 +374,7 @@ fn a_drive_of_a_kind_is_told_with_its_parameters_and_added_by_them_again() {
 }
 
 #[test]
-fn wrong_drives_are_refused_and_the_value_is_named() {
+fn invalid_drive_error_names_the_value() {
     let mut api = World::start(false);
     let emulated = |emulation| json!({"path": "/", "emulation": emulation});
     let post = |body, status, kind, words| ("POST", "/v1/drives", "", body, status, kind, words);
@@ -421,7 +421,7 @@ fn wrong_drives_are_refused_and_the_value_is_named() {
 }
 
 #[test]
-fn every_operation_answers_as_described() {
+fn every_operation_matches_its_description() {
     let mut world = World::start(false);
     let api = &mut world;
     api.call("POST", "/v1/tenants", "", Some(json!({"name": "svm01"})), 201);
@@ -531,7 +531,7 @@ fn call_templates(api: &mut World) {
     api.call("DELETE", "/v1/drives/{name}", "fast", None, 204);
 }
 
-/// Exports all policies, changes them, and applies what was exported.
+/// Exports all policies, changes them, and applies the export.
 fn export_and_apply(api: &mut World) {
     let exported = api.call("GET", POLICIES, "", None, 200);
     assert_eq!(exported["policy_groups"][0]["name"], "gold");
@@ -555,7 +555,8 @@ fn export_and_apply(api: &mut World) {
     assert_eq!(again["changes"], json!([]));
 }
 
-/// Calls what concerns adaptive policy groups and tenants' policies, for a tenant with a volume, and undoes it.
+/// Calls the operations for adaptive policy groups and tenants' policies on a tenant with a volume, and
+/// undoes the changes.
 fn adapt(api: &mut World) {
     let terms =
         json!({"expected_iops_per_tb": 1000, "peak_iops_per_tb": 1500, "peak_space": "allocated-space"});
@@ -591,7 +592,7 @@ fn adapt(api: &mut World) {
     api.call("DELETE", ADAPTIVE_GROUP, "svm01/a2", None, 204);
 }
 
-/// Calls with something wrong: method, path, name and body; then the status, and the kind and words of the error.
+/// A call that must fail: method, path, name and body, then the status, kind and words of the error.
 type Refused = (&'static str, &'static str, &'static str, Value, u16, &'static str, &'static str);
 
 fn check_refused(api: &mut World, cases: impl IntoIterator<Item = Refused>) {
@@ -603,7 +604,7 @@ fn check_refused(api: &mut World, cases: impl IntoIterator<Item = Refused>) {
     }
 }
 
-/// A body that makes a volume of 1 GiB, with one more field.
+/// A body that creates a volume of 1 GiB, with one more field.
 fn volume_with(field: &str, value: &str) -> Value {
     let mut body = json!({"name": "x", "size_bytes": 1u64 << 30});
     body[field] = value.into();
@@ -611,7 +612,7 @@ fn volume_with(field: &str, value: &str) -> Value {
 }
 
 #[test]
-fn wrong_volumes_are_refused_and_the_value_is_named() {
+fn invalid_volume_error_names_the_value() {
     let mut api = World::start(false);
     api.call("POST", VOLUMES, "", Some(volume_with("name", "vol1")), 201);
     let post = |body, status, kind, words| ("POST", VOLUMES, "", body, status, kind, words);
@@ -643,7 +644,7 @@ fn wrong_volumes_are_refused_and_the_value_is_named() {
 }
 
 #[test]
-fn wrong_policy_groups_and_tenants_are_refused_and_the_value_is_named() {
+fn invalid_policy_or_tenant_error_names_the_value() {
     let mut api = World::start(false);
     let no_peak = json!({"name": "p", "terms": {"expected_iops_per_tb": 1}});
     let adaptive_tenant = json!({"qos_policy_group": "extreme"});
@@ -676,7 +677,7 @@ fn wrong_policy_groups_and_tenants_are_refused_and_the_value_is_named() {
 }
 
 #[test]
-fn what_is_not_there_and_what_is_too_large_is_told_in_the_same_form() {
+fn missing_and_oversized_requests_get_the_error_form() {
     let world = World::start(false);
     let url = |path: &str| format!("{}{path}", world.base);
     let large = vec![b' '; crate::control::bounds::API_BODY_BYTES_MAX + 1];
@@ -695,7 +696,7 @@ fn what_is_not_there_and_what_is_too_large_is_told_in_the_same_form() {
 }
 
 #[test]
-fn over_tcp_only_requests_to_this_host_are_served() {
+fn tcp_requests_to_other_hosts_are_refused() {
     let world = World::start(true);
     let get = |host: &str| {
         let request = world.client.get(format!("{}/v1/status", world.base)).header("host", host);
@@ -705,7 +706,7 @@ fn over_tcp_only_requests_to_this_host_are_served() {
 }
 
 #[test]
-fn addresses_that_others_reach_are_refused() {
+fn non_loopback_address_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let bind = |address: &str| {
         let token = Arc::new(Token::new(TOKEN.to_owned()));
@@ -717,7 +718,7 @@ fn addresses_that_others_reach_are_refused() {
 }
 
 #[test]
-fn a_socket_is_replaced_only_if_nobody_answers() {
+fn socket_is_replaced_only_if_it_is_dead() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.sock");
     let first = ApiListeners::bind(&path, None, None).unwrap();
@@ -733,7 +734,7 @@ fn a_socket_is_replaced_only_if_nobody_answers() {
 }
 
 #[test]
-fn the_snapshot_of_the_description_is_up_to_date() {
+fn openapi_snapshot_is_up_to_date() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
     let document = openapi_document().unwrap();
     if std::env::var_os("WEIR_WRITE_OPENAPI").is_some() {

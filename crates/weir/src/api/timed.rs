@@ -1,4 +1,4 @@
-//! A connection that ends when its client takes nothing of an answer for too long.
+//! Write timeout: a connection ends if its client reads nothing of an answer for too long.
 
 use std::future::Future;
 use std::io;
@@ -9,11 +9,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// A stream whose writing may wait for so long at most.
+/// A stream with a timeout for each write.
 pub struct Timed<S> {
     stream: S,
     timeout: Duration,
-    /// Until when the write that waits may wait.
+    /// Deadline of the pending write.
     until: Option<Pin<Box<Sleep>>>,
 }
 

@@ -1,4 +1,4 @@
-//! The secret that requests over TCP must show.
+//! API token: the secret that requests over TCP must show.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,49 +10,49 @@ use subtle::ConstantTimeEq;
 
 use crate::control::bounds::{API_TOKEN_BYTES_MAX, API_TOKEN_BYTES_MIN};
 
-/// Mode bits with which a file can be read or written by others than its owner.
+/// Mode bits that let users other than the owner access a file.
 const OTHERS: u32 = 0o077;
 
-/// Why a token file cannot be used.
+/// Cause why a token file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the token file {}: {source}", path.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The cause.
+        /// Error of the read.
         source: std::io::Error,
     },
-    /// Others may read it.
+    /// Other users may access the file.
     #[error("the token file {} has mode {mode:04o}, so others may read it; 'chmod 600 {0}' mends that", path.display())]
     Exposed {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Its mode.
+        /// Mode of the file.
         mode: u32,
     },
-    /// What is in it is no token.
+    /// The file holds no valid token.
     #[error(
         "the token file {} holds {found}; one line of {API_TOKEN_BYTES_MIN} to {API_TOKEN_BYTES_MAX} printable \
          characters without spaces is accepted, such as 'openssl rand -hex 32' writes", path.display()
     )]
     Content {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is in it.
+        /// Content that was found.
         found: String,
     },
 }
 
-/// Reads the token of a file that only its owner can read.
+/// Reads the token from a file that only its owner can access.
 ///
 /// # Errors
-/// If it cannot be read, others may read it, or what it holds is no token.
+/// If the file cannot be read, other users may access it, or it holds no valid token.
 pub fn read_token(path: &Path) -> Result<String, TokenError> {
     let failed = |source| TokenError::Read { path: path.to_owned(), source };
     let mut file = File::open(path).map_err(failed)?;
-    // Of the file that is open: another may have its name by now.
+    // The mode is that of the open file: by now another file may have its name.
     let mode = file.metadata().map_err(failed)?.mode() & 0o7777;
     if mode & OTHERS != 0 {
         return Err(TokenError::Exposed { path: path.to_owned(), mode });
@@ -71,7 +71,7 @@ pub fn read_token(path: &Path) -> Result<String, TokenError> {
     }
 }
 
-/// The token of a running daemon, which can be replaced.
+/// The replaceable token of a running daemon.
 pub struct Token(RwLock<String>);
 
 impl Token {
@@ -80,7 +80,7 @@ impl Token {
         Token(RwLock::new(token))
     }
 
-    /// Requests must show another token from now on.
+    /// Replaces the token that requests must show.
     pub fn replace(&self, token: String) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = token;
     }
@@ -90,7 +90,7 @@ impl Token {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Compares in a time that does not depend on how much is equal.
+    /// Compares in a time that does not depend on the number of equal bytes.
     pub fn is(&self, shown: &str) -> bool {
         let token = self.0.read().unwrap_or_else(PoisonError::into_inner);
         token.as_bytes().ct_eq(shown.as_bytes()).into()

@@ -1,4 +1,4 @@
-//! The bodies of requests and answers: JSON in base units (bytes, bytes per second, nanoseconds).
+//! Types of request and answer bodies: JSON in base units (bytes, bytes per second, nanoseconds).
 
 mod background;
 mod drives;
@@ -46,7 +46,7 @@ pub use snapshots::{
 pub use templates::{Template, TemplateCreate, TemplateList, TemplateModify, TemplateRead};
 pub use versions::{ChangeQuery, IfMatchHeader, IfVersionQuery};
 
-/// What a volume, pool or drive delivers.
+/// Class of a volume, pool or drive by measured speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum IoPriority {
@@ -59,20 +59,20 @@ pub enum IoPriority {
     High,
 }
 
-/// What becomes of a volume whose class cannot be had.
+/// Rule for a volume whose class is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum VolumeClassPolicy {
-    /// It is refused, with what is free where.
+    /// The volume is refused; the error reports the free space of each class.
     Strict,
-    /// It gets the next best, which is shown.
+    /// The volume gets the next best class, which is reported.
     Prefer,
-    /// No class was asked for.
+    /// No class was requested.
     #[value(skip)]
     Any,
 }
 
-/// A pair of ceilings of which the one reached first holds. What is absent is not limited.
+/// A pair of ceilings; the one that is reached first applies. An absent rate is not limited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rates {
@@ -86,7 +86,7 @@ pub struct Rates {
     pub bytes_per_second: Option<u64>,
 }
 
-/// The ceilings of a policy group.
+/// Ceilings of a policy group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyLimits {
@@ -104,37 +104,37 @@ pub struct PolicyLimits {
 /// A tenant: an owner of volumes and policy groups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Tenant {
-    /// Its name.
+    /// Name of the tenant.
     pub name: String,
-    /// The shared policy group whose terms everything of the tenant has together.
+    /// Shared policy group of the tenant: all its volumes share the terms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_policy_group: Option<String>,
-    /// The policy group, fixed or adaptive, that volumes get which are made without one.
+    /// Default policy group, fixed or adaptive, of new volumes that name none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
-    /// Number of its volumes.
+    /// Number of volumes of the tenant.
     pub volumes: u64,
-    /// Its version, which grows with each change of it.
+    /// Version of the tenant, which grows with each change.
     #[serde(default)]
     pub version: u64,
-    /// When it was made.
+    /// Time of creation.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
 }
 
-/// What should become different about a tenant; what is absent stays.
+/// A change of a tenant; absent fields stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TenantModify {
-    /// The shared policy group whose terms everything of the tenant has together, or 'none'.
+    /// Shared policy group of the tenant, or 'none': all its volumes share the terms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_policy_group: Option<String>,
-    /// The policy group, fixed or adaptive, that volumes get which are made without one, or 'none'. Those that
-    /// have it already keep it.
+    /// Default policy group, fixed or adaptive, of new volumes that name none; or 'none'. Existing volumes
+    /// keep their policy group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
-    /// Bind the floor of the policy group although pools of the tenant's volumes do not have it; an alarm
-    /// shows it.
+    /// True to bind the floor of the policy group even if pools of the tenant's volumes do not have it; an
+    /// alarm reports the shortage.
     #[serde(default)]
     pub force: bool,
 }
@@ -142,139 +142,141 @@ pub struct TenantModify {
 /// All tenants.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct TenantList {
-    /// The tenants in the order of their names.
+    /// Tenants, ordered by name.
     pub tenants: Vec<Tenant>,
 }
 
-/// What a new tenant should be.
+/// A tenant to create.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TenantCreate {
-    /// Its name: 1 to 128 letters, digits, '.', '_' and '-', beginning with a letter or digit.
+    /// Name of the tenant: 1 to 128 letters, digits, '.', '_' and '-', beginning with a letter or digit.
     #[schema(example = "svm01")]
     pub name: String,
 }
 
-/// The policy group that a volume is bound to.
+/// Policy group that a volume is bound to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BoundPolicy {
-    /// Its identity.
+    /// ID of the policy group.
     pub id: Uuid,
-    /// Its name.
+    /// Name of the policy group.
     pub name: String,
-    /// True if all its volumes share one budget.
+    /// True if all volumes of the group share one budget.
     pub is_shared: bool,
-    /// The ceilings that hold for the volume (together with the others, if shared; as they follow from its size, if
-    /// adaptive).
+    /// Ceilings that apply to the volume. In a shared group they apply to all its volumes together; in an
+    /// adaptive group they follow from the volume's size.
     pub limits: PolicyLimits,
 }
 
-/// Where a volume is in its life.
+/// Life cycle state of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VolumeLife {
-    /// Its files are being made.
+    /// Its files are being created.
     Creating,
-    /// It can be used.
+    /// The volume can be used.
     Online,
     /// Its files are being removed.
     Deleting,
 }
 
-/// How healthy a volume is.
+/// Health of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VolumeHealth {
-    /// Each extent has as many replicas in sync as the volume should have.
+    /// Every extent has the wanted number of replicas in sync.
     Online,
-    /// All data can be read and written, but some extents have fewer replicas in sync than they should.
+    /// All data can be read and written, but some extents have too few replicas in sync.
     Degraded,
-    /// Some extents have no replica that can be used: I/O there fails.
+    /// Some extents have no usable replica: I/O on them fails.
     Offline,
 }
 
 /// A volume.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Volume {
-    /// Its identity, which never changes.
+    /// ID of the volume, which never changes.
     pub id: Uuid,
-    /// Its version, which grows with each change of it, also with one that a move or a rename of its policies makes.
+    /// Version of the volume, which grows with each change, including moves and renames of its policies.
     #[serde(default)]
     pub version: u64,
-    /// The tenant that owns it.
+    /// Tenant that owns the volume.
     pub tenant: String,
-    /// Its name, unique within the tenant.
+    /// Name of the volume, unique within the tenant.
     pub name: String,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub size_bytes: u64,
-    /// Bytes that it occupies, in one replica; absent if its files cannot be examined.
+    /// Bytes that one replica of the volume occupies; absent if its files cannot be examined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_bytes: Option<u64>,
-    /// The part of these that nothing else shares; absent where all volumes are listed, and if it cannot be told.
+    /// Part of the used bytes that no snapshot or clone shares; absent in lists of all volumes, and if
+    /// unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unique_bytes: Option<u64>,
-    /// Number of its snapshots.
+    /// Number of snapshots.
     #[serde(default)]
     pub snapshots: u64,
-    /// The volume or snapshot that it was cloned from, as that was called then; absent if it was not.
+    /// Volume or snapshot that the volume was cloned from, by its name at that time; absent if it is no
+    /// clone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cloned_from: Option<String>,
-    /// Bytes that are left to go over for a snapshot or clone that is being made of it; absent if none is.
+    /// Bytes that are still to be added to the snapshot or clone in progress; absent if none is in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_bytes_left: Option<u64>,
-    /// The drives that hold it.
+    /// Drives that hold the volume.
     pub drives: Vec<VolumeDrive>,
-    /// Replicas of each extent that it should have, on different drives.
+    /// Wanted number of replicas of each extent, on different drives.
     pub replicas: u8,
-    /// The replicas, each with its drives; absent if there is one.
+    /// Replicas, each with its drives; absent if there is one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub placement: Vec<ReplicaPlacement>,
-    /// How the replicas stand; absent if no extent has, or had, several.
+    /// States of the replicas; absent if no extent has, or had, more than one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replication: Option<VolumeReplication>,
-    /// Its replicas on their way to where they are wished; absent if they are there.
+    /// Replicas that are being moved to their wanted drives; absent if all are there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moving: Option<VolumeMoving>,
-    /// What is known of it at rest; absent if it was never scrubbed.
+    /// Result of scrubs; absent if the volume was never scrubbed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scrub: Option<Scrub>,
-    /// The template that it follows: which class each replica is of, and which is read.
+    /// Template that the volume follows: it sets the class of each replica and which replica is read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
-    /// The class that was asked for; 'low' if none was.
+    /// Requested class; 'low' if none was requested.
     pub io_priority: IoPriority,
-    /// What became of it if that could not be had.
+    /// Rule for the case that the requested class is not available.
     pub class_policy: VolumeClassPolicy,
-    /// The class that it has: the lowest of its drives'; absent if that of one of them is not known.
+    /// Actual class: the lowest class of its drives; absent if the class of a drive is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<IoPriority>,
-    /// Whether clients are kept from changing its data.
+    /// True if clients cannot change the data.
     pub read_only: bool,
-    /// Where it is in its life.
+    /// Life cycle state of the volume.
     pub state: VolumeLife,
-    /// How healthy it is: what clients can expect of it.
+    /// Health of the volume, as its clients see it.
     pub health: VolumeHealth,
-    /// Extents with fewer replicas in sync than there should be, but at least one.
+    /// Number of extents with too few replicas in sync, but at least one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub extents_degraded: u64,
-    /// Extents with no replica that can be used.
+    /// Number of extents without a usable replica.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub extents_offline: u64,
-    /// The name under which NBD clients attach it.
+    /// Name under which NBD clients attach the volume.
     pub export_name: String,
-    /// The fixed policy group that it is bound to.
+    /// Fixed policy group that the volume is bound to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_policy_group: Option<BoundPolicy>,
-    /// The adaptive policy group that it is bound to.
+    /// Adaptive policy group that the volume is bound to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_adaptive_policy_group: Option<BoundPolicy>,
-    /// All policies that it stands under, and what of them is in effect.
+    /// All policies that apply to the volume, and the terms in effect.
     pub policy: VolumePolicy,
-    /// When a write counts as stable, in words.
+    /// Point at which a write is stable, in words.
     pub ack_point: String,
-    /// Open connections.
+    /// Number of open connections.
     pub connections: u64,
-    /// When it was made.
+    /// Time of creation.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
 }
@@ -282,59 +284,60 @@ pub struct Volume {
 /// A replica of a volume's extents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReplicaPlacement {
-    /// Its number, from 0 on.
+    /// Number of the replica, from 0.
     pub number: u8,
-    /// The drives that its extents are on.
+    /// Drives that hold the extents of the replica.
     pub drives: Vec<VolumeDrive>,
 }
 
-/// How the replicas of a volume stand.
+/// States of the replicas of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeReplication {
-    /// Extent replicas that have everything and can be reached.
+    /// Number of extent replicas that have everything and can be reached.
     pub in_sync: u64,
-    /// Extent replicas that can be reached and lack something, and are not read.
+    /// Number of extent replicas that can be reached but lack data, and are not read.
     pub stale: u64,
-    /// Extent replicas that cannot be reached: their drive is missing, or they failed.
+    /// Number of extent replicas that cannot be reached, because their drive is missing or they failed.
     #[serde(default)]
     pub missing: u64,
-    /// Bytes that these lack, as far as they can be reached; what was never written counts until it is looked at.
+    /// Bytes that are still to be resynced on reachable replicas. Regions that were never written count until
+    /// the resync has examined them.
     pub bytes_left: u64,
-    /// Bytes that were looked at to bring replicas up to date since the volume was opened.
+    /// Bytes that were resynced since the volume was opened.
     pub bytes_resynced: u64,
 }
 
-/// What is being done about replicas that may not be where they should be.
+/// Progress of moving and resyncing replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VolumeMoveState {
-    /// It is being looked what has to move, if anything has to.
+    /// The daemon determines which replicas must move.
     Planning,
-    /// Replicas are made on other drives, and given up where they were.
+    /// Replicas are created on other drives and removed from the old ones.
     Moving,
-    /// Replicas are where they should be, and some are being brought up to date.
+    /// All replicas are on their wanted drives, and some are being resynced.
     Resyncing,
-    /// All replicas are where they should be; write journals that nothing needs any more are being removed.
+    /// All replicas are on their wanted drives; unneeded write journals are being removed.
     RemovingJournals,
 }
 
-/// Replicas on their way to where they are wished.
+/// Replicas that are being moved to their wanted drives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeMoving {
-    /// What is being done.
+    /// Current activity.
     pub state: VolumeMoveState,
-    /// Extents whose replicas are not all there and in sync; absent until they are counted.
+    /// Number of extents with replicas that are misplaced or not in sync; absent until counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extents_left: Option<u64>,
-    /// Those of them whose replicas are where they should be and only have to be brought up to date.
+    /// Number of these extents whose replicas are all placed and only need a resync.
     #[serde(default)]
     pub extents_resyncing: u64,
-    /// Why it cannot go on, in words; it is tried again.
+    /// Reason why the move is blocked, in words; the move is retried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked_reason: Option<String>,
 }
 
-/// True for nothing, which need not be told.
+/// True for zero, which answers leave out.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(count: &u64) -> bool {
     *count == 0
@@ -343,122 +346,122 @@ fn is_zero(count: &u64) -> bool {
 /// All volumes.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct VolumeList {
-    /// The volumes in the order of their tenants and names.
+    /// Volumes, ordered by tenant and name.
     pub volumes: Vec<Volume>,
 }
 
-/// What a new volume should be.
+/// A volume to create.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeCreate {
-    /// Its name: 1 to 128 letters, digits, '.', '_' and '-', beginning with a letter or digit.
+    /// Name of the volume: 1 to 128 letters, digits, '.', '_' and '-', beginning with a letter or digit.
     #[schema(example = "vol1")]
     pub name: String,
-    /// The tenant that owns it; 'default' if absent.
+    /// Tenant that owns the volume; 'default' if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Its size in bytes, a multiple of 4096.
+    /// Size in bytes, a multiple of 4096.
     #[schema(example = 8_589_934_592_u64)]
     pub size_bytes: u64,
-    /// Replicas of each extent, on different drives; 1 if absent.
+    /// Number of replicas of each extent, on different drives; 1 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 3)]
     pub replicas: Option<u8>,
-    /// The template to follow, which says how many replicas there are and of which class each is: a number of replicas, a
-    /// class, a class policy or a drive does not go with it.
+    /// Template to follow, which sets the number of replicas and the class of each. It excludes a number of
+    /// replicas, a class, a class policy and a drive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "hybrid")]
     pub template: Option<String>,
-    /// Its class; if absent, it is where nothing better is taken unasked.
+    /// Class of the volume; if absent, the lowest class that has space.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io_priority: Option<IoPriority>,
-    /// What becomes of it if that class cannot be had; 'strict' if absent.
+    /// Rule for the case that this class is not available; 'strict' if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class_policy: Option<VolumeClassPolicy>,
-    /// The policy group of its tenant to bind it to, or 'none'; if absent, that of its template, or what new volumes of
-    /// its tenant get.
+    /// Policy group of the tenant to bind the volume to, or 'none'. If absent: that of the template, or else
+    /// the default policy group of the tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_policy_group: Option<String>,
-    /// The drive to hold it; if absent, those of the pool of its class.
+    /// Drive to hold the volume; if absent, the drives of the pool of its class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drive: Option<String>,
-    /// The adaptive policy group of its tenant to bind it to, or 'none'.
+    /// Adaptive policy group of the tenant to bind the volume to, or 'none'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_adaptive_policy_group: Option<String>,
-    /// Bind its floor although the drive's pool does not have it, and have replicas share a zone or rack; an alarm shows
-    /// it.
+    /// True to bind the floor even if the drive's pool does not have it, and to allow replicas in the same
+    /// zone or rack. An alarm reports the violation.
     #[serde(default)]
     pub force: bool,
 }
 
-/// What should become different about a volume; what is absent stays.
+/// A change of a volume; absent fields stay as they are.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeModify {
-    /// Another name.
+    /// New name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Another class: its replicas are moved in the background to where that is.
+    /// New class: the replicas move to drives of it in the background.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io_priority: Option<IoPriority>,
-    /// What becomes of it if that class cannot be had.
+    /// Rule for the case that this class is not available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class_policy: Option<VolumeClassPolicy>,
-    /// Another number of replicas: they are made, or given up, in the background.
+    /// New number of replicas: they are created or removed in the background.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 3)]
     pub replicas: Option<u8>,
-    /// The template to follow, or 'none': then it stays as it is, and a number of replicas and a class can be asked for.
-    /// Its replicas are moved in the background to where the template says.
+    /// Template to follow, or 'none'. The replicas move to the drives of the template in the background. With
+    /// 'none' the volume stays as it is, and its number of replicas and class can be changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
-    /// The policy group of its tenant to bind it to, or 'none' to release it.
+    /// Policy group of the tenant to bind the volume to, or 'none' to release it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_policy_group: Option<String>,
-    /// The adaptive policy group of its tenant to bind it to, or 'none' to release it.
+    /// Adaptive policy group of the tenant to bind the volume to, or 'none' to release it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_adaptive_policy_group: Option<String>,
-    /// Whether clients are kept from changing its data. They learn it when they attach: a volume with clients
-    /// becomes read-only only with `force`, and writable for those that attach from then on.
+    /// True if clients cannot change the data. Clients learn this when they attach: a volume with attached
+    /// clients becomes read-only only with `force`, and writable only for clients that attach later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
-    /// End the connections of attached clients where the change cannot be made under them, and bind a floor
-    /// although the drive's pool does not have it; an alarm shows it.
+    /// True to end the connections of attached clients if the change requires it. True also binds a floor
+    /// that the drive's pool does not have; an alarm reports the shortage.
     #[serde(default)]
     pub force: bool,
 }
 
-/// Another size for a volume.
+/// A new size of a volume.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeResize {
-    /// The size in bytes, a multiple of 4096.
+    /// New size in bytes, a multiple of 4096.
     pub size_bytes: u64,
-    /// Must be true to make a volume smaller, which destroys what lies beyond its new end.
+    /// Must be true to shrink a volume, which destroys the data beyond its new end.
     #[serde(default)]
     pub force: bool,
 }
 
-/// Another name.
+/// A new name.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rename {
-    /// The new name.
+    /// New name.
     pub new_name: String,
 }
 
 /// Totals of one kind of operation since the daemon started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct OperationSample {
-    /// Requests answered.
+    /// Number of requests answered.
     pub operations: u64,
-    /// Bytes that they covered.
+    /// Bytes that the requests covered.
     pub bytes: u64,
-    /// Requests answered with an error.
+    /// Number of requests answered with an error.
     pub errors: u64,
-    /// Requests held back by a ceiling.
+    /// Number of requests delayed by a ceiling.
     pub delayed: u64,
-    /// Time held back by a ceiling, in nanoseconds.
+    /// Time that requests were delayed by a ceiling, in nanoseconds.
     pub delayed_ns: u64,
     /// Time in the queue of the drive in which others went first for their floors, in nanoseconds.
     #[serde(default)]
@@ -468,36 +471,37 @@ pub struct OperationSample {
     pub queue_ns: u64,
     /// Time at the drive, in nanoseconds.
     pub drive_ns: u64,
-    /// The rest: waiting for buffers and for others that touch the same blocks, and Weir's own work, in nanoseconds.
+    /// Remaining time: waiting for buffers and for requests to the same blocks, and Weir's own work, in
+    /// nanoseconds.
     #[serde(default)]
     pub other_ns: u64,
-    /// Sum of all latencies, in nanoseconds: that of the five times.
+    /// Sum of all latencies, in nanoseconds; it equals the sum of the five times.
     pub latency_sum_ns: u64,
-    /// Requests of up to 4 KiB, of more and up to 16 KiB, 64 KiB, 256 KiB, and larger ones.
+    /// Number of requests in each range of sizes: up to 4 KiB, then up to 16, 64 and 256 KiB, then larger.
     #[serde(default)]
     pub size_counts: Vec<u64>,
-    /// Latencies since the daemon started; absent for policy groups, and if nothing was done.
+    /// Latency percentiles since the daemon started; absent for policy groups, and without any request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_percentiles: Option<LatencyPercentiles>,
-    /// Requests by latency; buckets without requests are left out. The difference of two samples gives the
+    /// Number of requests by latency; empty buckets are left out. The difference of two samples gives the
     /// latencies of the time between them.
     pub latency_buckets: Vec<LatencyBucket>,
 }
 
-/// Latencies that a share of the requests did not exceed, in nanoseconds.
+/// Latencies that a given share of the requests did not exceed, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LatencyPercentiles {
-    /// Half of the requests.
+    /// Latency of 50 % of the requests.
     pub p50_ns: u64,
-    /// 95 of 100 requests.
+    /// Latency of 95 % of the requests.
     pub p95_ns: u64,
-    /// 99 of 100 requests.
+    /// Latency of 99 % of the requests.
     pub p99_ns: u64,
-    /// 999 of 1000 requests.
+    /// Latency of 99.9 % of the requests.
     pub p999_ns: u64,
 }
 
-/// The number of requests whose latency is in a range.
+/// Number of requests in a range of latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LatencyBucket {
     /// Lower bound in nanoseconds, exclusive (inclusive if 0).
@@ -511,95 +515,95 @@ pub struct LatencyBucket {
 /// Totals of one volume since the daemon started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeSample {
-    /// The volume's identity.
+    /// ID of the volume.
     pub id: Uuid,
-    /// Its tenant.
+    /// Tenant of the volume.
     pub tenant: String,
-    /// Its name.
+    /// Name of the volume.
     pub volume: String,
-    /// The policy group that it is bound to.
+    /// Policy group that the volume is bound to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_policy_group: Option<String>,
     /// Reads.
     pub read: OperationSample,
     /// Writes.
     pub write: OperationSample,
-    /// Everything else: flush, discard, write-zeroes, block status, cache.
+    /// All other requests: flush, discard, write-zeroes, block status, cache.
     pub other: OperationSample,
-    /// Requests received and not yet answered.
+    /// Number of requests received and not yet answered.
     pub queue_depth: u64,
-    /// Of these, requests held back by a ceiling.
+    /// Number of these requests that a ceiling delays.
     pub queue_depth_delayed: u64,
-    /// Open connections.
+    /// Number of open connections.
     pub connections: u64,
 }
 
 /// Totals of all volumes at one instant.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct VolumeStatistics {
-    /// When this was taken, in nanoseconds of a clock that starts with the daemon and never jumps. Rates are
-    /// differences of two samples divided by the difference of their timestamps.
+    /// Time of the sample, in nanoseconds of a clock that starts with the daemon and never jumps. A rate is
+    /// the difference of two samples divided by the difference of their timestamps.
     pub timestamp_ns: u64,
-    /// The volumes in the order of their tenants and names.
+    /// Volumes, ordered by tenant and name.
     pub volumes: Vec<VolumeSample>,
 }
 
-/// Totals of what the members of a policy group did while they were members.
+/// Totals of a policy group: the requests of each member while it was a member.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PolicyGroupSample {
-    /// The policy group's identity.
+    /// ID of the policy group.
     pub id: Uuid,
-    /// Its tenant.
+    /// Tenant of the policy group.
     pub tenant: String,
-    /// Its name.
+    /// Name of the policy group.
     pub policy_group: String,
-    /// Number of volumes that are bound to it.
+    /// Number of volumes that are bound to the group.
     pub workloads: u64,
     /// Reads.
     pub read: OperationSample,
     /// Writes.
     pub write: OperationSample,
-    /// Everything else.
+    /// All other requests.
     pub other: OperationSample,
-    /// Requests received and not yet answered.
+    /// Number of requests received and not yet answered.
     pub queue_depth: u64,
-    /// Of these, requests held back by a ceiling.
+    /// Number of these requests that a ceiling delays.
     pub queue_depth_delayed: u64,
 }
 
 /// Totals of all policy groups at one instant.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PolicyGroupStatistics {
-    /// When this was taken; see the volumes' statistics.
+    /// Time of the sample; see the volumes' statistics.
     pub timestamp_ns: u64,
-    /// The policy groups in the order of their tenants and names.
+    /// Policy groups, ordered by tenant and name.
     pub policy_groups: Vec<PolicyGroupSample>,
 }
 
-/// A fault that stands now.
+/// A current fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Alarm {
-    /// Who noticed it.
+    /// Part of the daemon that noticed the fault.
     pub source: AlarmSource,
-    /// How severe it is.
+    /// Severity.
     pub severity: Severity,
-    /// When it was seen first.
+    /// Time when the fault was first seen.
     #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
-    /// The export name of the volume that it concerns.
+    /// Export name of the affected volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<String>,
-    /// The identity of that volume.
+    /// ID of the affected volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume_id: Option<Uuid>,
-    /// The extent within the volume, or the first of several.
+    /// Affected extent of the volume, or the first of several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extent: Option<u64>,
-    /// What is wrong, in words.
+    /// Description of the fault.
     pub message: String,
-    /// What is at risk while it stands.
+    /// Risk while the fault lasts.
     pub at_risk: String,
-    /// What to do.
+    /// Remedy.
     pub remedy: String,
 }
 
@@ -608,87 +612,87 @@ pub struct Alarm {
 pub struct VolumeSummary {
     /// Number of volumes.
     pub count: u64,
-    /// Sum of their sizes in bytes.
+    /// Total size of the volumes in bytes.
     pub provisioned_bytes: u64,
-    /// Sum of what they occupy in bytes.
+    /// Total space that the volumes occupy, in bytes.
     pub used_bytes: u64,
-    /// Open connections to all of them.
+    /// Number of open connections to all volumes.
     pub connections: u64,
 }
 
-/// Whether all is well.
+/// Health of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Health {
-    /// No alarm stands.
+    /// There is no alarm.
     Operational,
-    /// At least one alarm stands.
+    /// There is at least one alarm.
     Degraded,
 }
 
-/// How the daemon is.
+/// Status of the daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Status {
-    /// Whether all is well.
+    /// Health of the daemon.
     pub status: Health,
-    /// The daemon's version.
+    /// Version of the daemon.
     pub version: String,
-    /// The node's identity.
+    /// ID of the node.
     pub node_id: Uuid,
-    /// The node's host name.
+    /// Host name of the node.
     pub host_name: String,
-    /// The cluster's name from the configuration.
+    /// Name of the cluster, from the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_id: Option<String>,
-    /// The daemon's process.
+    /// Process ID of the daemon.
     pub process_id: u32,
     /// Time since the daemon started, in nanoseconds.
     pub uptime_ns: u64,
-    /// Data-plane threads.
+    /// Number of data-plane threads.
     pub reactors: u64,
-    /// The state folder.
+    /// State directory.
     pub state_directory: String,
-    /// Where the API listens.
+    /// Addresses that the API listens on.
     pub api_listeners: Vec<String>,
-    /// Where NBD clients attach.
+    /// Addresses that NBD clients attach to.
     pub nbd_listeners: Vec<String>,
-    /// The zone that the node is in, from the configuration.
+    /// Zone of the node, from the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
-    /// The region that the node is in, from the configuration.
+    /// Region of the node, from the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
-    /// The drives: the default one first, then in the order of their names.
+    /// Drives: the default one first, then ordered by name.
     pub drives: Vec<Drive>,
-    /// The pools, in the order in which their first drives were added.
+    /// Pools, in the order in which their first drives were added.
     pub pools: Vec<Pool>,
-    /// Size of all drives in bytes; a filesystem that holds several of them counts once.
+    /// Size of all drives in bytes; a filesystem that holds several drives counts once.
     pub size_bytes: u64,
-    /// Space in use on them, by anyone, in bytes.
+    /// Used space on the drives in bytes, including data of other programs.
     pub used_bytes: u64,
     /// Counts of volumes.
     pub volumes: VolumeSummary,
-    /// Work that goes on for the system itself.
+    /// Background work.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub background: Vec<BackgroundJob>,
-    /// Number of alarms that stand.
+    /// Number of current alarms.
     pub alarm_count: u64,
-    /// Alarms that stand, the first 256 of them.
+    /// The first 256 current alarms.
     pub alarms: Vec<Alarm>,
-    /// What in the configuration is accepted but has no effect yet.
+    /// Accepted parts of the configuration that have no effect yet.
     pub warnings: Vec<String>,
 }
 
-/// What was wrong.
+/// Details of an error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorDetail {
-    /// The sort of obstacle.
+    /// Kind of the error.
     pub kind: ErrorKind,
-    /// What was wrong with which value, and what would be accepted.
+    /// Description of the error: the invalid value, and the values that are accepted.
     pub message: String,
 }
 
-/// What is logged.
+/// Log level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Logging {
@@ -697,57 +701,58 @@ pub struct Logging {
     pub level: String,
 }
 
-/// The body of every answer that is not a success.
+/// Body of every error answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {
-    /// What was wrong.
+    /// Details of the error.
     pub error: ErrorDetail,
 }
 
-/// Which tenant's things are meant.
+/// Selection of a tenant.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct TenantQuery {
-    /// The tenant. Where one thing is named and this is absent, it is the default tenant's; lists are of all
-    /// tenants then.
+    /// Name of the tenant. If absent, a request for one object means the default tenant, and a list covers
+    /// all tenants.
     pub tenant: Option<String>,
 }
 
-/// Which volume to delete, and how.
+/// Options of deleting a volume.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct DeleteQuery {
-    /// The tenant; see the other operations.
+    /// Tenant; see the other operations.
     pub tenant: Option<String>,
-    /// True to end the connections of attached clients instead of being refused.
+    /// True to end the connections of attached clients. Otherwise the request is refused while clients are
+    /// attached.
     #[serde(default)]
     pub force: bool,
-    /// True to delete its snapshots too instead of being refused.
+    /// True to delete the snapshots too. Otherwise the request is refused while the volume has snapshots.
     #[serde(default)]
     pub with_snapshots: bool,
-    /// Refuse it with a conflict unless the volume has this version.
+    /// Version that the volume must have; otherwise the request is refused with a conflict.
     pub if_version: Option<u64>,
 }
 
-/// Which volumes' statistics are wanted.
+/// Selection of volumes for statistics.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct VolumeStatisticsQuery {
-    /// Only this tenant's volumes.
+    /// Only volumes of this tenant.
     pub tenant: Option<String>,
     /// Only this volume.
     pub volume: Option<String>,
 }
 
-/// Which policy groups' statistics are wanted.
+/// Selection of policy groups for statistics.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct PolicyGroupStatisticsQuery {
-    /// Only this tenant's policy groups.
+    /// Only policy groups of this tenant.
     pub tenant: Option<String>,
     /// Only this policy group.
     pub policy_group: Option<String>,

@@ -1,8 +1,9 @@
 //! A snapshot of what volumes hold at one instant, in files beside theirs, while they are written to.
 //!
-//! Which part comes when is decided by the mirror, and the files are shared or copied by helper threads, one for each
-//! drive. Here several volumes are brought to the same instant: all are held, which begins no change, and only when all
-//! are does any of them begin. A hold ends by itself after a moment: whoever asked for it may not come back.
+//! The mirror decides which range of which extent comes next. One helper thread for each drive shares or
+//! duplicates the ranges. This module brings several volumes to the same instant. It quiesces all of them, so
+//! that no write begins. Only when all are quiesced does the snapshot of any of them begin. A quiesce ends by
+//! itself after a moment, because the caller may never come back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,18 +25,19 @@ use super::{DataPlane, DataPlaneError};
 use weir_store::extent_file_name;
 use weir_store::snapshot::Target;
 
-/// How long changes are held for other volumes to be brought to the same instant, in nanoseconds: what clients may
-/// notice as a pause at most.
+/// Longest time that writes are quiesced while other volumes are brought to the same instant, in nanoseconds.
+/// It is the longest pause that clients may notice.
 const QUIESCE_NS_MAX: u64 = 50_000_000;
 
 /// What is in the snapshot of one volume.
 #[derive(Clone, Debug)]
 pub struct SnapshotSpec {
-    /// Which volume.
+    /// The volume.
     pub volume: VolumeId,
-    /// Where extent files go on each of its drives. A whole file that holds nothing is there for each replica.
+    /// Where the extent files go on each drive of the volume. An empty whole file exists there for each
+    /// replica.
     pub targets: BTreeMap<DriveId, Target>,
-    /// Where it is noted how far it is.
+    /// Where the snapshot reports its progress.
     pub progress: Arc<SnapshotProgress>,
 }
 
@@ -46,7 +48,7 @@ pub struct SnapshotProgress {
 }
 
 impl SnapshotProgress {
-    /// Bytes of extents that are left, holes among them.
+    /// Bytes of extents that are left, holes included.
     pub fn bytes_left(&self) -> u64 {
         self.bytes_left.load(Relaxed)
     }
@@ -58,7 +60,7 @@ pub(super) type Outcome = Result<Vec<Slots>, String>;
 /// A snapshot that a volume is asked for.
 pub(super) struct NewSnapshot {
     pub spec: SnapshotSpec,
-    /// It is one of several, and does not begin unless it is held.
+    /// The snapshot covers several volumes, and begins only if the volume is quiesced.
     pub is_quiesced: bool,
     pub done: SyncSender<Outcome>,
 }
@@ -72,26 +74,26 @@ pub(super) struct VolumeSnapshot {
     fault: Option<String>,
 }
 
-/// What drives are at.
+/// The range that the drives work on.
 #[derive(Default)]
 struct Step {
     extent: u32,
-    /// Replicas that have not answered, and since when.
+    /// Replicas that have not answered, with the number and the time of the request.
     waiting: BTreeMap<usize, (AskNumber, u64)>,
     failed: Slots,
-    /// How far those came that have.
+    /// End of the range that all replicas that answered have completed.
     end: u32,
 }
 
 impl Reactor {
-    /// Holds the changes of a volume, for a moment.
+    /// Quiesces the writes of a volume for a moment.
     pub(super) fn quiesce(&mut self, id: VolumeId, done: SyncSender<bool>) {
         let index = self.by_id.get(&id).copied().filter(|index| self.can_be_in_snapshot(*index));
         if let Some(index) = index {
             self.volumes[index].mirror.quiesce();
             self.quiesces.insert((self.now_ns + QUIESCE_NS_MAX, index));
         }
-        // They may have stopped waiting; then the hold ends by itself.
+        // The caller may have stopped waiting. Then the quiesce ends by itself.
         let _ = done.send(index.is_some());
     }
 
@@ -100,7 +102,7 @@ impl Reactor {
         !volume.is_ending() && !volume.mirror.has_snapshot_in_progress() && self.stop_by_ns.is_none()
     }
 
-    /// Lets volumes go on that were held for too long.
+    /// Resumes volumes whose quiesce has lasted too long.
     pub(super) fn end_due_quiesces(&mut self) {
         while let Some((_, index)) = self.quiesces.first().copied().filter(|(until, _)| *until <= self.now_ns)
         {
@@ -148,7 +150,8 @@ impl Reactor {
         for slot in slots.iter() {
             let home = volume.home_of(slot, extent).expect("the mirror knows only replicas that exist");
             let drive = volume.homes[home].drive;
-            // What its file lacks is in the journal, and is not gathered from there: other replicas have it in one place.
+            // A journal holds data that the extent file lacks. The snapshot does not read the journal,
+            // because other replicas have all of the data in one file.
             let is_journaled = volume.journals.binding(extent, slot).is_some();
             let target = snapshot.spec.targets.get(&drive).filter(|_| !is_journaled);
             let Some(Target { folder, can_share }) = target else {
@@ -208,7 +211,7 @@ impl Reactor {
         }
     }
 
-    /// Goes on without drives that should have answered long ago; nothing more is asked of them.
+    /// Gives up on drives whose answer is overdue, and asks them nothing more for this snapshot.
     pub(super) fn look_at_snapshots(&mut self) {
         if self.snapshot_look_ns.is_none_or(|look_ns| look_ns > self.now_ns) {
             return;
@@ -279,7 +282,7 @@ impl Reactor {
     }
 }
 
-/// Tells whoever asked. They may have stopped waiting.
+/// Reports the outcome to the caller, who may have stopped waiting.
 fn tell(done: &SyncSender<Outcome>, outcome: Outcome) {
     let _ = done.send(outcome);
 }

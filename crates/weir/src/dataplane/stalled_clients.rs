@@ -1,6 +1,7 @@
-//! Clients that hold buffers and do nothing: they leave answers unread, or owe the rest of a payload.
+//! Stalled clients: clients that hold buffers and do nothing, because they leave replies unread or owe the
+//! rest of a payload.
 //!
-//! However many there are, they may hold the buffers of a reactor only as long as nobody else needs them.
+//! However many they are, they keep the buffers of a reactor only while no other connection needs buffers.
 
 use weir_types::bounds::CLIENT_STALL_NS_MAX;
 
@@ -9,13 +10,14 @@ use super::reactor::Reactor;
 use super::token::ConnectionIndex;
 use crate::logging::LineGate;
 
-/// Lines about clients whose connections end because they hold buffers and do nothing.
+/// Rate limit of log lines about disconnected stalled clients.
 static STALLED: LineGate = LineGate::new();
-/// How often is looked for them while a connection finds no buffer.
+/// Nanoseconds between two searches for stalled clients while a connection finds no buffer.
 const LOOK_INTERVAL_NS: u64 = CLIENT_STALL_NS_MAX / 20;
 
 impl Reactor {
-    /// Ends the connections of clients that have done nothing for as long as they may, if others find no buffer.
+    /// Closes connections whose clients were idle for longer than permitted, if other connections find no
+    /// buffer.
     pub(super) fn end_stalled_clients(&mut self) {
         if self.starved.is_empty() {
             self.stalled_clients_look_ns = None;
@@ -49,7 +51,8 @@ impl Reactor {
 }
 
 impl Connection {
-    /// Since when the client holds buffers by doing nothing, in nanoseconds; `None` if it is not the client's turn.
+    /// Time since which the client has held buffers and done nothing, in nanoseconds. `None` if it is the
+    /// daemon's turn.
     fn stalled_since_ns(&self) -> Option<u64> {
         if self.is_closing {
             return None;

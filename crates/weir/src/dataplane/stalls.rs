@@ -1,8 +1,8 @@
-//! Replicas that do not answer: while another replica has everything, what was asked of one that is silent for too long is
-//! given up, and the replica with it.
+//! Stalls: failing a replica that does not answer, while another replica has all of its data.
 //!
-//! The kernel may still carry out what was given up, at any later time. So its buffers stay where they are until it has
-//! come back, and a replica is not taken back before all of it has.
+//! Operations on a silent replica are given up after [`STALL_NS`], and the replica is failed. The kernel may
+//! still carry out orphaned I/O at any later time. So its buffers stay in place until it has ended. The
+//! replica comes back only after all of its orphaned I/O has ended.
 
 use std::collections::BTreeMap;
 
@@ -18,30 +18,30 @@ use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
 /// What is told of a replica that was given up.
 pub(super) const NO_ANSWER: &str = "did not answer for 10 s";
 
-/// How often it is looked, in nanoseconds.
+/// Interval between two checks, in nanoseconds.
 pub(super) const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
 
-/// Something that was given up and has not come back.
+/// I/O that was given up and has not ended.
 #[derive(Debug)]
 pub(super) struct OrphanedIo {
     pub extent: u32,
     /// The home where it waits in the drive queue, or is at the drive, and with what cost.
     pub emulated: Option<(usize, Cost)>,
-    /// What it takes of the space that is counted: it may do so at any time.
+    /// Counted space that the I/O may take at any time.
     pub space: Option<TakenSpace>,
 }
 
-/// What was given up, by replica and number.
+/// Orphaned I/O, by slot and number.
 #[derive(Debug, Default)]
 pub(super) struct OrphanedIos(BTreeMap<(usize, AskNumber), OrphanedIo>);
 
-/// Whether an operation was orphaned I/O, which has ended now.
+/// Whether an operation was orphaned I/O that has ended now.
 pub(super) enum Orphan {
     /// The operation was not given up.
     Unknown,
     /// The operation was given up, and has ended.
     Ended,
-    /// The same, and other operations wait in this pool for the room that it left.
+    /// The same, and other operations in this drive queue may take its room.
     LeftRoom(SharedDriveQueue),
 }
 
@@ -50,14 +50,14 @@ impl OrphanedIos {
         self.0.insert((slot, number), io);
     }
 
-    /// True if anything may still happen to a replica of an extent.
+    /// True if orphaned I/O may still reach a replica of an extent.
     pub fn are_of(&self, extent: u32, slot: usize) -> bool {
         self.0.iter().any(|((of, _), io)| *of == slot && io.extent == extent)
     }
 }
 
 impl Reactor {
-    /// Gives up replicas that do not answer.
+    /// Fails replicas that do not answer.
     pub(super) fn look_for_stalls(&mut self, index: VolumeIndex) {
         let before_ns = self.now_ns.saturating_sub(STALL_NS);
         self.give_up_metadata_io(index, before_ns);
@@ -79,7 +79,8 @@ impl Reactor {
         self.volumes[index].fault_message = None;
     }
 
-    /// What was given up leaves the line without its turn, with its connection; whoever ends that settles the volume.
+    /// Removes orphaned I/O from the drive queue together with its connection. The caller that ends the
+    /// connection settles the volume.
     pub(super) fn is_orphaned_in_queue(&mut self, replica: ReplicaIndex, number: AskNumber) {
         let volume = &mut self.volumes[replica.volume];
         let io = volume.orphans.0.remove(&(replica.slot, number));
@@ -87,7 +88,7 @@ impl Reactor {
         volume.outstanding -= 1;
     }
 
-    /// What was given up has come back. True if it was that.
+    /// Ends orphaned I/O. True if the completed operation was orphaned.
     pub(super) fn is_orphaned(&mut self, replica: ReplicaIndex, number: AskNumber) -> bool {
         match self.end_orphan(replica, number) {
             Orphan::Unknown => false,
@@ -99,8 +100,8 @@ impl Reactor {
         }
     }
 
-    /// Forgets orphaned I/O that has come back, or whose turn in line has come. Its volume is settled at the end of the round,
-    /// because the caller may be at work on the same volume.
+    /// Forgets orphaned I/O that has completed, or whose turn in the drive queue has come. Its volume is
+    /// settled at the end of the round, because the caller may work on the same volume.
     pub(super) fn end_orphan(&mut self, replica: ReplicaIndex, number: AskNumber) -> Orphan {
         let volume = &mut self.volumes[replica.volume];
         let Some(OrphanedIo { emulated, space, .. }) = volume.orphans.0.remove(&(replica.slot, number))

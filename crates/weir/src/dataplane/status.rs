@@ -1,9 +1,9 @@
-//! Telling clients where volumes hold data: found out by a helper thread for each drive, and by that of another replica where
-//! a drive does not answer.
+//! Block status: telling clients which ranges of a volume hold data.
 //!
-//! A file is looked at by its path, some time after it was asked for, and may have been given up or made anew by then. So
-//! an answer counts only if the replica is readable still and its file was not renewed meanwhile; else everything may be data,
-//! which is always true.
+//! A helper thread for each drive looks at the extent file. If a drive does not answer, the reactor asks
+//! another replica. A helper looks at a file by its path, some time after the request. By then the file may
+//! have been given up or made anew. So an answer counts only if the replica is still readable and its file
+//! was not renewed since. Otherwise the reply says that everything may be data, which is always correct.
 
 use std::collections::BTreeMap;
 
@@ -17,22 +17,22 @@ use super::reactor::Reactor;
 use super::served_volume::Ticket;
 use super::token::{ConnectionIndex, VolumeIndex};
 
-/// How long one drive is waited for while another replica can be asked, in nanoseconds: longer than a busy disk takes, and
-/// shorter than what a client notices.
+/// How long the reactor waits for one drive while it can ask another replica, in nanoseconds. A busy disk
+/// answers sooner, and a client does not notice this delay.
 const ANSWER_NS: u64 = 50_000_000;
 
-/// A client's question that is not answered yet.
+/// A client's request for block status that is not answered yet.
 struct Question {
     volume: VolumeIndex,
     ticket: Ticket,
     part: Part,
     /// Replicas that were asked.
     asked: Slots,
-    /// When to ask another one, if there is any.
+    /// When to ask another replica, if one is left.
     next_ns: Option<u64>,
 }
 
-/// What a drive was asked, also if nobody waits for the answer any more.
+/// A request to a drive. It stays until the drive answers, even if no question waits for it any more.
 struct Look {
     question: u64,
     slot: usize,
@@ -43,14 +43,14 @@ struct Look {
 }
 
 impl Look {
-    /// True if what was found is what the replica's file says still.
+    /// True if the replica's file still has the state that the look found.
     fn counts(&self, readable: Slots, renewals: u64) -> bool {
         readable.contains(self.slot) && renewals == self.renewals
     }
 }
 
-/// A reactor's questions and looks. A look that nobody waits for any more stays until its drive answers; a drive that owes
-/// one for long is asked only what no other can tell, so there are not many more looks than questions.
+/// Questions and looks of a reactor. A look stays until its drive answers. A drive with an overdue answer is
+/// asked only if no other drive can tell, so there are few more looks than questions.
 #[derive(Default)]
 pub(super) struct Statuses {
     questions: BTreeMap<u64, Question>,
@@ -64,19 +64,19 @@ impl Statuses {
         self.count
     }
 
-    /// True unless a drive owes an answer for long.
+    /// True unless an answer of the drive is overdue.
     fn is_prompt(&self, drive: DriveId, now_ns: u64) -> bool {
         !self.looks.values().any(|look| look.drive == drive && look.asked_ns + ANSWER_NS <= now_ns)
     }
 
-    /// When another replica has to be asked.
+    /// When the reactor has to ask another replica.
     pub fn next_ns(&self) -> Option<u64> {
         self.questions.values().filter_map(|question| question.next_ns).min()
     }
 }
 
 impl Reactor {
-    /// Answers for the first extent of the range; the client asks again for the rest.
+    /// Answers for the first extent of the range. The client asks again for the rest.
     pub(super) fn start_status(&mut self, index: ConnectionIndex, id: usize) {
         let connection = &mut self.connections[index];
         let request = connection.requests[id].request;
@@ -86,7 +86,7 @@ impl Reactor {
         let volume = &self.volumes[connection.volume];
         if volume.mirror.readable(extent, offset, length).iter().next().is_none() {
             if !volume.mirror.is_lost(extent) {
-                // Each part of it can be read somewhere, though no replica has all of them.
+                // Each part of the range is readable on some replica, though no replica has all of them.
                 return self.status_found(index, id, Ok(all_data(length)));
             }
             connection.requests[id].error = Some(NbdError::Io);
@@ -104,7 +104,7 @@ impl Reactor {
         self.ask_for_status(number);
     }
 
-    /// Asks one more replica; false if all that can be read were asked.
+    /// Asks one more replica. False if all readable replicas were asked.
     fn ask_for_status(&mut self, number: u64) -> bool {
         let Some(question) = self.statuses.questions.get(&number) else { return true };
         let (index, part, asked) = (question.volume, question.part, question.asked);
@@ -119,7 +119,7 @@ impl Reactor {
         let prompt = left.iter().find(|(_, drive)| self.statuses.is_prompt(*drive, self.now_ns));
         let Some((slot, drive)) = prompt.or_else(|| left.first()).copied() else {
             if readable.iter().any(|slot| !is_direct(&slot)) {
-                // What the journal has is not looked for: all of it may be data.
+                // The reactor does not search the journal: all of its range may be data.
                 self.answer_status(number, Ok(all_data(part.length)));
                 return true;
             }
@@ -150,13 +150,13 @@ impl Reactor {
             if !self.ask_for_status(number)
                 && let Some(question) = self.statuses.questions.get_mut(&number)
             {
-                // One of those that were asked must answer.
+                // One of the asked replicas must answer.
                 question.next_ns = None;
             }
         }
     }
 
-    /// A drive has answered.
+    /// Handles the answer of a drive.
     pub(super) fn status_answered(&mut self, number: u64, result: Result<Vec<Run>, String>) {
         let Some(look) = self.statuses.looks.remove(&number) else { return };
         // Another replica may have answered before.
@@ -168,7 +168,7 @@ impl Reactor {
             Err(message) if volume.mirror.has_replicas() => {
                 tracing::warn!("block status: {message}");
                 if !self.ask_for_status(look.question) {
-                    // A replica that cannot be looked at is found out by whoever reads it; until then, everything may be data.
+                    // The next read finds the fault of this replica. Until then everything may be data.
                     self.answer_status(look.question, Ok(all_data(part.length)));
                 }
             }
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn status_of_a_file_that_was_made_anew_does_not_count() {
+    fn status_of_renewed_file_is_discarded() {
         let slots = |slot: usize| [slot].into_iter().collect::<Slots>();
         assert!(look(0).counts(slots(1), 7));
         assert!(!look(0).counts(slots(1), 8), "its file was replaced");
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn drive_that_owes_an_answer_is_not_prompt_until_it_gives_it() {
+    fn drive_with_overdue_answer_is_not_prompt() {
         let mut statuses = Statuses::default();
         assert!(statuses.is_prompt(HUNG, 0));
         statuses.looks.insert(1, look(100));

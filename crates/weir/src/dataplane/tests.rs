@@ -1,4 +1,4 @@
-//! One reactor with little memory, taken turn by turn on the test's own thread, on files of a real filesystem.
+//! Tests of one reactor with little memory. The test's thread runs each round, on files of a real filesystem.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -22,15 +22,15 @@ use crate::dataplane::token::{AskNumber, ReplicaIndex};
 use weir_store::extent_file_name;
 use weir_volume::mirror::stall::STALL_NS;
 
-/// Enough for a ring to register it.
+/// Enough memory for a ring to register it.
 const POOL_BYTES: usize = 1 << 20;
-/// Far more turns than anything takes.
+/// Far more rounds than any test needs.
 const TURNS_MAX: usize = 10_000;
 const VOLUME: VolumeId = VolumeId::from_bytes([1; 16]);
 const READ: u16 = 0;
 const WRITE: u16 = 1;
 const WRITE_ZEROES: u16 = 6;
-/// The flag by which a client wants no hole for its zeroes.
+/// Flag of a client that wants no hole for its zeroes.
 const NO_HOLE: u8 = 2;
 
 /// A reactor with a volume of one extent.
@@ -39,12 +39,12 @@ struct World {
     orders: Sender<Command>,
     alarms: Alarms,
     folder: TempDir,
-    /// How many operations a drive is asked for at once, if that is fixed.
+    /// Number of operations in flight that the drive queue aims at, if it is fixed.
     queue_target: Option<u32>,
 }
 
 impl World {
-    /// Each replica is in a folder of its own, on the drive that the sources are on.
+    /// Each replica is in a folder of its own, on the drive of the sources.
     fn new(replicas: usize) -> World {
         World::with_queue_target(replicas, None)
     }
@@ -128,7 +128,7 @@ impl World {
         theirs
     }
 
-    /// Takes turns until something holds.
+    /// Runs rounds until a condition holds.
     fn turn_until(&mut self, what: &str, mut holds: impl FnMut(&mut Reactor) -> bool) {
         for _ in 0..TURNS_MAX {
             self.reactor.begin_round();
@@ -140,7 +140,7 @@ impl World {
         panic!("gave up waiting until {what}");
     }
 
-    /// Takes turns until an answer is here, which is no error; its payload.
+    /// Runs rounds until a successful reply has arrived. Returns its payload.
     fn answer(&mut self, client: &mut UnixStream, payload_bytes: usize) -> Vec<u8> {
         let mut answer = Vec::new();
         self.turn_until("the answer is here", |_| {
@@ -165,7 +165,7 @@ impl World {
         self.answer(client, length)
     }
 
-    /// Takes all buffers of a size that there are.
+    /// Takes all free buffers of a size.
     fn exhaust(&self, bytes: usize) -> Vec<Unfilled> {
         std::iter::from_fn(|| self.reactor.pool.take(bytes)).collect()
     }
@@ -182,7 +182,7 @@ fn request(command: u16, offset: u64, length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn whoever_frees_a_buffer_wakes_requests_that_found_none() {
+fn freed_buffer_wakes_starved_requests() {
     let mut world = World::new(1);
     let mut client = world.attach();
     world.write(&mut client, 0, &[5; 4096]);
@@ -190,7 +190,7 @@ fn whoever_frees_a_buffer_wakes_requests_that_found_none() {
     client.write_all(&request(READ, 0, 4096)).unwrap();
     world.turn_until("the read finds no buffer", |reactor| !reactor.starved.is_empty());
     assert_ne!(world.reactor.timeout_ns(), Some(0), "nothing can be done before a buffer comes back");
-    // As when a journal has written a record: nobody but the pool is told.
+    // As when a journal has written a record: only the buffer pool knows.
     drop(held);
     assert_eq!(world.reactor.timeout_ns(), Some(0), "the reactor must not go to sleep");
     assert_eq!(world.answer(&mut client, 4096), [5; 4096]);
@@ -201,7 +201,7 @@ fn exhausted_buffer_pool_fails_neither_replicas_nor_clients() {
     let mut world = World::new(2);
     let mut client = world.attach();
     world.write(&mut client, 0, &[1; 4096]);
-    // What is left is taken for the request itself: its replicas need memory of their own to change partial blocks.
+    // The request itself takes the remaining buffer. Its replicas need more memory to change partial blocks.
     let mut held = world.exhaust(8192);
     held.pop();
     for sector in 0..8_u8 {
@@ -217,7 +217,7 @@ fn exhausted_buffer_pool_fails_neither_replicas_nor_clients() {
 }
 
 #[test]
-fn removal_of_a_replica_is_answered_only_after_reads_of_it() {
+fn replica_removal_waits_for_its_reads() {
     let mut world = World::new(2);
     let mut client = world.attach();
     world.write(&mut client, 0, &[5; 4096]);
@@ -251,11 +251,11 @@ fn removal_of_a_replica_is_answered_only_after_reads_of_it() {
 }
 
 #[test]
-fn piece_whose_file_was_given_up_during_a_look_is_not_reserved() {
+fn look_for_given_up_file_allocates_nothing() {
     let mut world = World::new(1);
     let (index, volume) = world.reactor.volumes.iter_mut().next().unwrap();
     let (replica, outstanding) = (ReplicaIndex { volume: index, slot: 0 }, volume.outstanding);
-    // Nothing is open, so that no generation is that of an open file.
+    // No file is open, so no generation is current.
     let generation = Generation::default();
     assert!(!volume.mirror.is_current(0, 7, generation));
     let number = volume.ask(0, (7, generation), (0, None));
@@ -267,7 +267,7 @@ fn piece_whose_file_was_given_up_during_a_look_is_not_reserved() {
 }
 
 #[test]
-fn what_is_given_up_keeps_its_space_until_it_comes_back() {
+fn orphaned_io_keeps_its_space_until_it_ends() {
     const LEFT_BYTES: u64 = 1 << 20;
     let mut world = World::new(1);
     let space = Rc::clone(&world.reactor.space);
@@ -317,14 +317,14 @@ fn give_up_in_queue(world: &mut World, count: usize) -> (ReplicaIndex, AskNumber
     at_drive[0]
 }
 
-/// How the turn of orphaned I/O in line comes.
+/// How the turn of orphaned I/O in the drive queue comes.
 #[derive(Clone, Copy, Debug)]
 enum Turn {
-    /// Orphaned I/O that was at the drive comes back.
+    /// Orphaned I/O ends at the drive.
     Orphan,
-    /// The drive answers to an operation of the same volume that is still wanted.
+    /// The drive answers an operation of the same volume that is still wanted.
     Answer,
-    /// Another reactor made room in the drive's queue, and says so in a message.
+    /// Another reactor makes room in the drive queue, and reports it in a message.
     Message,
 }
 
@@ -354,7 +354,7 @@ fn take_turn(world: &mut World, turn: Turn, (replica, number, cost): (ReplicaInd
 }
 
 #[test]
-fn volume_is_closed_once_its_orphaned_io_has_had_its_turn() {
+fn volume_closes_after_its_orphaned_io() {
     let turns = [Turn::Orphan, Turn::Answer, Turn::Message];
     for (turn, count) in turns.into_iter().flat_map(|turn| [(turn, 1), (turn, 100_000)]) {
         let mut world = World::with_queue_target(2, Some(1));
@@ -369,7 +369,7 @@ fn volume_is_closed_once_its_orphaned_io_has_had_its_turn() {
 }
 
 #[test]
-fn drive_that_answers_each_step_of_zeroing_is_not_given_up() {
+fn drive_answering_zeroing_steps_is_not_failed() {
     let mut world = World::new(2);
     let mut client = world.attach();
     world.write(&mut client, 0, &[5; 4096]);

@@ -1,4 +1,4 @@
-//! What the completions of a reactor's ring belong to.
+//! Tokens: the owner of each completion of a reactor's ring.
 
 use weir_volume::zeroing::Step;
 use weir_volume::{Generation, OperationId};
@@ -15,8 +15,8 @@ pub(super) struct ReplicaIndex {
     pub slot: usize,
 }
 
-/// Tells one time that something was asked of a replica from any other, so that an answer which comes after it was given up
-/// is not taken for that to another question.
+/// Number that distinguishes one request to a replica from all others. A late answer to a given-up request is
+/// thus never taken for the answer to another request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct AskNumber(pub u64);
 
@@ -27,20 +27,20 @@ pub(super) enum Token {
     Receive(ConnectionIndex),
     /// Bytes straight into the buffer of a large write.
     ReceivePayload(ConnectionIndex),
-    /// The client's hanging up, while nothing is read from it.
+    /// The client's hang-up, while the reactor reads nothing from the client.
     HangUp(ConnectionIndex),
     /// A batch of replies.
     Send(ConnectionIndex),
-    /// A read, write or placement of a replica's operation.
+    /// A read, write or fallocate of a replica's operation.
     Operation(ReplicaIndex, OperationId, AskNumber),
     /// A partial block of an unaligned write.
     Edge(ReplicaIndex, OperationId, AskNumber, weir_volume::EdgeRead),
     /// A step of zeroing.
     Zero(ReplicaIndex, OperationId, AskNumber, Step),
-    /// Space reserved ahead of writes.
+    /// Space allocated ahead of writes.
     Allocate { replica: ReplicaIndex, number: AskNumber, file: (u32, Generation), piece: u32 },
-    /// Stability of what was written to the file of an extent.
+    /// A sync of an extent's file.
     Sync { replica: ReplicaIndex, number: AskNumber, file: (u32, Generation) },
-    /// Something that one of a volume's journals wants done.
+    /// An operation of one of a volume's journals.
     Journal { volume: VolumeIndex, journal: usize, flight: u64 },
 }

@@ -1,7 +1,9 @@
-//! How many guests one listener has at a time, and who has to leave for a new one.
+//! Budget: how many guests (client connections) a listener has at a time, and which guest leaves for a new
+//! one.
 //!
-//! A new guest never waits behind guests that do nothing: where a listener is full, the peer with the most idle
-//! guests loses its oldest one. Only busy guests keep a new one out, and not one for whom places are kept.
+//! A new guest never waits behind idle guests. If a listener is full, the peer with the most idle guests
+//! loses its oldest idle guest. Only busy guests keep a new guest out. Favoured guests have reserved places
+//! besides.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +23,7 @@ struct Guests {
     most: usize,
     reserve: usize,
     next: u64,
-    /// In the order in which they came.
+    /// Guests in order of arrival.
     present: BTreeMap<u64, Guest>,
 }
 
@@ -32,7 +34,7 @@ struct Guest {
     leave: Arc<Notify>,
 }
 
-/// A guest's place, which is free again once this is dropped.
+/// The place of a guest. Dropping it frees the place.
 pub struct Place {
     number: u64,
     guests: Arc<Mutex<Guests>>,
@@ -41,13 +43,13 @@ pub struct Place {
 }
 
 impl Budget {
-    /// A budget of `most` guests, and of `reserve` more for those who are favoured.
+    /// A budget of `most` guests, and of `reserve` more for favoured guests.
     pub fn new(most: usize, reserve: usize) -> Budget {
         let guests = Guests { most, reserve, next: 0, present: BTreeMap::new() };
         Budget { guests: Arc::new(Mutex::new(guests)) }
     }
 
-    /// A place for a new guest; `None` if all are taken by guests that are busy.
+    /// A place for a new guest. `None` if busy guests have all places.
     pub fn enter(&self, peer: Peer, is_favoured: bool) -> Option<Place> {
         let mut guests = locked(&self.guests);
         if guests.present.len() >= guests.most && !guests.make_room(is_favoured) {
@@ -66,7 +68,7 @@ impl Budget {
 }
 
 impl Guests {
-    /// Sends away the guest whose leaving harms least; false if there is none.
+    /// Sends away the guest that is needed least. False if there is none.
     fn make_room(&mut self, is_for_favoured: bool) -> bool {
         let mut idle: BTreeMap<(bool, Peer), (usize, u64)> = BTreeMap::new();
         for (number, guest) in &self.present {
@@ -88,12 +90,12 @@ impl Guests {
 }
 
 impl Place {
-    /// Says whether the guest is doing something: then it is not sent away.
+    /// Sets whether the guest is busy. A busy guest is never sent away.
     pub fn set_busy(&self, is_busy: bool) {
         self.is_busy.store(is_busy, Ordering::Relaxed);
     }
 
-    /// Waits until the guest has to leave for another one.
+    /// Waits until the guest has to leave for another guest.
     pub async fn sent_away(&self) {
         self.leave.notified().await;
     }
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_guests_of_the_greediest_peer_leave_first() {
+    fn peer_with_most_idle_guests_loses_oldest() {
         let budget = Budget::new(4, 0);
         let quiet = budget.enter(Peer::User(1), false).unwrap();
         let greedy: Vec<_> = (0..3).map(|_| budget.enter(Peer::User(2), false).unwrap()).collect();
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn busy_guests_stay_and_a_reserve_is_kept_for_the_favoured() {
+    fn busy_guests_stay_and_favoured_have_reserve() {
         let budget = Budget::new(2, 1);
         let busy: Vec<_> = (0..2).map(|_| budget.enter(Peer::User(7), false).unwrap()).collect();
         busy.iter().for_each(|place| place.set_busy(true));
@@ -148,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_favoured_idle_guest_does_not_leave_for_a_stranger() {
+    fn idle_favoured_guest_never_leaves_for_stranger() {
         let budget = Budget::new(1, 0);
         let root = budget.enter(Peer::User(0), true).unwrap();
         assert!(budget.enter(Peer::User(8), false).is_none() && !is_sent_away(&root));

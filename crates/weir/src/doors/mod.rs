@@ -1,7 +1,7 @@
-//! What the daemon's listeners have in common: who is at the other end, how many of them are let in, which sockets
-//! are bound, and which folders may be relied on.
+//! Parts that all listeners of the daemon share: peers, limits on connections, bound sockets, and trusted
+//! folders.
 //!
-//! It knows neither protocol: exports and the API each have their own listeners.
+//! It knows no protocol: exports and the API each have their own listeners.
 
 pub mod budget;
 pub mod peer;

@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection, as far as the kernel tells.
+//! Peer: who is at the other end of a connection, as far as the kernel tells.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -7,14 +7,14 @@ use std::net::{IpAddr, Ipv6Addr};
 pub enum Peer {
     /// A user of this machine, who may have many processes.
     User(u32),
-    /// A machine, or a network that one owner has as a whole.
+    /// A machine, or a network that has one owner as a whole.
     Address(IpAddr),
     /// The kernel does not tell.
     Unknown,
 }
 
 impl Peer {
-    /// The peer at an IP address. One owner has 2^64 addresses in IPv6, so they count as one peer.
+    /// The peer at an IP address. In IPv6 one owner has 2^64 addresses, which count as one peer.
     pub fn at(address: IpAddr) -> Peer {
         match address.to_canonical() {
             IpAddr::V4(address) => Peer::Address(address.into()),

@@ -1,4 +1,4 @@
-//! Unix sockets that the daemon listens on, with a stated mode and group whatever the umask is.
+//! Unix sockets that the daemon listens on. Each has a stated mode and group, independent of the umask.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -9,25 +9,26 @@ use std::path::Path;
 /// Who may connect to a Unix socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketAccess {
-    /// Its mode, such as 0o660.
+    /// Mode of the socket, for example 0o660.
     pub mode: u32,
-    /// Its group, if that is not the daemon's.
+    /// Group of the socket, unless it is the daemon's.
     pub group: Option<u32>,
 }
 
 impl SocketAccess {
-    /// Only the daemon's own user and root.
+    /// Access for the daemon's own user and root only.
     pub const OWNER: SocketAccess = SocketAccess { mode: 0o600, group: None };
 }
 
-/// Binds a Unix socket. A socket that nobody answers on was left by a daemon that died, and is replaced.
+/// Binds a Unix socket. A dead daemon's socket, on which no program answers, is replaced.
 ///
 /// # Errors
-/// `AddrInUse` if a program answers there, `AlreadyExists` if something else than a socket is there, or what the
-/// system says.
+/// `AddrInUse` if a program answers there, `AlreadyExists` if the path is not a socket, or the system's
+/// error.
 pub fn bind(path: &Path, access: SocketAccess) -> io::Result<UnixListener> {
     refuse_what_is_used(path)?;
-    // Bound under another name and moved once its mode is set, so that nobody else ever gets in.
+    // The socket is bound under another name and moved once its mode is set, so that no other user ever
+    // connects.
     let new = path.with_extension("new");
     remove_if_there(&new)?;
     let listener = UnixListener::bind(&new)?;
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn socket_has_its_stated_mode_and_replaces_only_a_dead_socket() {
+    fn socket_has_stated_mode_and_replaces_only_dead_socket() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.sock");
         let group = rustix::process::getegid().as_raw();

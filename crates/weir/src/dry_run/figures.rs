@@ -1,4 +1,4 @@
-//! What a volume got and waited, added up.
+//! Figures: throughput and waiting times of one volume, added up.
 
 use std::collections::BTreeMap;
 
@@ -8,26 +8,26 @@ use weir_replay::Event;
 
 use crate::trace::Record;
 
-/// What a volume got and waited.
+/// Throughput and waiting times of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
     /// Requests that were answered.
     pub requests: u64,
-    /// Of these, in each second.
+    /// Answered requests per second.
     pub iops: f64,
-    /// Bytes of them in each second.
+    /// Bytes of answered requests per second.
     pub bytes_per_second: f64,
-    /// Mean latency in nanoseconds; absent if nothing was answered, as the other times.
+    /// Mean latency in nanoseconds. This and the other times are absent if no request was answered.
     pub latency_mean_ns: Option<u64>,
-    /// The latency in nanoseconds that 99 of 100 requests did not exceed.
+    /// The 99th percentile of the latency, in nanoseconds.
     pub latency_p99_ns: Option<u64>,
     /// Mean time that ceilings held requests back, in nanoseconds.
     pub ceilings_mean_ns: Option<u64>,
     /// Mean time in the queue of the drive for other reasons than floors, in nanoseconds.
     pub queue_mean_ns: Option<u64>,
-    /// Mean time in which others went first for their floors, in nanoseconds.
+    /// Mean time in which other requests went first for their floors, in nanoseconds.
     pub floors_mean_ns: Option<u64>,
-    /// The limit that held requests back longest; unknown of what was recorded.
+    /// The limit that held requests back longest. Absent for recorded figures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound_by: Option<BoundBy>,
 }
@@ -35,18 +35,18 @@ pub struct Figures {
 /// A limit that held requests back.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BoundBy {
-    /// Whose it is: `tenant`, `policy group` or `volume`.
+    /// Level of the limit: `tenant`, `policy group` or `volume`.
     pub level: &'static str,
-    /// The name of that.
+    /// Name of the tenant, policy group or volume.
     pub name: String,
     /// The limit in words.
     pub limit: String,
-    /// Its part of the time that ceilings held requests back, from 0 to 1.
+    /// The limit's fraction of the time that ceilings held requests back, from 0 to 1.
     pub share: f64,
 }
 
-/// What is added up of one volume. Requests that were open at the beginning have no times: how long they had been is not
-/// known.
+/// Totals of one volume. Requests that were already open at the beginning have no times, because their
+/// arrival is unknown.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     requests: u64,
@@ -59,7 +59,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Adds what was played.
+    /// Adds a simulated request.
     pub fn add(&mut self, event: &Event) {
         self.requests += 1;
         self.bytes += event.bytes;
@@ -76,7 +76,7 @@ impl Tally {
         }
     }
 
-    /// Adds what was recorded.
+    /// Adds a recorded request.
     pub fn add_record(&mut self, record: &Record) {
         self.requests += 1;
         self.bytes += u64::from(record.bytes);
@@ -89,13 +89,13 @@ impl Tally {
         self.floors_ns = self.floors_ns.saturating_add(record.floors_ns);
     }
 
-    /// The limit that held requests back longest, and its part of all that time.
+    /// The limit that held requests back longest, and its fraction of the time that all limits did.
     pub fn bound_most(&self) -> Option<(usize, Limit, f64)> {
         let ((node, limit), ns) = self.bounds.iter().max_by_key(|(_, ns)| **ns)?;
         Some((*node, *limit, *ns as f64 / self.ceilings_ns.max(1) as f64))
     }
 
-    /// All of it over some seconds.
+    /// Figures for all requests over some seconds.
     pub fn figures(mut self, seconds: f64, bound_by: Option<BoundBy>) -> Figures {
         self.latencies_ns.sort_unstable();
         let (requests, timed) = (self.requests, self.latencies_ns.len() as u64);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_latency() {
+    fn empty_tally_has_no_latency() {
         let figures = Tally::default().figures(1.0, None);
         assert_eq!(figures, Figures::default());
         assert_eq!(Tally::default().figures(0.0, None).iops, 0.0);

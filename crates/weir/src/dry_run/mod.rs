@@ -1,8 +1,8 @@
-//! The dry run: a recorded or made-up load is played under policies in virtual time, by the very scheduler that serves
-//! requests, and what each volume would get and wait is told.
+//! Dry run: predicting the throughput and waiting times of each volume under given policies.
 //!
-//! It needs no daemon and changes nothing. What it takes for granted is in the manual: a client waits for its answers
-//! as it did when it was recorded, and a drive that is not emulated takes as long as it took then.
+//! The scheduler that serves requests runs a recorded or made-up load in virtual time. The dry run needs no
+//! daemon and changes nothing. The manual states its assumptions. A client waits for its replies as it did in
+//! the recording. A drive that is not emulated takes as long as it took in the recording.
 
 mod figures;
 pub mod spec;
@@ -23,31 +23,31 @@ use stage::Scene;
 /// Nanoseconds of a second.
 const SECOND_NS: f64 = 1e9;
 
-/// What would happen.
+/// The prediction of a dry run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prediction {
-    /// How long was played, in seconds.
+    /// Simulated time, in seconds.
     pub seconds: f64,
-    /// True if it would have taken too long to play all of it.
+    /// True if the simulation ended early, because the whole load would take too long.
     pub is_cut_short: bool,
-    /// What each volume would get.
+    /// The prediction for each volume.
     pub volumes: Vec<VolumePrediction>,
 }
 
-/// What a volume would get.
+/// The prediction for a volume.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct VolumePrediction {
-    /// Its tenant.
+    /// Tenant of the volume.
     pub tenant: String,
-    /// Its name.
+    /// Name of the volume.
     pub volume: String,
-    /// What it would get.
+    /// Predicted figures.
     pub predicted: Figures,
-    /// What it got when it was recorded, if it was.
+    /// Figures of the recording, if there is one.
     pub recorded: Option<Figures>,
 }
 
-/// Plays a recording under the policies and on the drives of its header.
+/// Simulates a recording under the policies and on the drives of its header.
 pub fn of_trace(trace: &Trace) -> Prediction {
     let header = &trace.header;
     let mut scene = Scene::new(header);
@@ -62,7 +62,7 @@ pub fn of_trace(trace: &Trace) -> Prediction {
     prediction(&scene, tallies, until_ns, measured.collect())
 }
 
-/// Plays a made-up load under the policies and on the drives of a header that has its volumes.
+/// Simulates a made-up load under the policies and on the drives of a header that has its volumes.
 pub fn of_spec(header: &Header, spec: &Spec) -> Prediction {
     let mut scene = Scene::new(header);
     let mut clients = Vec::new();
@@ -95,12 +95,12 @@ fn prediction(
     Prediction { seconds, is_cut_short: until_ns < scene.stage.duration_ns, volumes: volumes.collect() }
 }
 
-/// A record as the simulator plays it.
+/// Converts a record for the simulator.
 fn recorded(scene: &mut Scene<'_>, header: &Header, record: &Record) -> Recorded {
     let volume = usize::from(record.volume);
     let is_emulated = header.drives[header.volumes[volume].drive].emulation.is_some();
     let work = match (record.drive_ns.max(record.queue_ns), is_emulated) {
-        // What was never written is read without asking the drive.
+        // A read of a range that was never written does not reach the drive.
         (0, _) => Work::Beside(0),
         (_, true) => Work::Turns,
         (_, false) => Work::Time(record.drive_ns),

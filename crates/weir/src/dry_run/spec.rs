@@ -1,4 +1,4 @@
-//! Made-up loads, as they are written: `vol1:depth=32,size=4KiB,read=70%;svm01/vol2:depth=4,size=64KiB,think=1ms`.
+//! The notation of made-up loads: `vol1:depth=32,size=4KiB,read=70%;svm01/vol2:depth=4,size=64KiB,think=1ms`.
 
 use std::ops::RangeInclusive;
 
@@ -13,11 +13,11 @@ use crate::control::bounds::{MADE_UP_REQUESTS_MAX, RECORDING_VOLUMES_MAX};
 use crate::control::records::DEFAULT_TENANT;
 use crate::trace::{Header, TraceDrive, TraceLevel, TraceVolume};
 
-/// What would be accepted as a whole.
+/// The complete accepted notation.
 const EXPECTED: &str = "VOLUME:depth=N,size=SIZE,read=PERCENT,think=TIME,connections=N,capacity=SIZE, \
     each of them optional, and several volumes with ';' between them";
 
-/// Largest think time, in nanoseconds: an hour.
+/// Largest think time, in nanoseconds: one hour.
 const THINK_NS_MAX: u64 = 3_600_000_000_000;
 
 /// Made-up loads of some volumes.
@@ -27,32 +27,32 @@ pub struct Spec {
     pub loads: Vec<VolumeLoad>,
 }
 
-/// What one volume is asked for.
+/// The load of one volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeLoad {
-    /// Its tenant.
+    /// Tenant of the volume.
     pub tenant: Name,
-    /// Its name.
+    /// Name of the volume.
     pub name: Name,
     /// Requests that each connection keeps open.
     pub depth: u32,
-    /// Bytes of each.
+    /// Bytes of each request.
     pub bytes: u32,
-    /// Of a hundred requests, those that read.
+    /// Percentage of requests that read.
     pub read_percent: u32,
     /// Time from an answer to the next request, in nanoseconds.
     pub think_ns: u64,
-    /// Its connections.
+    /// Number of connections.
     pub connections: u32,
-    /// Its size in bytes, which adaptive policies follow; all of it is in use.
+    /// Size of the volume in bytes, which adaptive policies follow. All of it is in use.
     pub capacity_bytes: u64,
 }
 
 impl Spec {
-    /// Reads made-up loads.
+    /// Parses made-up loads.
     ///
     /// # Errors
-    /// The first thing that is not understood, with what would be accepted.
+    /// The first error in the text, with the accepted notation.
     pub fn parse(text: &str) -> Result<Spec, String> {
         let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
         let loads = parts.map(VolumeLoad::parse).collect::<Result<Vec<_>, _>>()?;
@@ -76,7 +76,7 @@ impl Spec {
         }
     }
 
-    /// A header with the volumes of the load on one drive, under no policy.
+    /// A header with the volumes of the load on one drive, without policies.
     pub fn header(&self, drive: Emulation, seconds: u32) -> Header {
         let volumes = self.loads.iter().zip(1..).map(|(load, number)| load.volume(number));
         Header {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_what_would_be_accepted() {
+    fn parse_error_names_value_and_accepted_notation() {
         for (text, words) in [
             ("", "0 volumes are not 1 to 256"),
             ("vol1:depth", "'depth' is not understood; accepted is VOLUME:depth=N"),

@@ -1,4 +1,4 @@
-//! The stage of a dry run: the trees as the data plane builds them.
+//! The stage of a dry run: the policy trees as the data plane builds them.
 
 use std::collections::BTreeMap;
 
@@ -10,26 +10,26 @@ use weir_types::{Scope, Terms};
 use super::figures::{BoundBy, Figures, Tally};
 use crate::trace::{Header, TraceLevel};
 
-/// Where chance begins; one run is like another.
+/// Seed of the random numbers. It is fixed, so that all runs are alike.
 const SEED: u64 = 1;
 
-/// A stage, with whose each of its nodes is.
+/// A stage, with the level or volume of each of its nodes.
 pub struct Scene<'a> {
-    /// What is played on.
+    /// The stage for the simulator.
     pub stage: Stage,
-    /// What it was made from.
+    /// The header that the stage comes from.
     pub header: &'a Header,
     /// The node of each volume.
     volumes: Vec<usize>,
-    /// The level that a node is; none for connections.
+    /// The level of each node. `None` for connections.
     levels: Vec<Option<&'a TraceLevel>>,
-    /// The volume of a leaf.
+    /// The volume of each leaf.
     owners: BTreeMap<usize, usize>,
     leaves: BTreeMap<(usize, u32), usize>,
 }
 
 impl<'a> Scene<'a> {
-    /// The levels of all volumes of a header, and their drives. Connections come with [`Scene::leaf`].
+    /// The levels of all volumes of a header, and their drives. [`Scene::leaf`] adds the connections.
     pub fn new(header: &'a Header) -> Scene<'a> {
         let drives = header.drives.iter().map(|drive| Drive::of(drive.emulation, drive.in_flight)).collect();
         let stage = Stage { drives, duration_ns: header.duration_ns, seed: SEED, ..Stage::default() };
@@ -84,7 +84,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// What a tally amounts to over some seconds.
+    /// Figures of a tally over some seconds.
     pub fn figures(&self, tally: Tally, seconds: f64) -> Figures {
         let bound_by = tally.bound_most().and_then(|(node, limit, share)| self.bound_by(node, limit, share));
         tally.figures(seconds, bound_by)
@@ -106,7 +106,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// A limit as `total 1000IOPS` or `burst read 2MB/s`.
+/// A limit in words, for example `total 1000IOPS` or `burst read 2MB/s`.
 fn limit_in_words(terms: &Terms, limit: Limit) -> String {
     let dimension = limit.dimension;
     let (prefix, rate) = match limit.rate {

@@ -1,4 +1,4 @@
-//! What is played is what the header says, and nothing that can be read makes it panic.
+//! Tests of the dry run: the header decides what is simulated, and no readable recording makes it panic.
 
 use proptest::prelude::*;
 use weir_qos::Kind;
@@ -20,7 +20,7 @@ fn limited(iops: u64) -> Terms {
     Terms::limited(Limits { total, ..Limits::default() })
 }
 
-/// A header with a drive and volumes under a tenant without and with terms of their own.
+/// A header with a drive and volumes, each with the given terms, under a tenant without terms.
 fn header(emulation: Option<Emulation>, volumes: &[Terms]) -> Header {
     let level = |scope, text: &str, terms| TraceLevel { scope, name: name(text), terms };
     let volume = |(index, terms): (usize, &Terms)| TraceVolume {
@@ -59,7 +59,7 @@ fn record(arrived_ns: u64, latency_ns: u64, drive_ns: u64) -> Record {
     }
 }
 
-/// One request after the other, each 1 ms after the answer to the one before.
+/// Requests one after the other, each 1 ms after the answer to the previous one.
 fn one_at_a_time(latency_ns: u64, drive_ns: u64) -> Vec<Record> {
     let step_ns = latency_ns + 1_000_000;
     let times = (0..SECOND / step_ns).map(|number| number * step_ns);
@@ -71,7 +71,7 @@ fn latency(trace: &Trace) -> u64 {
 }
 
 #[test]
-fn a_drive_takes_its_turns_or_what_it_took() {
+fn drive_time_is_emulated_or_as_recorded() {
     let drive = Emulation::even(500, None, 1_000_000);
     let records = one_at_a_time(5_000_000, 4_000_000);
     let plain = Trace { header: header(None, &[Terms::default()]), records: records.clone() };
@@ -83,7 +83,7 @@ fn a_drive_takes_its_turns_or_what_it_took() {
 }
 
 #[test]
-fn a_disk_spares_the_seeks_of_what_was_recorded_in_sequence() {
+fn sequential_records_cost_no_seeks_on_disk() {
     let disk = Emulation::parse("iops=1000,latency=1ms,seek=8ms,flush=5ms").unwrap();
     let mut records = one_at_a_time(5_000_000, 5_000_000);
     let played = |records: &[Record]| {
@@ -100,7 +100,7 @@ fn a_disk_spares_the_seeks_of_what_was_recorded_in_sequence() {
 }
 
 #[test]
-fn recorded_figures_stand_beside_those_that_are_predicted() {
+fn prediction_includes_recorded_figures() {
     let trace = Trace { header: header(None, &[limited(50)]), records: one_at_a_time(1_000_000, 1_000_000) };
     let prediction = of_trace(&trace);
     let VolumePrediction { predicted, recorded, .. } = &prediction.volumes[0];
@@ -111,7 +111,7 @@ fn recorded_figures_stand_beside_those_that_are_predicted() {
 }
 
 #[test]
-fn policies_of_a_file_hold_for_the_volumes_that_it_binds() {
+fn policies_of_file_apply_to_their_volumes() {
     let spec = Spec::parse("vol1:depth=8,capacity=1TB;vol2:depth=8").unwrap();
     let mut header = spec.header(Emulation::even(100_000, None, 0), 5);
     let text = r#"{"policies": {"volumes": [{"name": "vol1", "qos_adaptive_policy_group": "value"}]}}"#;
@@ -119,12 +119,12 @@ fn policies_of_a_file_hold_for_the_volumes_that_it_binds() {
     put_under(&mut header, &set).unwrap();
     let prediction = of_spec(&header, &spec);
     let iops: Vec<f64> = prediction.volumes.iter().map(|volume| volume.predicted.iops.round()).collect();
-    // The built-in group allows 512 operations per second for each TB that is allocated.
+    // The built-in group permits 512 operations per second for each allocated TB.
     assert!((iops[0] - 512.0).abs() < 10.0 && iops[1] > 50_000.0, "{iops:?}");
 }
 
 #[test]
-fn nothing_is_predicted_of_nothing() {
+fn empty_trace_has_empty_prediction() {
     let trace = Trace { header: header(None, &[limited(5)]), records: Vec::new() };
     let prediction = of_trace(&trace);
     assert_eq!(prediction.volumes[0].predicted, Figures::default());
@@ -151,7 +151,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn whatever_can_be_read_can_be_played(
+    fn every_decoded_trace_can_be_simulated(
         records in prop::collection::vec(records(), 0..40),
         iops in 1u64..=1_000_000,
         drive in prop::option::of((1u64..=1_000_000, prop::option::of(1u64..1 << 30), 0u64..SECOND)),

@@ -1,8 +1,8 @@
-//! Listening for NBD clients: accepts, does the handshake, and hands each connection to the data plane.
+//! Listener: accepts NBD clients, does the handshake, and hands each connection to the data plane.
 //!
-//! One thread with its own runtime, apart from control and from the reactors: a client that dawdles in its
-//! handshake slows nobody, and attaching works while control is away. Each listener has its own budget of
-//! handshakes; a new client never waits behind those that send nothing.
+//! The listener has one thread with its own runtime, apart from control and from the reactors. So a client
+//! that is slow in its handshake delays no other work, and clients can attach while control is away. Each
+//! listener has its own budget of handshakes. A new client never waits behind clients that send nothing.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -27,9 +27,9 @@ use crate::doors::peer::Peer;
 use crate::doors::socket::{self, SocketAccess};
 use crate::logging::LineGate;
 
-/// Lines about clients that could not be accepted.
+/// Rate limit of log lines about clients that could not be accepted.
 static UNACCEPTED: LineGate = LineGate::new();
-/// Lines about handshakes that came to no connection.
+/// Rate limit of log lines about handshakes that led to no connection.
 static UNFINISHED: LineGate = LineGate::new();
 /// Bytes read at a time during a handshake.
 const READ_BYTES: usize = 4096;
@@ -43,16 +43,16 @@ pub struct Listeners {
     thread: JoinHandle<()>,
 }
 
-/// What every handshake needs.
+/// State that every handshake needs.
 struct Shared {
     table: Arc<ExportTable>,
     data_plane: Arc<DataPlane>,
 }
 
-/// Binds all addresses, Unix sockets with their mode and group, and starts to accept.
+/// Binds all addresses, Unix sockets with their mode and group, and starts to accept clients.
 ///
 /// # Errors
-/// If an address cannot be bound, naming it.
+/// If an address cannot be bound. The error names the address.
 pub fn start(
     table: Arc<ExportTable>,
     data_plane: Arc<DataPlane>,
@@ -78,14 +78,15 @@ pub fn start(
 }
 
 impl Listeners {
-    /// Where clients are awaited: with the port that the system chose where any was asked for.
+    /// Addresses that clients can connect to. If any port was asked for, they have the port that the system
+    /// chose.
     pub fn addresses(&self) -> &[ListenAddress] {
         &self.addresses
     }
 
-    /// Accepts no more and ends the handshakes that are under way.
+    /// Accepts no more clients and ends the handshakes under way.
     pub fn stop(self) {
-        // The receivers are gone only if the thread has ended, which is what is wanted.
+        // The receivers are gone only if the thread has ended, which is the goal.
         let _ = self.stop.send(true);
         let _ = self.thread.join();
     }
@@ -123,7 +124,7 @@ async fn accept_until_stopped(socket: Socket, shared: Arc<Shared>, mut stopped: 
                     if let Some(left_out) = UNACCEPTED.pass() {
                         tracing::warn!(%error, left_out, "a client could not be accepted");
                     }
-                    // Short of descriptors, say: trying again at once would only spin.
+                    // Descriptors may be short, for example. An immediate retry would only spin.
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
@@ -151,7 +152,7 @@ enum Stream {
 }
 
 impl Socket {
-    /// The address that was bound for one that was asked for.
+    /// The address that was bound for a configured one.
     fn address(&self, asked: &ListenAddress) -> ListenAddress {
         match self {
             Socket::Tcp(listener) => listener.local_addr().map_or_else(|_| asked.clone(), ListenAddress::Tcp),
@@ -165,7 +166,7 @@ impl Socket {
             Socket::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
                 stream.set_nodelay(true)?;
-                // A client that vanished without a word gives its place back within minutes.
+                // A client that vanished silently gives its place back within minutes.
                 sockopt::set_socket_keepalive(&stream, true)?;
                 sockopt::set_tcp_keepidle(&stream, Duration::from_secs(60))?;
                 Ok(Stream::Tcp(stream))
@@ -196,7 +197,7 @@ impl Stream {
         }
     }
 
-    /// The bare socket in blocking mode: the ring waits for readiness only on such sockets.
+    /// The bare socket in blocking mode. The ring waits for readiness only on blocking sockets.
     fn into_blocking(self) -> io::Result<OwnedFd> {
         match self {
             Stream::Unix(stream) => {
@@ -233,7 +234,7 @@ async fn serve_client(stream: Stream, place: &Place, shared: &Shared) {
     }
 }
 
-/// How a handshake went.
+/// Result of a handshake.
 enum Ended {
     /// The data plane has the connection.
     Handed,
@@ -267,7 +268,7 @@ async fn shake_hands(mut stream: Stream, shared: &Shared) -> io::Result<Ended> {
 }
 
 fn hand_over(stream: Stream, session: Session, leftover: Vec<u8>, shared: &Shared) -> io::Result<Ended> {
-    // The volume may have gone since the client chose it; then the connection just ends.
+    // The volume may be gone since the client chose it. Then the connection just ends.
     if let Some(export) = shared.table.find(&session.export.name) {
         let socket = stream.into_blocking()?;
         shared.data_plane.serve(export.volume, NewConnection { socket, session, leftover });

@@ -1,5 +1,6 @@
-//! What clients can attach to: the table of export names, and the listeners that do the NBD handshake and
-//! hand each connection to the data plane.
+//! Exports: the table of export names, and the listeners that do the NBD handshake.
+//!
+//! A listener hands each connection to the data plane.
 
 pub mod listener;
 pub mod table;
@@ -7,7 +8,7 @@ pub mod table;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Where to listen for NBD clients.
+/// Address at which to listen for NBD clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenAddress {
     /// A Unix socket.

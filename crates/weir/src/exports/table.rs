@@ -1,16 +1,18 @@
-//! The table of export names. Control publishes, listeners look up; neither waits for the other.
+//! The table of export names.
+//!
+//! Control publishes exports and listeners look them up. Neither waits for the other.
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 
 use weir_types::VolumeId;
 
-/// One name under which a volume can be attached.
+/// A name under which clients can attach a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
     /// The volume.
     pub volume: VolumeId,
-    /// Its size in bytes as new connections see it.
+    /// Size of the volume in bytes as new connections see it.
     pub size_bytes: u64,
     /// Whether writes are refused.
     pub read_only: bool,
@@ -30,7 +32,7 @@ impl ExportTable {
         self.exports.write().unwrap_or_else(PoisonError::into_inner).insert(name, export);
     }
 
-    /// Removes an export; connections that are open stay.
+    /// Removes an export. Open connections stay.
     pub fn withdraw(&self, name: &str) {
         self.exports.write().unwrap_or_else(PoisonError::into_inner).remove(name);
     }

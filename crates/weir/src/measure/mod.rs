@@ -1,7 +1,8 @@
-//! Measuring what a drive delivers: through a file in its folder, on a thread and a ring of its own, while
-//! the drive is used. Of an emulated drive its model is measured instead, in the model's own time.
+//! Measurement of a drive's performance, through a file in its folder while the drive is in use.
 //!
-//! It knows nothing of records and classes: who asks for a measurement decides what follows from it.
+//! A measurement has its own thread and its own ring. For an emulated drive it measures the model instead, in
+//! the model's own time. This module knows nothing of records and classes: its caller decides what follows
+//! from a measurement.
 
 mod model;
 mod phase;
@@ -23,34 +24,34 @@ use weir_types::{Emulation, Measurement};
 use phase::PHASES;
 pub use scratch::remove_leftover;
 
-/// How long is waited for a measurement that is told to stop. It stops at once unless the drive does not
-/// answer; then its thread is left behind.
+/// How long to wait for a measurement that is told to stop. It stops at once, unless the drive does not
+/// answer. Then its thread is left behind.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What is to be measured.
+/// The drive to measure.
 #[derive(Clone)]
 pub struct MeasureSpec {
     /// The drive's folder.
     pub folder: PathBuf,
-    /// How it behaves, if it is emulated.
+    /// Parameters of the emulation, if the drive is emulated.
     pub emulation: Option<Emulation>,
 }
 
 /// Why a drive could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
-    /// It has too little room for the file to measure in.
+    /// The drive has too little free space for the scratch file.
     #[error("there is no room to measure in: {available} are free, and {needed} must be")]
     NoRoom {
-        /// What is free.
+        /// The free space.
         available: String,
-        /// What must be.
+        /// The space needed.
         needed: String,
     },
-    /// The file to measure in cannot be made.
+    /// The scratch file cannot be made.
     #[error("cannot {action} {}: {source}", path.display())]
     Scratch {
-        /// What was being done.
+        /// The operation that failed.
         action: &'static str,
         /// The file or folder concerned.
         path: PathBuf,
@@ -60,50 +61,51 @@ pub enum MeasureError {
     /// An operation failed.
     #[error("cannot {action} the file to measure in at {offset}: {source}")]
     Operation {
-        /// What was being done.
+        /// The operation that failed.
         action: &'static str,
-        /// Where, in bytes.
+        /// Offset of the operation, in bytes.
         offset: u64,
         /// The cause.
         source: io::Error,
     },
-    /// There is no ring.
+    /// The ring cannot be made.
     #[error(transparent)]
     Ring(#[from] RingError),
     /// There is no memory for buffers.
     #[error("no memory to measure with: {0}")]
     Memory(io::Error),
-    /// The ring does not wait.
+    /// The ring cannot wait.
     #[error("cannot wait for the drive: {0}")]
     Wait(io::Error),
-    /// There is no thread.
+    /// The thread cannot be started.
     #[error("no thread to measure on: {0}")]
     Thread(io::Error),
-    /// It took too long.
+    /// The measurement took too long.
     #[error("the drive is too slow to be measured: {MEASUREMENT_SECONDS_MAX} s were not enough")]
     TooSlow,
-    /// Somebody wanted it to stop.
+    /// The measurement was told to stop.
     #[error("it was stopped")]
     Stopped,
-    /// A fault of the program; the log tells of it.
+    /// A bug. The log describes it.
     #[error("the thread that measured ended in a panic, which the log tells of")]
     Panic,
 }
 
-/// How far a measurement is.
+/// Progress of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// What is done now, in words.
+    /// The current phase, in words.
     pub words: &'static str,
-    /// The part that is done, in percent, up to 99.
+    /// Percentage that is done, up to 99.
     pub percent: u32,
 }
 
-/// What the thread of a measurement and its owner tell each other.
+/// Signals between the thread of a measurement and its owner.
 #[derive(Default)]
 struct Signs {
     is_stopped: AtomicBool,
-    /// Thousandths of phases that are done: one number, so that the phase and how far it is are never of two instants.
+    /// Thousandths of phases that are done. It is one number, so that the phase and its progress always
+    /// match.
     done: AtomicUsize,
     waker: OnceLock<Waker>,
     thread: OnceLock<Thread>,
@@ -124,19 +126,19 @@ impl Signs {
         self.is_stopped.load(Ordering::Acquire)
     }
 
-    /// Says how the thread is woken; once.
+    /// Sets the waker of the thread. Called once.
     fn introduce(&self, waker: Waker) {
         let is_first = self.waker.set(waker).is_ok();
         assert!(is_first, "a measurement has one ring");
     }
 
-    /// Says that this thread measures and waits without a ring; once.
+    /// Registers this thread as the one that measures and waits without a ring. Called once.
     fn introduce_thread(&self) {
         let is_first = self.thread.set(std::thread::current()).is_ok();
         assert!(is_first, "a measurement has one thread");
     }
 
-    /// Notes how far a phase is, from 0 to 1.
+    /// Stores the progress of a phase, from 0 to 1.
     fn note(&self, phase: usize, part: f64) {
         self.done.store(phase * 1000 + ((part * 1000.0) as usize).min(999), Ordering::Relaxed);
     }
@@ -156,10 +158,10 @@ pub struct Measuring {
 }
 
 impl Measuring {
-    /// Begins to measure a drive.
+    /// Starts to measure a drive.
     ///
     /// # Errors
-    /// If the system has no thread left.
+    /// If the system cannot start a thread.
     pub fn start(spec: MeasureSpec) -> Result<Measuring, MeasureError> {
         let signs = Arc::<Signs>::default();
         let (living, end) = channel();
@@ -172,28 +174,28 @@ impl Measuring {
         Ok(Measuring { signs, thread: Some(thread.map_err(MeasureError::Thread)?), end })
     }
 
-    /// How far it is.
+    /// Progress of the measurement.
     pub fn progress(&self) -> Progress {
         self.signs.progress()
     }
 
-    /// True once [`Measuring::outcome`] has something to say.
+    /// True once [`Measuring::outcome`] returns without waiting.
     pub fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// What came of it; waits for the end. It is told once.
+    /// Waits for the end and returns the result, once.
     pub fn outcome(&mut self) -> Result<Measurement, MeasureError> {
         let thread = self.thread.take().ok_or(MeasureError::Stopped)?;
         thread.join().unwrap_or(Err(MeasureError::Panic))
     }
 
-    /// Tells it to stop, without waiting.
+    /// Tells the measurement to stop, without waiting.
     pub fn stop(&self) {
         self.signs.stop();
     }
 
-    /// Tells it to stop and waits for that; false if the drive does not answer.
+    /// Tells the measurement to stop and waits for its end. False if the drive does not answer.
     pub fn stop_and_wait(&self) -> bool {
         self.stop();
         self.end.recv_timeout(STOP_TIMEOUT) != Err(RecvTimeoutError::Timeout)

@@ -1,8 +1,8 @@
-//! The measurement of an emulated drive: its model answers in its own time.
+//! Model: the measurement of an emulated drive, whose model answers in its own time.
 //!
-//! No operation of the machine is timed, so the figures follow from the emulation's parameters alone, however slow
-//! or busy the machine is. The time of the model never runs ahead of the machine's, so that a measurement takes as
-//! long as it would on a drive like that.
+//! No operation of the machine is timed. So the figures follow from the emulation's parameters alone, however
+//! slow or busy the machine is. The model's time never runs ahead of the machine's time. So a measurement
+//! takes as long as on a real drive with the same parameters.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,28 +17,28 @@ use super::phase::{Course, Step};
 use super::run::Subject;
 use super::{MeasureError, Signs};
 
-/// Where the file to measure in lies for the model: it is nobody's.
+/// Position of the scratch file for the model. It belongs to no volume.
 const SCRATCH: Position = Position { volume: 0, extent: 0, offset: 0 };
-/// How far the model may be ahead of the machine before it waits, in nanoseconds: waiting for each operation of a
-/// fast drive would only cost processor time.
+/// How far the model may be ahead of the machine before it waits, in nanoseconds. Waiting for each operation
+/// of a fast drive would only cost processor time.
 const AHEAD_NS_MAX: u64 = 1_000_000;
 
 /// An emulated drive under measurement.
 pub struct Modelled<'a> {
     emulated: EmulatedDrive,
     signs: &'a Signs,
-    /// The machine's time at which the model's began.
+    /// The machine's time at which the model's time began, in nanoseconds.
     begun_ns: u64,
-    /// The model's time.
+    /// The model's time, in nanoseconds.
     now_ns: u64,
-    /// What is in flight, by the instant at which it ends and the order in which it began; the value is the step and
-    /// when it began.
+    /// Steps in flight, by the time at which they end and their order of submission. The value is the step
+    /// and its begin.
     in_flight: BTreeMap<(u64, u64), (Step, u64)>,
     count: u64,
 }
 
 impl<'a> Modelled<'a> {
-    /// An idle drive with a thread of its own, this one.
+    /// An idle drive, measured on this thread.
     pub fn new(emulation: Emulation, signs: &'a Signs) -> Modelled<'a> {
         signs.introduce_thread();
         Modelled {
@@ -51,7 +51,7 @@ impl<'a> Modelled<'a> {
         }
     }
 
-    /// Waits until the machine's time has come to the model's.
+    /// Waits until the machine's time reaches the model's time.
     fn keep_pace(&self) -> Result<(), MeasureError> {
         loop {
             if self.signs.is_stopped() {

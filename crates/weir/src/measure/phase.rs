@@ -1,7 +1,7 @@
-//! The phases of a measurement: which operation is next, when a phase ends, and what its operations tell.
+//! The phases of a measurement: the next operation, the end of a phase, and the figures of its operations.
 //!
-//! Decides only. It is told what has ended and when, and knows no clock, file or ring; chance follows from a
-//! fixed seed, so that two measurements ask for the same.
+//! A phase only decides. Its caller reports which operations have ended and when. It knows no clock, file or
+//! ring. Random numbers follow from a fixed seed, so that two measurements submit the same operations.
 
 use weir_types::bounds::{
     BLOCK_BYTES, MEASUREMENT_DEPTH, MEASUREMENT_OPERATIONS_MAX, MEASUREMENT_SCRATCH_BYTES_MIN,
@@ -10,19 +10,19 @@ use weir_types::bounds::{
 use weir_types::random::Random;
 use weir_types::{MeasuredDirection, Measurement};
 
-/// How long a phase asks for more, in nanoseconds.
+/// Time in which a phase submits operations, in nanoseconds.
 const PHASE_NS: u64 = 500_000_000;
-/// How long it goes on where fewer than [`SAMPLES_MIN`] operations have ended, in nanoseconds.
+/// Longest phase if fewer than [`SAMPLES_MIN`] operations have ended, in nanoseconds.
 const PHASE_NS_MAX: u64 = 2_000_000_000;
-/// Operations that say something of a drive that is slow.
+/// Operations that characterise a slow drive.
 const SAMPLES_MIN: usize = 4;
-/// How long the file may take to be written, in nanoseconds; then it is left as large as it is.
+/// Longest time to write the file, in nanoseconds. After that the file stays as large as it is.
 const FILL_NS_MAX: u64 = 4_000_000_000;
-/// What is in flight when a phase ends should be done in this time, in nanoseconds.
+/// Time in which the operations in flight at the end of a phase should end, in nanoseconds.
 const DRAIN_NS_MAX: u64 = 2_000_000_000;
 /// A rate is the median of about this many parts of a phase, so that a stall of the machine does not count.
 const PARTS: usize = 20;
-/// Seed of the random places.
+/// Seed of the random offsets.
 const SEED: u64 = 0x7765_6972;
 
 /// An operation on the scratch file.
@@ -32,11 +32,11 @@ pub enum Step {
     Read { offset: u64, length: u64 },
     /// Write so many bytes at an offset.
     Write { offset: u64, length: u64 },
-    /// Make stable what was written.
+    /// Make the written data durable.
     Flush,
 }
 
-/// What a phase does.
+/// Kind of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Writes the whole file once, from its start.
@@ -49,18 +49,18 @@ pub enum Kind {
     SequentialRead,
     /// Writes in sequence.
     SequentialWrite,
-    /// Writes some blocks, flushes them, and so on; only the flushes count.
+    /// Writes some blocks, flushes them, and repeats. Only the flushes count.
     Flush,
 }
 
 /// A phase of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Phase {
-    /// What it does.
+    /// Kind of the phase.
     pub kind: Kind,
-    /// Operations that it keeps in flight.
+    /// Operations that the phase keeps in flight.
     pub depth: usize,
-    /// What it does, for people.
+    /// Description for people.
     pub words: &'static str,
 }
 
@@ -80,10 +80,10 @@ const fn phase(kind: Kind, depth: usize, words: &'static str) -> Phase {
     Phase { kind, depth, words }
 }
 
-/// What is said of 32 at a time in [`PHASES`] must be so.
+/// The text of [`PHASES`] says 32 at a time.
 const _: () = assert!(MEASUREMENT_DEPTH == 32);
 
-/// What a phase found.
+/// Result of a phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Operations per second.
@@ -100,14 +100,14 @@ pub struct Course {
     random: Random,
     started_ns: u64,
     in_flight: usize,
-    /// Where the next operation in sequence is, in bytes.
+    /// Offset of the next operation in sequence, in bytes.
     position: u64,
     /// Writes since the last flush.
     unflushed: usize,
-    /// When each operation that counts has ended, and how long it took, in nanoseconds; at most
-    /// [`MEASUREMENT_OPERATIONS_MAX`] and those in flight then.
+    /// End and duration of each operation that counts, in nanoseconds. At most
+    /// [`MEASUREMENT_OPERATIONS_MAX`], and the operations in flight at that moment.
     samples: Vec<(u64, u64)>,
-    /// Nothing more is asked for, and what ends does not count.
+    /// The phase submits no more operations, and operations that end no longer count.
     is_closed: bool,
 }
 
@@ -129,7 +129,7 @@ impl Course {
         }
     }
 
-    /// The operation to begin now, if there is one.
+    /// The operation to submit now, if there is one.
     pub fn next(&mut self, now_ns: u64) -> Option<Step> {
         self.is_closed = self.is_closed || self.is_done(now_ns);
         if self.is_closed || self.in_flight >= self.depth {
@@ -154,7 +154,7 @@ impl Course {
                 Some(Step::Write { offset: self.random_block(), length })
             }
             Kind::Flush => (self.in_flight == 0).then(|| {
-                // The next writes begin when it has ended.
+                // The next writes begin after the flush has ended.
                 self.in_flight = self.depth - 1;
                 Step::Flush
             }),
@@ -171,7 +171,7 @@ impl Course {
         offset
     }
 
-    /// An operation that began at `begun_ns` has ended.
+    /// Records the end of an operation that began at `begun_ns`.
     pub fn ended(&mut self, step: Step, begun_ns: u64, now_ns: u64) {
         match step {
             Step::Flush => (self.in_flight, self.unflushed) = (0, 0),
@@ -183,7 +183,7 @@ impl Course {
         }
     }
 
-    /// True once it asks for nothing more.
+    /// True once the phase submits no more operations.
     fn is_done(&self, now_ns: u64) -> bool {
         let elapsed_ns = now_ns.saturating_sub(self.started_ns);
         if self.kind == Kind::Fill {
@@ -195,12 +195,12 @@ impl Course {
         is_time_over || self.samples.len() >= MEASUREMENT_OPERATIONS_MAX
     }
 
-    /// True if it asks for nothing more and nothing is in flight.
+    /// True if the phase submits no more operations and none is in flight.
     pub fn is_over(&self) -> bool {
         self.is_closed && self.in_flight == 0
     }
 
-    /// The part that is done, about, from 0 to 1.
+    /// Approximate fraction of the phase that is done, from 0 to 1.
     pub fn part_done(&self, now_ns: u64) -> f64 {
         let part = match self.kind {
             Kind::Fill => self.position as f64 / self.file_bytes as f64,
@@ -209,12 +209,12 @@ impl Course {
         part.min(1.0)
     }
 
-    /// Bytes of the file that are written, of a phase that fills it.
+    /// Bytes of the file that a fill phase has written.
     pub fn filled_bytes(&self) -> u64 {
         self.position.min(self.file_bytes)
     }
 
-    /// What it found.
+    /// Result of the phase.
     pub fn figures(&self) -> Figures {
         let latencies = self.samples.iter().map(|&(_, latency_ns)| latency_ns).collect();
         let (count, span_ns) = self.usual_part();
@@ -223,9 +223,9 @@ impl Course {
         Figures { per_second, latency_ns: median(latencies) }
     }
 
-    /// The operations of the part of the phase that took neither the longest nor the shortest time, and that
-    /// time in nanoseconds. Each part has as many operations as are in flight, or several times as many, and
-    /// goes from the end of one operation to that of another, because they may end in bursts.
+    /// Operations and duration (in nanoseconds) of the part of the phase with the median duration. Each part
+    /// has as many operations as are in flight, or a multiple. It goes from the end of one operation to the
+    /// end of another, because operations may end in bursts.
     fn usual_part(&self) -> (u64, u64) {
         let Some(last) = self.samples.len().checked_sub(1) else { return (0, 0) };
         let size = (last / PARTS / self.depth * self.depth).max(self.depth);
@@ -239,7 +239,7 @@ impl Course {
     }
 }
 
-/// The middle one, or 0 of none.
+/// The median, or 0 if there are no values.
 fn median(mut values: Vec<u64>) -> u64 {
     let middle = values.len() / 2;
     match values.is_empty() {
@@ -248,14 +248,14 @@ fn median(mut values: Vec<u64>) -> u64 {
     }
 }
 
-/// How many operations a drive is asked for at a time that takes `single_ns` for one: as many as a phase
-/// wants, or fewer, so that they end some time.
+/// Number of operations in flight for a drive that takes `single_ns` for one operation. It is the wanted
+/// number, or fewer, so that the operations end in reasonable time.
 pub fn bearable_depth(wanted: usize, single_ns: u64) -> usize {
     let bearable = DRAIN_NS_MAX / single_ns.max(1);
     usize::try_from(bearable).unwrap_or(usize::MAX).clamp(1, wanted)
 }
 
-/// What the phases found together, in the order of [`PHASES`] without the first.
+/// The measurement from the results of all phases but the first, in the order of [`PHASES`].
 pub fn summary(found: &[Figures; PHASES.len() - 1], is_direct: bool) -> Measurement {
     let [read, write, deep_read, deep_write, sequential_read, sequential_write, flush] = found;
     let direction = |single: &Figures, deep: &Figures, sequential: &Figures| MeasuredDirection {
@@ -282,8 +282,8 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const SECOND_NS: u64 = 1_000_000_000;
 
-    /// Plays a phase on a drive that has turns of `turn_ns` and answers `latency_ns` after them; answers it
-    /// with what it asked for and when it was over.
+    /// Runs a phase on a drive with a service time of `turn_ns`, which answers `latency_ns` later. Returns
+    /// the phase, its operations, and its end.
     fn play(kind: Kind, depth: usize, turn_ns: u64, latency_ns: u64) -> (Course, Vec<Step>, u64) {
         let mut course = Course::new(kind, depth, 16 * MIB, 1000);
         let (mut now_ns, mut free_ns, mut asked) = (1000, 0, Vec::new());
@@ -304,13 +304,13 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_those_of_the_drive() {
+    fn figures_match_drive_parameters() {
         for (kind, depth, turn_ns, latency_ns, per_second, found_ns) in [
             (Kind::RandomRead, 1, 100_000, 400_000, 2000, 500_000),
             (Kind::RandomRead, 32, 100_000, 400_000, 10_000, 3_200_000),
-            // Latency is what bounds it, and operations end in bursts.
+            // The latency bounds this phase, and operations end in bursts.
             (Kind::RandomWrite, 8, 1000, 99_999_000, 80, 100_000_000),
-            // Half a second holds little more than the first ones, which wait for fewer others.
+            // Half a second holds little more than the first operations, which wait for fewer others.
             (Kind::RandomWrite, 32, 11_235_955, 12_000_000, 89, 270_427_000),
             (Kind::SequentialRead, 8, 1_000_000, 0, 1000, 8_000_000),
             (Kind::Flush, 8, 1_000_000, 5_000_000, 55, 5_000_000),
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_takes_half_a_second_or_a_few_operations_of_a_slow_drive() {
+    fn phase_lasts_half_second_or_few_slow_operations() {
         for (depth, turn_ns, least_ns, most_ns, operations) in [
             (1, 100_000, PHASE_NS, PHASE_NS + 100_000, 5000),
             (32, 100_000, PHASE_NS, PHASE_NS + 3_200_000, 5031),
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_of_the_machine_does_not_count() {
+    fn machine_stall_does_not_change_figures() {
         let mut course = Course::new(Kind::RandomRead, 1, MIB, 0);
         let mut now_ns = 0;
         for operation in 0..3000 {
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_written_whole_before_anything_is_measured_or_is_smaller_on_a_slow_drive() {
+    fn fill_writes_whole_file_or_less_on_slow_drive() {
         let (course, asked, _) = play(Kind::Fill, 8, 1000, 0);
         let offsets: Vec<u64> = (0..128).map(|piece| piece * PIECE_BYTES).collect();
         let written = |offset: &u64| Step::Write { offset: *offset, length: PIECE_BYTES };
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_blocks_of_the_file_spread_over_it_and_the_same_each_time() {
+    fn random_offsets_are_aligned_spread_and_repeatable() {
         let (_, asked, _) = play(Kind::RandomWrite, 32, 100_000, 0);
         assert_eq!(asked, play(Kind::RandomWrite, 32, 100_000, 0).1);
         let mut quarters = [0; 4];
@@ -378,21 +378,21 @@ mod tests {
     }
 
     #[test]
-    fn flushes_are_alone_and_follow_writes() {
+    fn flush_runs_alone_after_writes() {
         let (_, asked, _) = play(Kind::Flush, 4, 1_000_000, 0);
         let rounds: Vec<_> = asked.split(|step| *step == Step::Flush).collect();
         assert!(rounds.len() > 100 && rounds[..rounds.len() - 1].iter().all(|writes| writes.len() == 4));
     }
 
     #[test]
-    fn a_drive_that_hardly_answers_is_asked_for_less_at_a_time() {
+    fn slow_drive_has_fewer_operations_in_flight() {
         for (single_ns, depth) in [(0, 32), (23_000_000, 32), (100_000_000, 20), (11 * SECOND_NS, 1)] {
             assert_eq!(bearable_depth(32, single_ns), depth);
         }
     }
 
     #[test]
-    fn each_figure_finds_its_place() {
+    fn summary_maps_each_phase_to_its_field() {
         let figures = |per_second, latency_ns| Figures { per_second, latency_ns };
         let found = [(10, 1), (20, 2), (30, 3), (40, 4), (50, 5), (60, 6), (70, 7)];
         let summary = summary(&found.map(|(rate, ns)| figures(rate, ns)), true);

@@ -1,6 +1,6 @@
-//! Carrying out the phases of a measurement, on a ring of its own or on the model of an emulated drive.
+//! Run: carrying out the phases of a measurement, on a ring of its own or on the model of an emulated drive.
 //!
-//! Which operation is next, and what it tells, is decided elsewhere; here they are begun and waited for.
+//! [`Course`] decides the next operation and computes the figures. This module submits operations and waits.
 
 use weir_reactor::{BufferPool, Clock, Completion, Payload, Ring, RingConfig};
 use weir_types::Measurement;
@@ -12,26 +12,26 @@ use super::phase::{Course, Figures, PHASES, Step, bearable_depth, summary};
 use super::scratch::Scratch;
 use super::{MeasureError, MeasureSpec, Signs};
 
-/// Entries of the ring: more than are ever in flight.
+/// Entries of the ring: more than the operations in flight.
 const RING_ENTRIES: u32 = 64;
-/// How long is waited at most before it is looked again whether to go on, in nanoseconds.
+/// Longest wait before the thread checks whether to go on, in nanoseconds.
 const WAIT_NS_MAX: u64 = 100_000_000;
-/// Seed of what the file is filled with.
+/// Seed of the content of the file.
 const CONTENT_SEED: u64 = 0x636f_6e74;
-/// Buffers of it: so much is written before it repeats, and most of the pool is left to read into.
+/// Buffers of random content. Written content repeats after them. Most of the pool is left to read into.
 const NOISE_BUFFERS: usize = 4;
 
-/// What carries out the operations of a measurement: a drive, or a model of one.
+/// A drive or model that carries out the operations of a measurement.
 pub trait Subject {
-    /// Its time, in nanoseconds.
+    /// Time of the drive or model, in nanoseconds.
     fn now_ns(&self) -> u64;
     /// Begins an operation.
     fn begin(&mut self, step: Step);
-    /// Waits until an operation has ended, or some time has passed, and tells the phase what has ended and when.
+    /// Waits until an operation has ended or some time has passed. Reports ended operations to the phase.
     fn collect(&mut self, course: &mut Course) -> Result<(), MeasureError>;
 }
 
-/// An operation that is under way.
+/// An operation under way.
 struct Ticket {
     step: Step,
     begun_ns: u64,
@@ -40,7 +40,7 @@ struct Ticket {
 /// Measures a drive.
 ///
 /// # Errors
-/// If there is no room, an operation fails, it takes too long, or it is told to stop.
+/// If there is no space, an operation fails, the measurement takes too long, or it is told to stop.
 pub fn measure(spec: &MeasureSpec, signs: &Signs) -> Result<Measurement, MeasureError> {
     let scratch = Scratch::create(&spec.folder, spec.emulation.is_some())?;
     let is_direct = scratch.is_direct;
@@ -55,7 +55,7 @@ pub fn measure(spec: &MeasureSpec, signs: &Signs) -> Result<Measurement, Measure
     Ok(summary(&found, is_direct))
 }
 
-/// What all phases but the first find on a file of so many bytes.
+/// Results of all phases but the first on a file of so many bytes.
 fn figures(
     subject: &mut impl Subject,
     file_bytes: u64,
@@ -63,7 +63,7 @@ fn figures(
 ) -> Result<[Figures; PHASES.len() - 1], MeasureError> {
     let mut found = [Figures::default(); PHASES.len() - 1];
     for index in 1..PHASES.len() {
-        // One at a time, in the first two phases.
+        // The first two phases have one operation in flight.
         let single_ns = found.iter().take(2).map(|figures| figures.latency_ns).max().unwrap_or(0);
         let depth = bearable_depth(PHASES[index].depth, single_ns);
         let course = Course::new(PHASES[index].kind, depth, file_bytes, subject.now_ns());
@@ -72,7 +72,7 @@ fn figures(
     Ok(found)
 }
 
-/// Carries out one phase.
+/// Runs one phase.
 fn play(
     subject: &mut impl Subject,
     index: usize,
@@ -95,7 +95,7 @@ fn play(
     }
 }
 
-/// Buffers with content that no drive can compress, from which everything is written in turn.
+/// Buffers with content that no drive can compress. All writes take them in turn.
 fn noise(pool: &BufferPool) -> Vec<Payload> {
     let mut random = Random::new(CONTENT_SEED);
     let mut noise = || {
@@ -106,7 +106,7 @@ fn noise(pool: &BufferPool) -> Vec<Payload> {
     (0..NOISE_BUFFERS).map(|_| noise()).collect()
 }
 
-/// A drive that is what it is, under measurement.
+/// A real drive under measurement.
 struct Drive {
     ring: Ring<Ticket>,
     pool: BufferPool,
@@ -127,7 +127,7 @@ impl Drive {
         Ok(Drive { ring, pool, noise, scratch, deadline_ns })
     }
 
-    /// Writes the file, durably; answers how large it is then.
+    /// Writes the file durably. Returns its size.
     fn fill(&mut self, signs: &Signs) -> Result<u64, MeasureError> {
         let course = Course::new(PHASES[0].kind, PHASES[0].depth, self.scratch.bytes_max, Clock.now_ns());
         let file_bytes = play(self, 0, course, signs)?.filled_bytes();

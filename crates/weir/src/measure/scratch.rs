@@ -1,7 +1,7 @@
-//! The file that a drive is measured in: how large it may be, making it, and taking it away.
+//! Scratch file: the file through which a drive is measured.
 //!
-//! It loses its name as soon as it is open, so that its space is free again when the daemon ends, however
-//! that happens; what a crash leaves in between is removed at the next start.
+//! The file loses its name as soon as it is open. So its space is free again whenever the daemon ends. If a
+//! crash leaves a named file, the next start removes it.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -19,24 +19,24 @@ use weir_types::units::Size;
 
 use super::MeasureError;
 
-/// Its name in the drive's folder.
+/// Name of the file in the drive's folder.
 const SCRATCH_FILE: &str = "weir-measurement.scratch";
 
-/// The open file.
+/// The open scratch file.
 pub struct Scratch {
-    /// What is read and written.
+    /// The file to read and write.
     pub file: Descriptor,
-    /// Whether that goes past the page cache.
+    /// Whether reads and writes bypass the page cache.
     pub is_direct: bool,
-    /// How large it may become, in bytes.
+    /// Largest size of the file, in bytes.
     pub bytes_max: u64,
 }
 
 impl Scratch {
-    /// Makes the file, empty.
+    /// Makes the empty file.
     ///
     /// # Errors
-    /// If there is no room for it, or it cannot be made.
+    /// If there is no space for the file, or it cannot be made.
     pub fn create(folder: &Path, is_emulated: bool) -> Result<Scratch, MeasureError> {
         let space = rustix::fs::statvfs(folder).map_err(|error| failed("examine", folder, error.into()))?;
         let bytes_max = size(space.f_bavail.saturating_mul(space.f_frsize), is_emulated)?;
@@ -50,16 +50,16 @@ impl Scratch {
         removed.map_err(|error| failed("remove", &path, error))?;
         let is_direct = is_direct(&opened).map_err(|error| failed("examine", &path, error))?;
         let file = Descriptor::file(opened);
-        // What is memory has nothing to go past.
+        // On a filesystem in memory there is no page cache to bypass.
         let is_direct = is_direct && !file.is_in_memory();
         Ok(Scratch { file, is_direct, bytes_max })
     }
 }
 
-/// Removes what a crash left in a drive's folder.
+/// Removes the file that a crash left in a drive's folder.
 ///
 /// # Errors
-/// Those of removing a file.
+/// If the file cannot be removed.
 pub fn remove_leftover(folder: &Path) -> io::Result<()> {
     match fs::remove_file(path(folder)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -79,7 +79,7 @@ fn is_direct(file: &OwnedFd) -> io::Result<bool> {
     Ok(rustix::fs::fcntl_getfl(file)?.contains(OFlags::DIRECT))
 }
 
-/// How large the file may be where so much is free: a part of it, in whole pieces.
+/// Size of the file for the available space: a fraction of the space, in whole pieces.
 fn size(available_bytes: u64, is_emulated: bool) -> Result<u64, MeasureError> {
     let most = match is_emulated {
         true => MEASUREMENT_EMULATED_SCRATCH_BYTES_MAX,
@@ -102,7 +102,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn the_file_takes_a_quarter_of_what_is_free_at_most() {
+    fn scratch_file_takes_at_most_quarter_of_free_space() {
         for (available, is_emulated, expected) in [
             (10_000 * MIB, false, Some(256 * MIB)),
             (10_000 * MIB, true, Some(32 * MIB)),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_has_no_name_and_a_leftover_is_removed() {
+    fn scratch_file_is_unnamed_and_leftover_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(path(folder.path()), "left by a crash").unwrap();
         let scratch = Scratch::create(folder.path(), true).unwrap();

@@ -13,7 +13,7 @@ fn spec(folder: &Path, emulation: Option<&str>) -> MeasureSpec {
 }
 
 #[test]
-fn measurement_of_an_emulated_drive_follows_from_its_parameters_alone() {
+fn emulated_drive_measurement_depends_only_on_parameters() {
     let folder = tempfile::tempdir().unwrap();
     let measure = || {
         let mut measuring = Measuring::start(spec(folder.path(), Some("iops=500,latency=4ms"))).unwrap();
@@ -22,21 +22,22 @@ fn measurement_of_an_emulated_drive_follows_from_its_parameters_alone() {
     let found = measure();
     assert_eq!((found.block_bytes, found.sequential_block_bytes), (BLOCK_BYTES, PIECE_BYTES));
     for direction in [found.read, found.write] {
-        // A turn of 2 ms, and 4 ms until the answer; 32 at a time, each has its turn once in 32.
+        // Each operation takes 2 ms, and its answer 4 ms more. With 32 in flight, each is served once in 32
+        // turns.
         assert_eq!((direction.latency_ns, direction.deep_latency_ns), (6_000_000, 64_000_000));
         assert_eq!((direction.iops, direction.bytes_per_second), (500, 500 * PIECE_BYTES));
     }
     assert_eq!(found.flush_latency_ns, 4_000_000);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-    // Not one operation of the machine is in it: it is the same each time.
+    // No operation of the machine influences the result, so it is the same each time.
     assert_eq!(measure(), found);
 }
 
 #[test]
-fn a_measurement_that_is_told_to_stop_stops() {
+fn measurement_stops_when_told() {
     let folder = tempfile::tempdir().unwrap();
     let mut measuring = Measuring::start(spec(folder.path(), Some("iops=1,latency=10s"))).unwrap();
-    // The model's answer to the first read takes 11 s, so it is under way now or soon.
+    // The model answers the first read after 11 s, so the read is in flight now or soon.
     while measuring.progress().words == PHASES[0].words {
         std::thread::yield_now();
     }
@@ -46,7 +47,7 @@ fn a_measurement_that_is_told_to_stop_stops() {
 }
 
 #[test]
-fn what_cannot_be_measured_says_why() {
+fn unmeasurable_drive_has_error_with_cause() {
     let folder = tempfile::tempdir().unwrap();
     let away = folder.path().join("away");
     let error = Measuring::start(spec(&away, None)).unwrap().outcome().unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Series about alarms.
+//! Metrics of alarms.
 
 use std::fmt::Error;
 
@@ -8,7 +8,7 @@ use prometheus_client::metrics::MetricType;
 use super::Labels;
 use crate::control::alarms::{Severity, ShownAlarm};
 
-/// Alarms that stand, by severity.
+/// Active alarms, by severity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AlarmCounts {
     critical: u64,
@@ -16,14 +16,14 @@ pub struct AlarmCounts {
 }
 
 impl AlarmCounts {
-    /// Counts them as `weir status` shows them: one for each object and cause.
+    /// Counts alarms as `weir status` shows them: one for each object and cause.
     pub fn of(alarms: &[ShownAlarm]) -> AlarmCounts {
         let count = |severity| alarms.iter().filter(|alarm| alarm.severity == severity).count() as u64;
         AlarmCounts { critical: count(Severity::Critical), warning: count(Severity::Warning) }
     }
 }
 
-/// Writes how many alarms of each severity stand; there is a series for each, also if it is 0.
+/// Writes the number of active alarms. Each severity has a series, even if its number is 0.
 pub fn encode(encoder: &mut DescriptorEncoder<'_>, counts: AlarmCounts) -> Result<(), Error> {
     let help = "Faults that stand now, by severity: critical if data are lost or cannot be reached";
     let mut metric = encoder.encode_descriptor("weir_alarms", help, None, MetricType::Gauge)?;

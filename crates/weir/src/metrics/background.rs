@@ -1,4 +1,4 @@
-//! Series about work for the system itself.
+//! Metrics of background work.
 
 use std::collections::BTreeMap;
 use std::fmt::Error;
@@ -10,7 +10,7 @@ use weir_types::BackgroundKind;
 use super::Labels;
 use crate::control::BackgroundJob;
 
-/// Work of one kind on one drive.
+/// Background work of one kind on one drive.
 #[derive(Clone, Copy, Debug, Default)]
 struct Backlog {
     jobs: u64,
@@ -19,7 +19,7 @@ struct Backlog {
     bytes_left: u64,
 }
 
-/// A gauge: its name, its meaning, and how it is read.
+/// A gauge: its name, its meaning, and its value.
 type Gauge = (&'static str, &'static str, fn(&Backlog) -> u64);
 
 const GAUGES: [Gauge; 4] = [
@@ -37,7 +37,7 @@ const GAUGES: [Gauge; 4] = [
     ),
 ];
 
-/// Writes what is left to do, by kind and drive; where nothing is, there is no series.
+/// Writes the background work that is left, by kind and drive. Without work there is no series.
 pub fn encode(encoder: &mut DescriptorEncoder<'_>, jobs: &[BackgroundJob]) -> Result<(), Error> {
     let mut backlogs: BTreeMap<(BackgroundKind, &str), Backlog> = BTreeMap::new();
     for job in jobs {

@@ -1,4 +1,4 @@
-//! Metrics of pools: their space, what they deliver, and what floors claim of it.
+//! Metrics of pools: their space, their measured capacity, and the share of it that floors claim.
 
 use std::fmt::Error;
 
@@ -8,8 +8,8 @@ use prometheus_client::metrics::MetricType;
 use super::Labels;
 use crate::control::PoolView;
 
-/// A gauge of pools: its name, its meaning, and how it is read. What follows from a capacity that is not
-/// known has no series.
+/// A gauge of pools: its name, its meaning, and its value. A value that needs an unknown capacity has no
+/// series.
 type PoolGauge = (&'static str, &'static str, fn(&PoolView) -> Option<f64>);
 
 const GAUGES: [PoolGauge; 14] = [
@@ -59,7 +59,8 @@ const GAUGES: [PoolGauge; 14] = [
     }),
 ];
 
-/// The labels of a pool's series; of an emulated one they say so, as those of its drive.
+/// The labels of a pool's series. Like the series of its drives, an emulated pool's series have a label for
+/// it.
 fn labels(pool: &PoolView) -> Labels {
     let mut labels = vec![("pool", pool.name.to_string())];
     let emulated = pool.drives.iter().find_map(|drive| drive.record.emulation);

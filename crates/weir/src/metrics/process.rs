@@ -1,4 +1,4 @@
-//! Series about the daemon itself: that it answers, which version it is, and what its process takes.
+//! Metrics of the daemon itself: that it answers, its version, and the resources that its process uses.
 
 use std::fmt::Error;
 use std::fs;
@@ -9,12 +9,13 @@ use prometheus_client::metrics::MetricType;
 use super::Labels;
 use crate::processor;
 
-/// Ticks of a second in which the kernel tells when a process started. It is the same on all of Linux.
+/// Ticks per second in which the kernel reports the start of a process. The value is the same on all of
+/// Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
-/// Where the start of the process is in `/proc/self/stat`, counted from behind the name of the program.
+/// Field of `/proc/self/stat` with the start of the process, counted from the end of the program's name.
 const START_FIELD: usize = 19;
 
-/// What the process takes; what the kernel does not tell is absent.
+/// Resources that the process uses. Values that the kernel does not report are absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Process {
     cpu_seconds: f64,
@@ -24,7 +25,7 @@ pub struct Process {
     started_seconds: Option<f64>,
 }
 
-/// A gauge of the process: its name, its meaning, and how it is read.
+/// A gauge of the process: its name, its meaning, and its value.
 type Gauge = (&'static str, &'static str, fn(&Process) -> Option<f64>);
 
 const GAUGES: [Gauge; 4] = [
@@ -41,7 +42,7 @@ const GAUGES: [Gauge; 4] = [
 ];
 
 impl Process {
-    /// What it takes now.
+    /// Resources that the process uses now.
     pub fn now() -> Process {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
@@ -63,7 +64,7 @@ fn kilobytes(status: &str, name: &str) -> Option<f64> {
     Some(number * 1024.0)
 }
 
-/// When the process started, in seconds since 1970.
+/// Start of the process, in seconds since 1970.
 fn started(stat: &str, boot: &str) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let ticks: f64 = fields.split_whitespace().nth(START_FIELD)?.parse().ok()?;
@@ -96,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn process_figures_are_read_from_what_the_kernel_tells() {
+    fn process_figures_are_parsed_from_proc() {
         assert_eq!(kilobytes("Name:\tweir\nVmRSS:\t   12 kB\n", "VmRSS:"), Some(12_288.0));
         assert_eq!(kilobytes("Name:\tweir\n", "VmRSS:"), None);
         // A program may have spaces and brackets in its name.

@@ -1,4 +1,4 @@
-//! Metrics of limits: for how long each held requests back, what is in force, and the burst credit that is left.
+//! Metrics of limits: how long each held requests back, the ceilings in force, and the burst credit left.
 
 use std::fmt::Error;
 
@@ -20,7 +20,7 @@ pub struct LimitInForce {
     value: u64,
 }
 
-/// Fields of what is in effect, each with its direction and whether it counts bytes.
+/// Fields of the effective limits, each with its direction and whether it counts bytes.
 const CEILINGS: [(&str, &str, bool); 6] = [
     ("ceiling_iops", "total", false),
     ("ceiling_bytes_per_second", "total", true),
@@ -34,7 +34,7 @@ fn volume_labels(tenant: &Name, volume: &Name) -> Labels {
     vec![("tenant", tenant.to_string()), ("volume", volume.to_string())]
 }
 
-/// The lowest ceilings of all levels above a volume; what nothing limits is left out.
+/// The lowest ceilings of all levels above a volume. Dimensions without a ceiling are left out.
 pub fn limits_in_force(view: &VolumeView) -> Vec<LimitInForce> {
     let fields = view.effective();
     let limit = |(name, direction, is_bytes): (&str, &'static str, bool)| {
@@ -68,7 +68,7 @@ pub fn encode_limits_in_force(
     Ok(())
 }
 
-/// Writes for how long each limit held requests back.
+/// Writes how long each limit held requests back.
 pub fn encode_bounds(encoder: &mut DescriptorEncoder<'_>, bounds: &[BoundLimit]) -> Result<(), Error> {
     let name = "weir_volume_bound_seconds";
     let help = "Time that one limit held requests back, in seconds";
@@ -89,7 +89,7 @@ pub fn encode_bounds(encoder: &mut DescriptorEncoder<'_>, bounds: &[BoundLimit])
     Ok(())
 }
 
-/// A gauge of credit: the end of its name, its meaning, and how it is read.
+/// A gauge of credit: the end of its name, its meaning, and its value.
 type CreditGauge = (&'static str, &'static str, fn(&Credit) -> u64);
 
 const CREDITS: [CreditGauge; 2] = [

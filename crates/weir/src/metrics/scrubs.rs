@@ -1,4 +1,4 @@
-//! Series about volumes at rest: what scrubs have found, and what is known of them now.
+//! Metrics of scrubs: the results of scrubs, and the known state of data at rest.
 
 use std::fmt::Error;
 
@@ -8,7 +8,7 @@ use prometheus_client::metrics::MetricType;
 use super::Labels;
 use crate::control::ScrubView;
 
-/// A series: its name, its meaning, and how it is read; `None` where there is nothing to tell.
+/// A series: its name, its meaning, and its value. `None` if there is no value.
 type Series = (&'static str, &'static str, fn(&ScrubView) -> Option<u64>);
 
 const COUNTERS: [Series; 3] = [
@@ -35,7 +35,7 @@ const GAUGES: [Series; 3] = [
     }),
 ];
 
-/// Writes what is known of volumes that were ever scrubbed; of others there is no series.
+/// Writes the series of volumes that were ever scrubbed. Other volumes have no series.
 pub fn encode(encoder: &mut DescriptorEncoder<'_>, scrubs: &[ScrubView]) -> Result<(), Error> {
     for (name, help, value) in COUNTERS {
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;

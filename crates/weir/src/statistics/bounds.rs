@@ -1,34 +1,34 @@
-//! Which limits held a volume's requests back, for how long together, and since when without a pause.
+//! Bounds: which limits held a volume's requests back, for how long in total, and since when without a pause.
 
 use std::sync::{Mutex, PoisonError};
 
 use weir_qos::Limit;
 use weir_types::Scope;
 
-/// A limit that holds nothing back for longer than this has paused; when it does so again, it does so anew.
+/// A limit that holds no request back for longer than this has paused. Its next delay starts a new period.
 const PAUSE_NS_MAX: u64 = 1_000_000_000;
-/// Limits that are remembered of one volume, several times what can stand above it at once; past that the one
-/// that held nothing back for longest is forgotten.
+/// Limits that are kept for one volume, several times the limits that can apply at once. Beyond that number
+/// the limit that was idle longest is forgotten.
 const LIMITS_MAX: usize = 128;
 
-/// What one limit held back.
+/// Delays by one limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BoundTotals {
-    /// Whose limit.
+    /// Tenant, policy group or volume of the limit.
     pub scope: Scope,
-    /// Which.
+    /// The limit.
     pub limit: Limit,
-    /// Requests that it held back.
+    /// Requests that the limit held back.
     pub requests: u64,
-    /// For how long, together, in nanoseconds.
+    /// Total delay of the held-back requests, in nanoseconds.
     pub waited_ns: u64,
-    /// Since when it has done so without a pause of more than a second, by the clock of reactors.
+    /// Begin of the current period without a pause of more than a second, by the clock of reactors.
     pub since_ns: u64,
-    /// When it last let a request go, by the same clock.
+    /// Time at which the limit last released a request, by the same clock.
     pub last_ns: u64,
 }
 
-/// What all limits held back. Written by one thread, read by any.
+/// Delays by all limits. One thread writes, any thread reads.
 #[derive(Default)]
 pub struct Bounds(Mutex<Vec<BoundTotals>>);
 
@@ -55,7 +55,7 @@ impl Bounds {
         all.push(BoundTotals { scope, limit, requests: 1, waited_ns, since_ns: from_ns, last_ns: now_ns });
     }
 
-    /// What was counted so far.
+    /// The totals so far.
     pub fn totals(&self) -> Vec<BoundTotals> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -75,11 +75,11 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_binds_since_it_began_without_a_pause() {
+    fn limit_period_begins_anew_after_pause() {
         let bounds = Bounds::default();
         let record = |waited_ns, now_ns| bounds.record(&scope(1), LIMIT, waited_ns, now_ns);
         record(SECOND_NS / 2, 10 * SECOND_NS);
-        // Three seconds later, but the request had been waiting for most of them.
+        // Three seconds later, but the request had been waiting for most of that time.
         record(5 * SECOND_NS / 2, 13 * SECOND_NS);
         let first = &bounds.totals()[0];
         assert_eq!((first.requests, first.waited_ns, first.since_ns), (2, 3 * SECOND_NS, 19 * SECOND_NS / 2));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_long_ago_are_forgotten() {
+    fn longest_idle_limits_are_forgotten() {
         let bounds = Bounds::default();
         for number in 0..2 * LIMITS_MAX as u64 {
             bounds.record(&scope(u128::from(number)), LIMIT, 1, number + 1);

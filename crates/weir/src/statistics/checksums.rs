@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use weir_types::bounds::SECTION_BYTES;
 use weir_volume::mirror::{Damaged, SectionReport};
 
-/// What is known of a volume at rest. One reactor writes it.
+/// Known state of a volume's data at rest. One reactor writes it.
 #[derive(Debug, Default)]
 pub struct ChecksumStatistics {
     extents: Mutex<BTreeMap<u32, ExtentCounters>>,
@@ -24,18 +24,18 @@ struct ExtentCounters {
     valid_sections: u32,
 }
 
-/// What was known at an instant.
+/// Known state at one instant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChecksumCounters {
     /// By extent, the blocks of which no replica is known to be good, in order.
     pub damaged: BTreeMap<u32, Vec<Damaged>>,
-    /// Bytes for which checksums are kept that count.
+    /// Bytes that have valid checksums.
     pub checksummed_bytes: u64,
     /// Blocks of replicas that scrubs have examined since the volume was opened.
     pub blocks_checked: u64,
-    /// Blocks of these that were not as they should be.
+    /// Examined blocks that were bad.
     pub blocks_found: u64,
-    /// Blocks of those that were repaired.
+    /// Bad blocks that were repaired.
     pub blocks_repaired: u64,
 }
 
@@ -44,7 +44,7 @@ impl ChecksumStatistics {
         self.extents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known now.
+    /// Current counters.
     pub fn counters(&self) -> ChecksumCounters {
         let extents = self.extents();
         let damaged = extents.iter().filter(|(_, rest)| !rest.damaged.is_empty());
@@ -60,7 +60,7 @@ impl ChecksumStatistics {
         }
     }
 
-    /// This is known of an extent now.
+    /// Stores the current state of an extent.
     pub fn is(&self, extent: u32, damaged: &[Damaged], valid_sections: u32) {
         let mut extents = self.extents();
         match damaged.is_empty() && valid_sections == 0 {
@@ -71,12 +71,12 @@ impl ChecksumStatistics {
         }
     }
 
-    /// Nothing is known any more.
+    /// Forgets the state of all extents.
     pub fn forget(&self) {
         self.extents().clear();
     }
 
-    /// A section was scrubbed.
+    /// Adds the result of a scrubbed section.
     pub fn scrubbed(&self, report: &SectionReport) {
         self.checked.fetch_add(report.checked, Relaxed);
         self.found.fetch_add(report.found.iter().sum::<u64>() + report.damaged, Relaxed);

@@ -1,39 +1,39 @@
 //! A latency histogram that one thread writes and any thread may read, without locks.
 //!
-//! Log-linear: every power of two of nanoseconds is cut into eight equal buckets, so a percentile is known
-//! to within 12.5 % at worst and reported at the middle of its bucket.
+//! It is log-linear: every power of two of nanoseconds is cut into eight equal buckets. So a percentile is
+//! known to within 12.5 % at worst, and reported at the middle of its bucket.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Buckets per power of two.
 const STEPS: u64 = 8;
-/// Highest power of two that is told apart: 2^42 ns is over an hour.
+/// Highest distinguished power of two: 2^42 ns is over an hour.
 const EXPONENT_MAX: u64 = 42;
 /// Number of buckets.
 pub const BUCKETS: usize = ((EXPONENT_MAX - 1) * STEPS) as usize;
 
-/// Counts of latencies by bucket, and their sum.
+/// Counts of latencies by bucket, and the total of all latencies.
 pub struct Histogram {
     counts: [AtomicU64; BUCKETS],
     sum_ns: AtomicU64,
 }
 
-/// A replica of a [`Histogram`] at one instant. It holds the buckets alone that have any requests: most have none, and all
-/// volumes are copied at a time.
+/// Counters of a [`Histogram`] at one instant. They hold only the buckets that have requests. Most buckets
+/// have none, and all volumes are read at a time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HistogramCounters {
     /// Buckets by number, ascending, each with its count, which is not 0.
     counts: Vec<(u16, u64)>,
-    /// Sum of all latencies in nanoseconds.
+    /// Total of all latencies in nanoseconds.
     pub sum_ns: u64,
 }
 
 /// Requests whose latency is in one range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// Above this many nanoseconds.
+    /// Exclusive lower bound of the latency, in nanoseconds.
     pub above_ns: u64,
-    /// Up to this many nanoseconds.
+    /// Upper bound of the latency, in nanoseconds.
     pub up_to_ns: u64,
     /// Number of requests.
     pub count: u64,
@@ -45,7 +45,7 @@ impl Default for Histogram {
     }
 }
 
-/// Adds to a counter that only this thread writes; cheaper than an atomic read-modify-write.
+/// Adds to a counter that only this thread writes. It is cheaper than an atomic read-modify-write.
 pub(super) fn add(counter: &AtomicU64, amount: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(amount), Relaxed);
 }
@@ -79,7 +79,7 @@ impl Histogram {
         add(&self.sum_ns, latency_ns);
     }
 
-    /// Replicas the counts as they stand.
+    /// Reads the current counts.
     pub fn counters(&self) -> HistogramCounters {
         let counts = (0..).zip(&self.counts).map(|(bucket, count)| (bucket, count.load(Relaxed)));
         HistogramCounters {
@@ -95,7 +95,8 @@ impl HistogramCounters {
         self.counts.iter().map(|(_, count)| count).sum()
     }
 
-    /// The latency in nanoseconds that `per_mille` of 1000 requests do not exceed; 0 if nothing was recorded.
+    /// The latency in nanoseconds that `per_mille` of 1000 requests do not exceed. 0 if there are no
+    /// requests.
     pub fn percentile_ns(&self, per_mille: u64) -> u64 {
         let rank = (self.count() * per_mille).div_ceil(1000).max(1);
         let mut seen = 0;
@@ -108,7 +109,7 @@ impl HistogramCounters {
         0
     }
 
-    /// The buckets that have any requests, in ascending order.
+    /// The buckets that have requests, in ascending order.
     pub fn buckets(&self) -> impl Iterator<Item = Bucket> + '_ {
         self.counts.iter().map(|&(bucket, count)| {
             let above_ns = usize::from(bucket).checked_sub(1).map_or(0, end_of);
@@ -124,7 +125,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_latency_is_reported_within_an_eighth(latency_ns in STEPS..(1u64 << 40)) {
+        fn latency_is_reported_within_one_eighth(latency_ns in STEPS..(1u64 << 40)) {
             let middle = middle_of(bucket_of(latency_ns));
             prop_assert!(middle.abs_diff(latency_ns) * 8 <= latency_ns, "{latency_ns} {middle}");
         }

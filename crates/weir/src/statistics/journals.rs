@@ -1,31 +1,33 @@
-//! How the write journals of a volume are, for everybody to see. It knows nothing of what they hold.
+//! Journal statistics: the state of a volume's write journals, readable by every thread.
+//!
+//! It knows nothing of the content of journals.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weir_types::DriveId;
 
-/// What is told of the journals of a volume. One reactor writes it.
+/// State of the journals of a volume. One reactor writes it.
 #[derive(Debug, Default)]
 pub struct JournalStatistics(Mutex<Told>);
 
 #[derive(Debug, Default)]
 struct Told {
     usages: BTreeMap<DriveId, JournalUsage>,
-    /// Replicas that lost what their journal held: they are never taken back.
+    /// Replicas that lost the data in their journal. They never come back.
     invalidated: BTreeSet<(u32, usize)>,
 }
 
-/// How a journal is used.
+/// Usage of a journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalUsage {
-    /// Its size without what is before the log, in bytes.
+    /// Size of the journal without the part before the log, in bytes.
     pub size_bytes: u64,
-    /// How much of that is in use, in bytes.
+    /// Part of the size that is in use, in bytes.
     pub used_bytes: u64,
-    /// It holds nothing that the slow files have not, and nothing is under way.
+    /// The journal holds no data that the slow files lack, and no operation is in flight.
     pub is_empty: bool,
-    /// It has failed, and what was behind it is made anew.
+    /// The journal has failed, and the replicas behind it are rebuilt.
     pub has_failed: bool,
 }
 
@@ -34,17 +36,17 @@ impl JournalStatistics {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How the journal on a drive is used now.
+    /// Stores the current usage of the journal on a drive.
     pub fn is_used(&self, drive: DriveId, usage: JournalUsage) {
         self.told().usages.insert(drive, usage);
     }
 
-    /// There is no journal on a drive any more.
+    /// Removes the journal on a drive.
     pub fn is_gone(&self, drive: DriveId) {
         self.told().usages.remove(&drive);
     }
 
-    /// How all journals are used, by their drives; within a second or so of now.
+    /// Usage of all journals, by drive. It is at most about a second old.
     pub fn usages(&self) -> BTreeMap<DriveId, JournalUsage> {
         self.told().usages.clone()
     }
@@ -54,27 +56,27 @@ impl JournalStatistics {
         self.told().usages.get(&drive).is_some_and(|usage| usage.has_failed)
     }
 
-    /// A replica of an extent lost what its journal held.
+    /// Records that a replica of an extent lost the data in its journal.
     pub fn invalidate(&self, extent: u32, slot: usize) {
         self.told().invalidated.insert((extent, slot));
     }
 
-    /// That replica is no more.
+    /// Forgets a removed replica.
     pub fn forget(&self, extent: u32, slot: usize) {
         self.told().invalidated.remove(&(extent, slot));
     }
 
-    /// Replicas of extents from this one on are no more.
+    /// Forgets the replicas of all extents from this one on, which are removed.
     pub fn forget_from(&self, first: u32) {
         self.told().invalidated.retain(|(extent, _)| *extent < first);
     }
 
-    /// The replicas that lost what their journals held, or hold up journals that are full.
+    /// Replicas that lost the data in their journals, or hold up full journals.
     pub fn invalidated(&self) -> BTreeSet<(u32, usize)> {
         self.told().invalidated.clone()
     }
 
-    /// True if a replica of an extent lost what its journal held.
+    /// True if a replica of an extent lost the data in its journal.
     pub fn is_invalidated(&self, extent: u32, slot: usize) -> bool {
         self.told().invalidated.contains(&(extent, slot))
     }

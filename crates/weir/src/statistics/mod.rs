@@ -1,7 +1,7 @@
-//! What is counted about each volume: written by the reactor that owns it, read by anyone.
+//! Statistics of each volume: the reactor that owns the volume writes them, any thread reads them.
 //!
-//! All values are totals since the daemon started; rates are differences of two snapshots. Nothing here
-//! knows how the values are shown.
+//! All values are totals since the daemon started. Rates are differences of two snapshots. The statistics do
+//! not know how the values are shown.
 
 mod bounds;
 mod checksums;
@@ -28,21 +28,21 @@ pub struct VolumeStatistics {
     pub read: OperationStatistics,
     /// Writes.
     pub write: OperationStatistics,
-    /// Everything else: flush, discard, write-zeroes, block status, cache.
+    /// All other operations: flush, discard, write-zeroes, block status, cache.
     pub other: OperationStatistics,
     /// Requests received and not yet answered.
     pub queue_depth: AtomicU64,
-    /// Of these, requests held back by a ceiling.
+    /// Unanswered requests that a ceiling holds back.
     pub queue_depth_delayed: AtomicU64,
     /// Open connections.
     pub connections: AtomicU64,
-    /// What held requests back, by whose limit.
+    /// Delays of requests, by limit.
     pub bounds: Bounds,
-    /// How its replicas stand.
+    /// State of the replicas.
     pub replication: ReplicationStatistics,
-    /// How its write journals are.
+    /// State of the write journals.
     pub journals: JournalStatistics,
-    /// What is known of it at rest.
+    /// State of the data at rest.
     pub checksums: ChecksumStatistics,
 }
 
@@ -61,18 +61,18 @@ pub struct OperationStatistics {
     latency: Histogram,
 }
 
-/// How one request went.
+/// Result of one request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Served {
     /// Bytes that the request covered.
     pub bytes: u64,
-    /// From the whole request being received to its answer being ready, in nanoseconds.
+    /// Time from the receipt of the whole request to the ready answer, in nanoseconds.
     pub latency_ns: u64,
-    /// Part of the latency spent held back by a ceiling, in nanoseconds.
+    /// Part of the latency in which a ceiling held the request back, in nanoseconds.
     pub delayed_ns: u64,
     /// Part of the latency spent in the queue of the drive, in nanoseconds.
     pub queue_ns: u64,
-    /// Part of that in which others went first because of their floors, in nanoseconds.
+    /// Part of `queue_ns` in which other requests went first for their floors, in nanoseconds.
     pub floors_ns: u64,
     /// Part of the latency spent at the drive, in nanoseconds.
     pub drive_ns: u64,
@@ -105,7 +105,7 @@ impl OperationStatistics {
         self.latency.record(served.latency_ns);
     }
 
-    /// Replicas the totals as they stand.
+    /// Reads the current totals.
     pub fn counters(&self) -> OperationCounters {
         let mut counters = OperationCounters {
             bytes: self.bytes.load(Relaxed),
@@ -119,13 +119,13 @@ impl OperationStatistics {
             sizes: self.sizes.counters(),
             latency: self.latency.counters(),
         };
-        // The sum is that of the causes at this instant, also while a request is being counted.
+        // The total of the latencies equals that of the causes, even while a request is being counted.
         counters.latency.sum_ns = counters.by_cause().sum_ns();
         counters
     }
 }
 
-/// A replica of [`OperationStatistics`] at one instant.
+/// Counters of [`OperationStatistics`] at one instant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OperationCounters {
     /// Bytes covered by answered requests.
@@ -142,19 +142,19 @@ pub struct OperationCounters {
     pub queue_ns: u64,
     /// Time that requests spent at the drive, in nanoseconds.
     pub drive_ns: u64,
-    /// The rest of all latencies: waiting for buffers, for others that touch the same blocks, and Weir's own work,
-    /// in nanoseconds.
+    /// The rest of all latencies, in nanoseconds: waits for buffers, waits for other requests to the same
+    /// blocks, and Weir's own work.
     pub other_ns: u64,
-    /// Requests by size; see [`SIZES_UP_TO_BYTES`].
+    /// Requests by size. See [`SIZES_UP_TO_BYTES`].
     pub sizes: [u64; SIZES],
-    /// Latencies; their count is the number of answered requests.
+    /// Latencies. Their count is the number of answered requests.
     pub latency: HistogramCounters,
 }
 
-/// Time of requests by what it was spent on, in nanoseconds.
+/// Time of requests by cause, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeByCause {
-    /// Held back by a ceiling.
+    /// Time held back by a ceiling.
     pub delayed_ns: u64,
     /// In the drive queue while others went first for their floors.
     pub floors_ns: u64,
@@ -162,19 +162,19 @@ pub struct TimeByCause {
     pub queue_ns: u64,
     /// At the drive.
     pub drive_ns: u64,
-    /// The rest.
+    /// All other time.
     pub other_ns: u64,
 }
 
 impl TimeByCause {
-    /// All of it.
+    /// Total of all causes.
     pub fn sum_ns(&self) -> u64 {
         self.delayed_ns + self.floors_ns + self.queue_ns + self.drive_ns + self.other_ns
     }
 }
 
 impl OperationCounters {
-    /// What the time of all requests was spent on.
+    /// Time of all requests by cause.
     pub fn by_cause(&self) -> TimeByCause {
         TimeByCause {
             delayed_ns: self.delayed_ns,
@@ -186,30 +186,31 @@ impl OperationCounters {
     }
 }
 
-/// A replica of [`VolumeStatistics`] at one instant.
+/// Counters of [`VolumeStatistics`] at one instant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeCounters {
     /// Reads.
     pub read: OperationCounters,
     /// Writes.
     pub write: OperationCounters,
-    /// Everything else.
+    /// All other operations.
     pub other: OperationCounters,
     /// Requests received and not yet answered.
     pub queue_depth: u64,
-    /// Of these, requests held back by a ceiling.
+    /// Unanswered requests that a ceiling holds back.
     pub queue_depth_delayed: u64,
     /// Open connections.
     pub connections: u64,
 }
 
 impl VolumeStatistics {
-    /// Bytes that answered requests may have changed so far: those of writes, and of all that neither reads nor writes.
+    /// Bytes that answered requests may have changed: of writes, and of operations that neither read nor
+    /// write.
     pub fn changed_bytes(&self) -> u64 {
         self.write.bytes.load(Relaxed).wrapping_add(self.other.bytes.load(Relaxed))
     }
 
-    /// Replicas everything as it stands.
+    /// Reads all current counters.
     pub fn counters(&self) -> VolumeCounters {
         VolumeCounters {
             read: self.read.counters(),
@@ -229,7 +230,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn causes_sum_up_to_the_latency_whatever_was_measured(
+        fn causes_add_up_to_latency(
             all in prop::collection::vec((0u64..1 << 30, 0u64..1 << 30, 0u64..1 << 30, 0u64..1 << 30, 0u64..1 << 30), 1..50)
         ) {
             let statistics = OperationStatistics::default();

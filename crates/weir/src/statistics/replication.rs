@@ -1,4 +1,6 @@
-//! How the replicas of a volume stand, for everybody to see. It knows nothing of how they are brought up to date.
+//! Replication statistics: the state of a volume's replicas, readable by every thread.
+//!
+//! It knows nothing of how resync works.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -8,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use jiff::Timestamp;
 use weir_volume::mirror::{ReplicaState, ReplicaStates, Slots};
 
-/// What is told of the replicas of a volume. One reactor writes it.
+/// State of the replicas of a volume. One reactor writes it.
 #[derive(Debug, Default)]
 pub struct ReplicationStatistics {
     replica_states: Mutex<Vec<ReplicaStates>>,
@@ -16,31 +18,31 @@ pub struct ReplicationStatistics {
     away: Mutex<BTreeMap<u32, Slots>>,
     bytes_resynced: AtomicU64,
     bytes_left: AtomicU64,
-    /// Since when there is something left, and how much was copied before.
+    /// Begin of the current resync, and the bytes resynced before it.
     episode: Mutex<Option<(Timestamp, u64)>>,
 }
 
-/// What was told at an instant.
+/// State of the replicas at one instant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplicationCounters {
-    /// By extent, how its replicas durably stand. Empty if none ever had more than one replica; of one that had not while
-    /// others did, all may be absent.
+    /// By extent, the durable states of its replicas. Empty if no extent ever had more than one replica. For
+    /// an extent that never had several while others did, all states may be absent.
     pub replica_states: Vec<ReplicaStates>,
-    /// Bytes copied to bring replicas up to date since the volume was opened.
+    /// Bytes that resync has written since the volume was opened.
     pub bytes_resynced: u64,
-    /// Bytes that replicas lack which can be reached.
+    /// Bytes that reachable replicas lack.
     pub bytes_left: u64,
 }
 
 impl ReplicationCounters {
-    /// Replicas of extents that stand like this.
+    /// Number of extent replicas in this state.
     pub fn count(&self, replica_state: ReplicaState) -> u64 {
         self.replica_states.iter().flatten().filter(|other| **other == replica_state).count() as u64
     }
 }
 
 impl ReplicationStatistics {
-    /// What is told now.
+    /// Current counters.
     pub fn counters(&self) -> ReplicationCounters {
         ReplicationCounters {
             replica_states: self.replica_states.lock().unwrap_or_else(PoisonError::into_inner).clone(),
@@ -49,19 +51,19 @@ impl ReplicationStatistics {
         }
     }
 
-    /// How all extents stand.
+    /// Stores the states of all extents.
     pub fn begin(&self, replica_states: Vec<ReplicaStates>) {
         *self.replica_states.lock().unwrap_or_else(PoisonError::into_inner) = replica_states;
     }
 
-    /// How an extent stands now, of those that were told of at the beginning.
+    /// Stores the states of one extent, which [`ReplicationStatistics::begin`] must have stored before.
     pub fn stands(&self, extent: u32, replica_states: ReplicaStates) {
         let mut all = self.replica_states.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all.get_mut(extent as usize).expect("all extents are told of before one changes");
         *known = replica_states;
     }
 
-    /// These replicas of an extent cannot be reached.
+    /// Stores which replicas of an extent cannot be reached.
     pub fn are_away(&self, extent: u32, slots: Slots) {
         let mut away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
         match slots.is_empty() {
@@ -86,12 +88,12 @@ impl ReplicationStatistics {
         away.get(&extent).is_some_and(|slots| slots.contains(slot))
     }
 
-    /// So many bytes more were copied.
+    /// Adds resynced bytes.
     pub fn copied(&self, bytes: u64) {
         self.bytes_resynced.fetch_add(bytes, Relaxed);
     }
 
-    /// So many bytes are left to duplicate.
+    /// Stores the bytes that are left to resync.
     pub fn is_left(&self, bytes: u64) {
         self.bytes_left.store(bytes, Relaxed);
         let mut episode = self.episode.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,7 +104,7 @@ impl ReplicationStatistics {
         }
     }
 
-    /// Since when there is something left to duplicate, and how many bytes were copied since then; `None` if nothing is.
+    /// Begin of the current resync, and bytes resynced since then. `None` if no bytes are left.
     pub fn episode(&self) -> Option<(Timestamp, u64)> {
         let episode = *self.episode.lock().unwrap_or_else(PoisonError::into_inner);
         episode.map(|(since, before)| (since, self.bytes_resynced.load(Relaxed) - before))

@@ -1,10 +1,10 @@
-//! How large requests are: counts by size that one thread writes and any thread may read.
+//! Request sizes: counts by size that one thread writes and any thread may read.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::histogram::add;
 
-/// The largest request that each size counts, in bytes; what is larger than all of them counts under one more.
+/// The largest request that each size counts, in bytes. Larger requests count under one more size.
 pub const SIZES_UP_TO_BYTES: [u64; SIZES - 1] = [4 << 10, 16 << 10, 64 << 10, 256 << 10];
 /// Number of sizes.
 pub const SIZES: usize = 5;
@@ -20,7 +20,7 @@ impl Sizes {
         add(&self.0[smaller], 1);
     }
 
-    /// Replicas the counts as they stand.
+    /// Reads the current counts.
     pub fn counters(&self) -> [u64; SIZES] {
         std::array::from_fn(|size| self.0[size].load(Relaxed))
     }
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_counts_under_the_smallest_size_that_holds_it() {
+    fn request_counts_under_smallest_size_that_fits() {
         let sizes = Sizes::default();
         for bytes in [0, 512, 4096, 4097, 65_536, 65_537, 262_144, 262_145, 32 << 20] {
             sizes.record(bytes);

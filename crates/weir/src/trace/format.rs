@@ -1,13 +1,13 @@
-//! The bytes of a trace, and writing them.
+//! Format of a trace as bytes, and its encoder.
 
 use weir_qos::Kind;
 
 use super::{Header, Record, Trace};
 
-/// What every trace begins with.
+/// First bytes of a trace.
 pub const MAGIC: [u8; 8] = *b"WEIRTRCE";
 
-/// The version of the form.
+/// Version of the format.
 pub const VERSION: u32 = 1;
 
 /// Bytes before the header: magic, version, length of the header, number of records.
@@ -16,13 +16,13 @@ pub const PREFIX_BYTES: usize = 24;
 /// Bytes of one record.
 pub const RECORD_BYTES: usize = 72;
 
-/// Longest header, in bytes: some hundred for every level of every volume that one recording may have.
+/// Longest header, in bytes: some hundred bytes for each level of each volume that a recording may have.
 pub const HEADER_BYTES_MAX: usize = 4 << 20;
 
 /// Kinds of requests by their number in the file.
 pub const KINDS: [Kind; 5] = [Kind::Read, Kind::Write, Kind::Discard, Kind::Zeroes, Kind::Flush];
 
-/// The flag of a request that was answered with an error.
+/// Flag of a request that was answered with an error.
 pub const FLAG_FAILED: u8 = 1;
 
 fn header_json(header: &Header) -> Result<Vec<u8>, String> {
@@ -39,15 +39,15 @@ fn header_json(header: &Header) -> Result<Vec<u8>, String> {
 /// Bytes of a trace before its first record.
 ///
 /// # Errors
-/// As [`encode`].
+/// As for [`encode`].
 pub fn header_bytes(header: &Header) -> Result<u64, String> {
     header_json(header).map(|json| (PREFIX_BYTES + json.len()) as u64)
 }
 
-/// Writes a trace.
+/// Encodes a trace.
 ///
 /// # Errors
-/// If the header has no form as JSON, or one that is too long.
+/// If the header cannot be encoded as JSON, or is too long.
 pub fn encode(trace: &Trace) -> Result<Vec<u8>, String> {
     let header = header_json(&trace.header)?;
     let mut bytes = Vec::with_capacity(PREFIX_BYTES + header.len() + trace.records.len() * RECORD_BYTES);

@@ -1,7 +1,7 @@
-//! Traces: what volumes were asked for and how it went, request by request, with the policies and the drives that
-//! they had meanwhile. `docs/trace.md` describes the file.
+//! Traces: recorded requests of volumes, with the policies and drives during the recording.
 //!
-//! Pure: bytes in, values out. Nothing here knows who records or who plays.
+//! `docs/trace.md` describes the file. This module is pure: bytes in, values out. It does not know who
+//! records or who plays a trace.
 
 mod format;
 mod read;
@@ -13,26 +13,26 @@ use weir_types::{Emulation, Name, Scope, Terms};
 pub use format::{RECORD_BYTES, encode, header_bytes};
 pub use read::{TraceError, decode};
 
-/// Everything that was recorded.
+/// A whole recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// What it is about.
+    /// The header.
     pub header: Header,
     /// The requests, in the order of their answers on each reactor.
     pub records: Vec<Record>,
 }
 
-/// What a trace is about.
+/// Header of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Header {
-    /// How long was recorded, in nanoseconds.
+    /// Duration of the recording, in nanoseconds.
     pub duration_ns: u64,
-    /// True if it ended before it should have, because it had become as large as it may.
+    /// True if the recording ended early, because it had reached its largest size.
     pub is_cut_short: bool,
     /// The drives of the volumes.
     pub drives: Vec<TraceDrive>,
-    /// The volumes that were recorded.
+    /// The recorded volumes.
     pub volumes: Vec<TraceVolume>,
 }
 
@@ -40,11 +40,11 @@ pub struct Header {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraceDrive {
-    /// Its name.
+    /// Name of the drive.
     pub name: Name,
-    /// How it behaves, if it is emulated.
+    /// Parameters of the emulation, if the drive is emulated.
     pub emulation: Option<Emulation>,
-    /// How many operations it kept in flight while volumes competed, when the recording ended.
+    /// Operations that the drive kept in flight while volumes competed, at the end of the recording.
     pub in_flight: Option<u32>,
 }
 
@@ -52,17 +52,17 @@ pub struct TraceDrive {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraceVolume {
-    /// Its tenant.
+    /// Tenant of the volume.
     pub tenant: Name,
-    /// Its name.
+    /// Name of the volume.
     pub name: Name,
-    /// Its size in bytes.
+    /// Size of the volume in bytes.
     pub size_bytes: u64,
-    /// What it occupied, in bytes.
+    /// Space that the volume occupied, in bytes.
     pub used_bytes: u64,
-    /// Index of its drive.
+    /// Index of the volume's drive.
     pub drive: usize,
-    /// The policies that it stood under, from the top down to its own.
+    /// The policy levels above the volume, from the top down to its own.
     pub levels: Vec<TraceLevel>,
 }
 
@@ -70,9 +70,9 @@ pub struct TraceVolume {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraceLevel {
-    /// Whose terms they are.
+    /// Scope of the terms.
     pub scope: Scope,
-    /// The name of the tenant, policy group or volume.
+    /// Name of the tenant, policy group or volume.
     pub name: Name,
     /// The terms.
     pub terms: Terms,
@@ -81,39 +81,39 @@ pub struct TraceLevel {
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When it was here as a whole, in nanoseconds since the beginning; 0 if it was here before.
+    /// Arrival of the whole request, in nanoseconds since the beginning. 0 if it arrived before.
     pub arrived_ns: u64,
-    /// Where it begins, in bytes.
+    /// Offset of the request, in bytes.
     pub offset: u64,
-    /// From its arrival to its answer, in nanoseconds.
+    /// Time from arrival to answer, in nanoseconds.
     pub latency_ns: u64,
-    /// The part of it in which ceilings held it back, in nanoseconds.
+    /// Part of the latency in which ceilings held the request back, in nanoseconds.
     pub ceilings_ns: u64,
     /// The part of it in the queue of the drive, in nanoseconds.
     pub queue_ns: u64,
-    /// The part of that in which others went first for their floors, in nanoseconds.
+    /// Part of `queue_ns` in which other requests went first for their floors, in nanoseconds.
     pub floors_ns: u64,
     /// The part of the latency at the drive, in nanoseconds.
     pub drive_ns: u64,
-    /// Its length in bytes.
+    /// Length of the request in bytes.
     pub bytes: u32,
-    /// Its connection. The number of one that has ended may be used again.
+    /// Number of the connection. A new connection may have the number of an ended one.
     pub connection: u32,
-    /// Index of its volume.
+    /// Index of the volume.
     pub volume: u16,
-    /// What it does.
+    /// Kind of the request.
     pub kind: Kind,
-    /// Whether it was answered with an error.
+    /// Whether the request was answered with an error.
     pub is_failed: bool,
 }
 
 impl Record {
-    /// When it was answered, in nanoseconds since the beginning.
+    /// Time of the answer, in nanoseconds since the beginning.
     pub fn answered_ns(&self) -> u64 {
         self.arrived_ns.saturating_add(self.latency_ns)
     }
 
-    /// The part of the latency that is neither delay nor drive, in nanoseconds.
+    /// Part of the latency outside of ceilings, drive queue and drive, in nanoseconds.
     pub fn other_ns(&self) -> u64 {
         let named_ns = self.ceilings_ns.saturating_add(self.queue_ns).saturating_add(self.drive_ns);
         self.latency_ns.saturating_sub(named_ns)
@@ -121,7 +121,7 @@ impl Record {
 }
 
 impl TraceVolume {
-    /// The name with that of the tenant, as exports have it.
+    /// Name of the volume with its tenant, as exports have it.
     pub fn full_name(&self) -> String {
         match self.tenant.as_str() {
             crate::control::records::DEFAULT_TENANT => self.name.to_string(),

@@ -1,4 +1,4 @@
-//! Reading a trace: what makes no sense is refused, and nothing is believed that the rest relies on.
+//! Decoder of traces. It checks every value that later code relies on, and refuses invalid traces.
 
 use weir_qos::Kind;
 use weir_types::bounds::{
@@ -10,46 +10,46 @@ use super::format::{FLAG_FAILED, HEADER_BYTES_MAX, KINDS, MAGIC, PREFIX_BYTES, R
 use super::{Header, Record, Trace, TraceVolume};
 use crate::control::bounds::{RECORDING_SECONDS_MAX, RECORDING_VOLUMES_MAX, TRACE_BYTES_MAX};
 
-/// Most operations that a drive may be said to keep in flight: far more than any does.
+/// Largest accepted number of operations in flight on a drive: far more than any drive has.
 const IN_FLIGHT_MAX: u32 = 1 << 16;
 
 /// Why bytes are not a trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
-    /// Something else, or nothing.
+    /// The bytes are another file, or empty.
     #[error("it is not a trace: it does not begin with 'WEIRTRCE'")]
     NotATrace,
-    /// Another version.
+    /// The trace has another version.
     #[error("it is a trace of version {0}; version {VERSION} is understood")]
     Version(u32),
-    /// Too long.
+    /// The trace is too long.
     #[error("it has {0} bytes; a trace of up to {TRACE_BYTES_MAX} is accepted")]
     TooLong(usize),
-    /// Not as long as it says.
+    /// The length differs from the one in the trace.
     #[error("it is cut off or has more than it says: {found} bytes where {expected} are expected")]
     Length {
-        /// What it says.
+        /// Length by the trace.
         expected: u64,
-        /// What there is.
+        /// Length found.
         found: usize,
     },
-    /// The header.
+    /// The header is invalid.
     #[error("its header is not understood: {0}")]
     Header(String),
-    /// A record.
+    /// A record is invalid.
     #[error("record {index} makes no sense: {what}")]
     Record {
-        /// Which, from 0.
+        /// Index of the record, from 0.
         index: usize,
-        /// What is wrong, in words.
+        /// The fault, in words.
         what: &'static str,
     },
 }
 
-/// Reads a trace.
+/// Decodes a trace.
 ///
 /// # Errors
-/// The first thing that makes no sense.
+/// The first fault.
 pub fn decode(bytes: &[u8]) -> Result<Trace, TraceError> {
     if !bytes.starts_with(&MAGIC) {
         return Err(TraceError::NotATrace);
@@ -88,7 +88,7 @@ pub fn decode(bytes: &[u8]) -> Result<Trace, TraceError> {
     Ok(Trace { header, records })
 }
 
-/// Fields in little endian, one after the other. Whoever takes them knows that they are there.
+/// Consecutive little-endian fields. The caller has checked that they exist.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -253,7 +253,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(records in prop::collection::vec(records(), 0..20)) {
+        fn traces_survive_encode_and_decode(records in prop::collection::vec(records(), 0..20)) {
             let trace = trace(records);
             prop_assert_eq!(decode(&encode(&trace).unwrap()), Ok(trace));
         }
@@ -265,7 +265,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_cut_off_is_refused(records in prop::collection::vec(records(), 1..5), at: prop::sample::Index) {
+        fn truncated_trace_is_refused(records in prop::collection::vec(records(), 1..5), at: prop::sample::Index) {
             let bytes = encode(&trace(records)).unwrap();
             prop_assert!(decode(&bytes[..at.index(bytes.len())]).is_err());
         }
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn drives_from_before_seeks_flushes_and_parallelism_are_read() {
+    fn drives_of_earlier_traces_are_decoded() {
         let before = r#"{"name":"slow","emulation":{"iops":2000,"latency_ns":5},"in_flight":null}"#;
         let drive: TraceDrive = serde_json::from_str(before).unwrap();
         assert_eq!(drive.emulation, Some(Emulation::even(2000, None, 5)));
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn invalid_trace_is_refused_with_cause() {
         let record = Record {
             arrived_ns: 1,
             offset: 0,

@@ -1,11 +1,11 @@
-//! A small filesystem of its own for a state folder, or for the drive in it.
+//! A small filesystem for a state folder, or for the drive in it.
 
 use std::path::PathBuf;
 
 use crate::common::daemon::State;
 use crate::common::program::tool;
 
-/// A state folder on, or with its drive on, a small filesystem that is unmounted at the end.
+/// A state folder that lies on a small filesystem, or whose drive does. It is unmounted at the end.
 pub struct Mounted {
     pub state: State,
     point: PathBuf,
@@ -19,7 +19,7 @@ impl Mounted {
         Mounted::at(state, point, mebibytes)
     }
 
-    /// The drive and everything else share a small filesystem.
+    /// The drive and the rest of the state folder share a small filesystem.
     pub fn state(mebibytes: u64) -> Mounted {
         let state = State::new();
         let point = state.path();
@@ -38,7 +38,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Lazily: a failed test's daemon may still be ending.
+        // A lazy unmount, because a failed test's daemon may still be ending.
         tool("umount", &["-l".as_ref(), self.point.as_os_str()]);
     }
 }

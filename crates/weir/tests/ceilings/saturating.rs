@@ -1,4 +1,4 @@
-//! A client that keeps a number of requests under way and counts the answers.
+//! A client that keeps a number of requests in flight and counts the answers.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -10,10 +10,10 @@ use std::thread::JoinHandle;
 use crate::common::daemon::Daemon;
 use crate::common::nbd::{Client, READ, WRITE};
 
-/// Bytes of the volume that it uses.
+/// Bytes of the volume that the client uses.
 const REGION_BYTES: u64 = 16 << 20;
 
-/// A client at work; an error or a lost connection makes [`Saturating::finish`] panic.
+/// A client at work. An error or a lost connection makes [`Saturating::finish`] panic.
 pub struct Saturating {
     is_over: Arc<AtomicBool>,
     answered: Arc<AtomicU64>,
@@ -21,12 +21,12 @@ pub struct Saturating {
 }
 
 impl Saturating {
-    /// Reads with `depth` requests of `length` bytes under way.
+    /// Reads with `depth` requests of `length` bytes in flight.
     pub fn start(daemon: &Daemon, volume: &str, depth: u64, length: u32) -> Saturating {
         Saturating::with(daemon, volume, depth, length, READ)
     }
 
-    /// The same with writes.
+    /// Writes with `depth` requests of `length` bytes in flight.
     pub fn start_writing(daemon: &Daemon, volume: &str, depth: u64, length: u32) -> Saturating {
         Saturating::with(daemon, volume, depth, length, WRITE)
     }
@@ -52,7 +52,7 @@ impl Saturating {
         Saturating { is_over, answered, thread }
     }
 
-    /// Requests that were answered so far.
+    /// Requests answered so far.
     pub fn count(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)
     }

@@ -13,7 +13,7 @@ use super::program::{Ran, run};
 
 /// The program under test.
 pub const WEIR: &str = env!("CARGO_BIN_EXE_weir");
-/// Where files are memory.
+/// A folder in memory.
 pub const MEMORY: &str = "/dev/shm";
 /// Bytes of the end of the daemon's log that a failed test shows.
 const LOG_SHOWN_BYTES: usize = 8000;
@@ -25,23 +25,23 @@ pub struct State {
 }
 
 impl State {
-    /// A fresh folder; its path is short, because sockets lie in it.
+    /// A fresh folder. Its path is short, because sockets lie in it.
     pub fn new() -> State {
         State { folder: Arc::new(tempfile::Builder::new().prefix("weir-e2e-").tempdir().unwrap()) }
     }
 
-    /// Where the daemon keeps everything.
+    /// State folder of the daemon.
     pub fn path(&self) -> PathBuf {
         self.folder.path().join("state")
     }
 
-    /// A fresh folder in memory, for what must not wait for a disk.
+    /// A fresh folder in memory, for tests that must not wait for a disk.
     pub fn in_memory() -> State {
         let folder = tempfile::Builder::new().prefix("weir-e2e-").tempdir_in(MEMORY);
         State { folder: Arc::new(folder.unwrap()) }
     }
 
-    /// A file beside the daemon's folder.
+    /// A file beside the state folder.
     pub fn beside(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -51,8 +51,8 @@ impl State {
         self.path().join("drive/volumes")
     }
 
-    /// The command that runs a daemon here. It does not measure the drive in the state folder, which takes a while, and
-    /// how full the disk is below that is no alarm.
+    /// The command that runs a daemon here. The daemon does not measure the drive in the state folder, which
+    /// would take a while. A full disk below the state folder is no alarm.
     pub fn serve(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(WEIR);
         command.arg("serve").arg("--state").arg(self.path()).arg("--no-measurement");
@@ -83,7 +83,7 @@ impl State {
 pub struct Daemon {
     state: State,
     child: Child,
-    /// The line with which it said that it is ready.
+    /// The line in which the daemon reports that it is ready.
     pub ready_line: String,
 }
 
@@ -93,7 +93,7 @@ impl Daemon {
         State::new().start(&["--reactors", "2"])
     }
 
-    /// The same with everything in memory, so that no disk is waited for.
+    /// A daemon with two reactors and all its files in memory, so that it waits for no disk.
     pub fn fresh_in_memory() -> Daemon {
         State::in_memory().start(&["--reactors", "2"])
     }
@@ -105,7 +105,7 @@ impl Daemon {
         Daemon { state: state.clone(), child, ready_line: String::new() }
     }
 
-    /// Waits for the line that says that it is ready.
+    /// Waits for the line in which the daemon reports that it is ready.
     pub fn ready(mut self) -> Daemon {
         let stdout = self.child.stdout.as_mut().unwrap();
         BufReader::new(stdout).read_line(&mut self.ready_line).unwrap();
@@ -117,12 +117,12 @@ impl Daemon {
         self
     }
 
-    /// Its state folder.
+    /// The state folder.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// Its process.
+    /// The process of the daemon.
     pub fn process_id(&self) -> u32 {
         self.child.id()
     }
@@ -132,10 +132,10 @@ impl Daemon {
         self.state.path().join("nbd.sock")
     }
 
-    /// Where it awaits NBD clients over TCP.
+    /// The TCP address for NBD clients.
     ///
     /// # Panics
-    /// If it does not.
+    /// If the daemon does not listen on TCP.
     pub fn tcp_address(&self) -> String {
         let address = self.ready_line.split_once("nbd tcp:").expect("it listens on TCP").1;
         address.split(',').next().unwrap().trim().to_owned()
@@ -151,7 +151,7 @@ impl Daemon {
         self.state.weir(arguments).ok()
     }
 
-    /// Runs a command that must be refused with this exit status; answers the message.
+    /// Runs a command that must be refused with this exit status. Returns the message.
     pub fn refused(&self, code: i32, arguments: &[&str]) -> String {
         self.state.weir(arguments).refused(code)
     }
@@ -163,25 +163,25 @@ impl Daemon {
         serde_json::from_str(&self.ok(&arguments)).unwrap()
     }
 
-    /// What the API answers to a GET.
+    /// The answer of the API to a GET.
     pub fn get_text(&self, path: &str) -> String {
         let client = reqwest::blocking::Client::builder().no_proxy().timeout(super::TIMEOUT);
         let client = client.unix_socket(self.state.path().join("api.sock")).build().unwrap();
         client.get(format!("http://localhost{path}")).send().unwrap().text().unwrap()
     }
 
-    /// What the API answers to a GET, as JSON.
+    /// The answer of the API to a GET, as JSON.
     pub fn get(&self, path: &str) -> Value {
         serde_json::from_str(&self.get_text(path)).unwrap()
     }
 
-    /// How often the daemon has read or written a file or a pipe by a system call: where it is in its work, whatever the
-    /// time is. 0 once it has ended.
+    /// Number of system calls with which the daemon has read or written a file or pipe. It shows the progress
+    /// of the daemon independently of time. 0 once the daemon has ended.
     pub fn calls(&self) -> u64 {
         super::program::calls(self.process_id())
     }
 
-    /// Makes a volume.
+    /// Creates a volume.
     pub fn create(&self, name: &str, size: &str) {
         self.ok(&["volume", "create", name, "--size", size]);
     }
@@ -209,7 +209,7 @@ impl Daemon {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Kills it as a crash would.
+    /// Kills the daemon as a crash would.
     pub fn kill(mut self) -> State {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -227,7 +227,7 @@ impl Daemon {
         super::wait_for("the daemon has ended", || self.child.try_wait().unwrap())
     }
 
-    /// Ends it as an operator would, and answers its state folder.
+    /// Ends the daemon as an operator would. Returns the state folder.
     pub fn stop(self) -> State {
         let state = self.state.clone();
         self.terminate();
@@ -238,7 +238,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The daemon may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {

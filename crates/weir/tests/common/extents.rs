@@ -1,14 +1,14 @@
-//! The files of extents, byte by byte.
+//! Extent files, compared byte by byte.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 const EXTENT_BYTES: u64 = 1 << 30;
-/// What is looked at of each at a time.
+/// Bytes of each file that are compared at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Asserts that the files of all replicas of an extent have the same bytes; answers how many there are.
+/// Asserts that the files of all replicas of an extent have the same bytes. Returns the number of replicas.
 pub fn assert_alike(paths: &[PathBuf]) -> usize {
     let (first_path, other_paths) = paths.split_first().expect("an extent has a replica");
     let first_file = File::open(first_path).unwrap();

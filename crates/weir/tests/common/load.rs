@@ -1,4 +1,4 @@
-//! A well-behaved client that works without pause in a thread of its own, and counts.
+//! A well-behaved client that works without pause in its own thread, and counts.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use std::thread::JoinHandle;
 use super::nbd::Client;
 use super::random::Random;
 
-/// Bytes of one of its requests.
+/// Bytes of one request.
 const REQUEST_BYTES: usize = 8192;
-/// Requests that it has under way.
+/// Requests in flight.
 const DEPTH: usize = 8;
-/// The part of the volume that it uses, in bytes.
+/// Bytes of the volume that the client uses.
 const REGION_BYTES: u64 = 16 << 20;
 
 /// A client at work. It writes and reads back, and panics at the first error or wrong byte.
@@ -23,7 +23,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Attaches and begins to work in the 16 MiB of the volume from `start` on.
+    /// Attaches and starts to work in the 16 MiB of the volume from `start` on.
     pub fn start(socket: &Path, export: &str, start: u64) -> Load {
         let (is_over, verified) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let client = Client::attach(socket, export);
@@ -32,12 +32,12 @@ impl Load {
         Load { is_over, verified, thread: Some(thread) }
     }
 
-    /// Requests that were answered rightly so far.
+    /// Requests that were answered correctly so far.
     pub fn count(&self) -> u64 {
         self.verified.load(Ordering::Relaxed)
     }
 
-    /// Waits until it has done some more work, and so shows that it is being served.
+    /// Waits until the client has done some more work, which shows that it is served.
     pub fn advances(&self) {
         let target = self.count() + 4 * DEPTH as u64;
         super::wait_until("a well-behaved client is served", || {
@@ -46,7 +46,7 @@ impl Load {
         });
     }
 
-    /// Ends it; panics if anything went wrong.
+    /// Ends the client. Panics if a request failed.
     pub fn finish(mut self) -> u64 {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap();

@@ -1,4 +1,4 @@
-//! Loop devices: block devices that are files, and nobody's once a test has ended, however it ended.
+//! Loop devices: block devices backed by files, and detached whenever a test ends.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use crate::common::daemon::State;
 use crate::common::program::{find, has, is_root, tool};
 use crate::common::wait_until;
 
-/// Size of a device if nothing else is said: enough for an XFS filesystem.
+/// Default size of a device: enough for an XFS filesystem.
 const SIZE_BYTES: u64 = 400 << 20;
 
-/// True if this machine can do what is tested here.
+/// True if this machine has the programs and rights for these tests.
 pub fn can_be_tested() -> bool {
     has(&[
         "mkfs.xfs",
@@ -27,19 +27,19 @@ pub fn can_be_tested() -> bool {
     ]) && is_root()
 }
 
-/// A loop device. When it goes, what is mounted of it is unmounted, and it is detached.
+/// A loop device. Dropping it unmounts its filesystem and detaches it.
 pub struct Loop {
     path: PathBuf,
     image: PathBuf,
 }
 
 impl Loop {
-    /// A device that holds nothing.
+    /// An empty device.
     pub fn blank(state: &State, name: &str) -> Loop {
         Loop::of_size(state, name, SIZE_BYTES)
     }
 
-    /// A device of another size.
+    /// An empty device of another size.
     pub fn of_size(state: &State, name: &str, bytes: u64) -> Loop {
         let image = state.beside(name);
         fs::File::create(&image).unwrap().set_len(bytes).unwrap();
@@ -62,30 +62,30 @@ impl Loop {
         self.path.to_str().unwrap()
     }
 
-    /// Its name without folders.
+    /// Name of the device without folders.
     pub fn name(&self) -> &str {
         self.path.file_name().unwrap().to_str().unwrap()
     }
 
-    /// Where it is mounted.
+    /// Mount points of the device.
     pub fn mounts(&self) -> Vec<String> {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         let fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
         fields.filter(|fields| fields[0] == self.path()).map(|fields| fields[1].to_owned()).collect()
     }
 
-    /// How it is mounted.
+    /// Line of the device's mount, with its options.
     pub fn mount_options(&self) -> String {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         mounts.lines().find(|line| line.starts_with(&format!("{} ", self.path()))).unwrap().to_owned()
     }
 
-    /// The signatures on it, as `wipefs` lists them.
+    /// Signatures on the device, as `wipefs` lists them.
     pub fn signatures(&self) -> String {
         tool("wipefs", &["--no-act", "--noheadings", "--output", "TYPE", self.path()])
     }
 
-    /// Takes it away and waits until it is: whoever looks at it keeps it for a moment.
+    /// Detaches the device and waits for the end. A program that probes the device keeps it for a moment.
     pub fn detach(self) {
         let backing = Path::new("/sys/block").join(self.name()).join("loop/backing_file");
         let image = self.image.clone();
@@ -95,13 +95,13 @@ impl Loop {
         wait_until("the device is detached", || !is_attached());
     }
 
-    /// Takes away all signatures, as an operator would.
+    /// Removes all signatures, as an operator would.
     pub fn wipe(&self) {
         tool("wipefs", &["--all", self.path()]);
     }
 }
 
-/// Runs a program that may fail; true if it did not.
+/// Runs a program that may fail. True if it succeeded.
 fn try_to(program: &str, arguments: &[&str]) -> bool {
     let output = find(program).map(|program| Command::new(program).args(arguments).output());
     output.is_some_and(|output| output.is_ok_and(|output| output.status.success()))
@@ -120,7 +120,7 @@ pub struct Partition<'device> {
 }
 
 impl Partition<'_> {
-    /// The first partition of a device, of almost all of it.
+    /// The first partition of a device, which covers almost all of it.
     pub fn of(device: &Loop) -> Partition<'_> {
         tool("addpart", &[device.path(), "1", "2048", "700000"]);
         Partition { device }
@@ -134,7 +134,7 @@ impl Partition<'_> {
 impl Drop for Partition<'_> {
     fn drop(&mut self) {
         try_to("umount", &["-l", &self.path()]);
-        // Whoever looks at it keeps it for a moment.
+        // A program that probes the partition keeps it for a moment.
         let remove = || try_to("delpart", &[self.device.path(), "1"]);
         if !remove() && !std::thread::panicking() {
             wait_until("the partition is gone", remove);

@@ -1,8 +1,8 @@
-//! What the end-to-end tests share: the real daemon on a state folder of its own, the command line that talks
-//! to it, programs that are not ours, and a small NBD client that can be told to misbehave.
+//! Shared parts of the end-to-end tests: the daemon, its command line, other programs, and an NBD client.
 //!
-//! No test claims how fast the machine is, or depends on it: a test waits for an event, or compares what the daemon
-//! counts with the daemon's own clock.
+//! Each daemon has its own state folder. The NBD client is small and can misbehave. No test depends on the
+//! speed of the machine, or makes a claim about it. A test waits for an event, or compares the daemon's
+//! counters with the daemon's own clock.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -20,8 +20,8 @@ pub mod wait;
 
 pub use wait::{TIMEOUT, wait_until};
 
-/// Waits until a daemon has made so many calls more, whatever the time is: for tests that choose the instant of a crash.
-/// Waits no longer once there is nothing more to come.
+/// Waits until a daemon has made `calls` more system calls, independently of time. Tests use it to choose the
+/// moment of a crash. The wait also ends once `is_over` is true.
 pub fn wait_for_calls(daemon: &daemon::Daemon, calls: u64, is_over: impl Fn() -> bool) {
     let last = daemon.calls() + calls;
     wait_until("the daemon goes on", || daemon.calls() >= last || is_over());
@@ -40,12 +40,12 @@ pub fn wait_for<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
     found.unwrap()
 }
 
-/// True if a failure to find a prerequisite must fail the test.
+/// True if a missing prerequisite must fail the test.
 pub fn is_continuous_integration() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
 }
 
-/// Says loudly that a test is not run, or fails in continuous integration.
+/// Prints loudly that a test is not run, or fails in continuous integration.
 pub fn skip(why: &str) {
     assert!(!is_continuous_integration(), "a prerequisite is missing: {why}");
     eprintln!("\n*** SKIPPED: {why} ***\n");

@@ -1,4 +1,4 @@
-//! Small filesystems of their own, for tests that fill, remount or take away what a daemon uses.
+//! Small filesystems, for tests that fill, remount or unmount a filesystem below a daemon.
 
 use std::fs;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::common::daemon::State;
 use crate::common::program::tool;
 
-/// A filesystem that is mounted, and unmounted at the end, however that comes.
+/// A mounted filesystem. Dropping it unmounts it.
 pub struct Mount {
     point: PathBuf,
     image: Option<PathBuf>,
@@ -33,18 +33,18 @@ impl Mount {
         mount
     }
 
-    /// Mounts an image again that was unmounted.
+    /// Mounts an unmounted image again.
     pub fn mount(&self) {
         let image = self.image.as_ref().unwrap().to_str().unwrap();
         tool("mount", &["-o", "loop", image, self.point.to_str().unwrap()]);
     }
 
-    /// Mounts it anew with other options.
+    /// Remounts the filesystem with other options.
     pub fn remount(&self, options: &str) {
         tool("mount", &["-o", &format!("remount,{options}"), self.point.to_str().unwrap()]);
     }
 
-    /// Takes it away from its place; what is open there stays so.
+    /// Detaches the filesystem from its mount point. Files that are open there stay open.
     pub fn unmount(&self) {
         tool("umount", &["-l", self.point.to_str().unwrap()]);
     }
@@ -53,7 +53,7 @@ impl Mount {
         &self.point
     }
 
-    /// Bytes that are free.
+    /// Free bytes.
     pub fn free_bytes(&self) -> u64 {
         let space = rustix::fs::statvfs(&self.point).unwrap();
         space.f_bfree * space.f_frsize
@@ -62,12 +62,13 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Lazily: a failed test's daemon may still be ending. It may be unmounted already.
+        // A lazy unmount, because a failed test's daemon may still be ending. The filesystem may be unmounted
+        // already.
         let _ = std::process::Command::new("umount").arg("-l").arg(&self.point).output();
     }
 }
 
-/// Fills a filesystem to its last byte by a file in this folder.
+/// Fills a filesystem to its last byte with a file in this folder.
 pub fn fill_to_the_last_byte(folder: &Path) -> PathBuf {
     let path = folder.join("filler");
     let mut file = fs::File::options().create(true).append(true).open(&path).unwrap();

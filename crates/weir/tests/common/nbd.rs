@@ -1,5 +1,6 @@
-//! A minimal NBD client over plain sockets: simple replies only, and every byte that it sends can be had
-//! alone, so that tests can send wrong ones.
+//! A minimal NBD client over plain sockets, with simple replies only.
+//!
+//! Tests can send every message by itself, and so send wrong bytes.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -26,9 +27,9 @@ pub const CACHE: u16 = 5;
 pub const WRITE_ZEROES: u16 = 6;
 pub const BLOCK_STATUS: u16 = 7;
 
-/// Flag of a command: stable before it is answered.
+/// Flag of a command: the data are durable before the reply.
 pub const FUA: u16 = 1;
-/// Flag of write-zeroes: keep the space.
+/// Flag of write-zeroes: the server keeps the space allocated.
 pub const NO_HOLE: u16 = 2;
 
 /// The errors of the protocol that tests look for.
@@ -37,7 +38,7 @@ pub const EINVAL: u32 = 22;
 pub const ENOMEM: u32 = 12;
 pub const ENOSPC: u32 = 28;
 
-/// How long a reply may take before the server counts as hung.
+/// Time for a reply after which the server counts as hung.
 const REPLY_LIMIT: Duration = Duration::from_secs(300);
 
 /// One request header.
@@ -60,7 +61,7 @@ pub fn option(option: u32, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The option that takes an export.
+/// The option that selects an export.
 pub fn go(export: &str) -> Vec<u8> {
     let mut data = (export.len() as u32).to_be_bytes().to_vec();
     data.extend(export.as_bytes());
@@ -92,11 +93,11 @@ pub struct Client {
     next_cookie: u64,
 }
 
-/// What an operation came to: nothing, or the protocol's error.
+/// Result of an operation, or the protocol's error.
 pub type Answer<T> = Result<T, u32>;
 
 impl Client {
-    /// Attaches an export that must be there.
+    /// Attaches an export that must exist.
     pub fn attach(socket: &Path, export: &str) -> Client {
         Client::try_attach(socket, export).unwrap()
     }
@@ -121,7 +122,7 @@ impl Client {
         self.next_cookie
     }
 
-    /// Sends a request without waiting for its reply; answers its cookie.
+    /// Sends a request without waiting for its reply. Returns its cookie.
     pub fn send(
         &mut self,
         command: u16,
@@ -137,7 +138,7 @@ impl Client {
         Ok(cookie)
     }
 
-    /// Reads the head of one simple reply: its cookie and error.
+    /// Reads the header of one simple reply: its cookie and error.
     pub fn reply(&mut self) -> io::Result<(u64, u32)> {
         let mut head = [0; 16];
         self.stream.read_exact(&mut head)?;
@@ -148,7 +149,7 @@ impl Client {
         Ok((u64::from_be_bytes(head[8..].try_into().unwrap()), word(4)))
     }
 
-    /// Sends a request and waits for its reply, alone on the connection.
+    /// Sends a request and waits for its reply. No other request may be open on the connection.
     pub fn call(
         &mut self,
         command: u16,
@@ -194,19 +195,19 @@ impl Client {
         self.call(WRITE_ZEROES, flags, offset, length, &[]).unwrap()
     }
 
-    /// Says goodbye and waits for the server's end of it.
+    /// Sends a disconnect and waits until the server closes the connection.
     pub fn disconnect(mut self) {
         let _ = self.send(DISCONNECT, 0, 0, 0, &[]);
         let _ = self.stream.read(&mut [0; 1]);
     }
 
-    /// True if the server has ended this connection (or does so within the time of a reply).
+    /// True if the server has closed this connection, or closes it within the time limit of a reply.
     pub fn is_ended(&mut self) -> bool {
         !matches!(self.stream.read(&mut [0; 1]), Ok(1..))
     }
 }
 
-/// Reads one reply of the option haggling: its type and data.
+/// Reads one reply of the option negotiation: its type and data.
 pub fn read_option_reply(stream: &mut UnixStream) -> io::Result<(u32, Vec<u8>)> {
     let mut head = [0; 20];
     stream.read_exact(&mut head)?;

@@ -1,4 +1,4 @@
-//! Running programs, ours and others', with a limit on how long they may take.
+//! Running Weir and other programs, with a time limit.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use std::time::Duration;
 
 /// The interpreter that has libnbd's module.
 pub const PYTHON: &str = "/usr/bin/python3";
-/// How long one run of a program may take before it counts as hung.
+/// Time for one run of a program after which it counts as hung.
 const RUN_LIMIT: Duration = Duration::from_secs(900);
 
-/// How often a process has read or written by a system call; 0 if it has ended.
+/// Number of system calls with which a process has read or written. 0 if it has ended.
 pub fn calls(process: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{process}/io")).unwrap_or_default();
     let counts = text.lines().filter_map(|line| line.split_once(": "));
@@ -26,7 +26,8 @@ pub fn find(program: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(program)).find(|candidate| candidate.is_file())
 }
 
-/// True if all programs are there; says so loudly, or fails in continuous integration, if they are not.
+/// True if all programs exist. Otherwise prints loudly that they are missing, or fails in continuous
+/// integration.
 pub fn has(programs: &[&str]) -> bool {
     let missing: Vec<&str> = programs.iter().copied().filter(|program| find(program).is_none()).collect();
     if !missing.is_empty() {
@@ -35,7 +36,7 @@ pub fn has(programs: &[&str]) -> bool {
     missing.is_empty()
 }
 
-/// True if libnbd's Python module is there; see [`has`].
+/// True if libnbd's Python module exists. See [`has`].
 pub fn has_libnbd() -> bool {
     let is_there = Path::new(PYTHON).is_file()
         && Command::new(PYTHON).args(["-c", "import nbd"]).stderr(Stdio::null()).status().unwrap().success();
@@ -45,7 +46,7 @@ pub fn has_libnbd() -> bool {
     is_there
 }
 
-/// True if the tests run as root; see [`has`].
+/// True if the tests run as root. See [`has`].
 pub fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
@@ -54,10 +55,10 @@ pub fn is_root() -> bool {
     is_root
 }
 
-/// What a program printed and how it ended.
+/// Output and exit status of a program.
 #[derive(Debug)]
 pub struct Ran {
-    /// Exit status; `None` if a signal ended it.
+    /// Exit status. `None` if a signal ended the program.
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
@@ -70,7 +71,7 @@ impl Ran {
         self.stdout
     }
 
-    /// Whether a change was made; it may have been refused, or not be over yet, for one of these reasons only.
+    /// Whether a change was made. It may be refused or unfinished only for one of `reasons`.
     pub fn done_unless(self, reasons: &[&str]) -> bool {
         let is_done = self.code == Some(0);
         let is_excused = self.code == Some(1) && reasons.iter().any(|reason| self.stderr.contains(reason));
@@ -88,7 +89,7 @@ impl Ran {
 /// Runs a program to its end.
 ///
 /// # Panics
-/// If it cannot be started or does not end.
+/// If the program cannot be started or does not end.
 pub fn run(command: &mut Command) -> Ran {
     let shown = format!("{command:?}");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -97,7 +98,7 @@ pub fn run(command: &mut Command) -> Ran {
     let (sender, receiver) = channel();
     std::thread::spawn(move || sender.send(child.wait_with_output()));
     let Ok(output) = receiver.recv_timeout(RUN_LIMIT) else {
-        // It is this process's own child, so the number is still its.
+        // The program is a child of this process and not reaped yet, so its process number is still valid.
         let process = rustix::process::Pid::from_raw(id.cast_signed()).expect("a process has a number");
         let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
         panic!("{shown} did not end within {RUN_LIMIT:?}");
@@ -107,7 +108,7 @@ pub fn run(command: &mut Command) -> Ran {
     Ran { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
 }
 
-/// Runs another program that must succeed, and answers what it printed.
+/// Runs another program that must succeed. Returns its standard output.
 pub fn tool(program: &str, arguments: &[impl AsRef<OsStr>]) -> String {
     let path = find(program).unwrap_or_else(|| panic!("{program} not found"));
     let ran = run(Command::new(path).args(arguments));

@@ -1,4 +1,4 @@
-//! Reproducible choices.
+//! Reproducible random numbers.
 
 use weir_types::random::Random as Generator;
 
@@ -12,7 +12,7 @@ impl Random {
         Random(Generator::new(seed))
     }
 
-    /// Seeded from `WEIR_SEED`, or from the clock; printed, so that a failure can be repeated.
+    /// Seeded from `WEIR_SEED`, or from the clock. The seed is printed, so that a failure can be repeated.
     pub fn seeded() -> Random {
         let clock = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
         let seed = setting("WEIR_SEED", clock);
@@ -35,7 +35,7 @@ impl Random {
         words.take(count).collect()
     }
 
-    /// One of several.
+    /// One of several choices.
     pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len() as u64) as usize]
     }

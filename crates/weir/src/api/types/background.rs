@@ -1,4 +1,4 @@
-//! The bodies that concern background work.
+//! Types of request and answer bodies for background work.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -12,133 +12,133 @@ use crate::control::{self, BackgroundPolicyView};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum BackgroundKind {
-    /// Giving back the space of deleted volumes and of ends that were cut off.
+    /// Reclaim of the space of deleted volumes and of the cut ends of shrunk volumes.
     Reclaim,
-    /// Bringing replicas of volumes up to date.
+    /// Resync of stale replicas.
     Resync,
-    /// Finding what rots in volumes at rest, and mending it.
+    /// Scrub: finding and repairing bad blocks at rest.
     Scrub,
 }
 
-/// What one kind of background work may do on each drive.
+/// Limits of one kind of background work on each drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BackgroundPolicy {
-    /// What it is for.
+    /// Kind of background work.
     pub kind: BackgroundKind,
-    /// Its part of the drive, beside the tenants, of which each has 100 if nothing else is said.
+    /// Weight on the drive; each tenant has a weight of 100 by default.
     #[schema(minimum = 1, maximum = 10_000)]
     pub weight: u32,
-    /// Most that it may do, even if a deadline is missed for it.
+    /// Ceiling, which applies even if a deadline is missed.
     pub ceiling: Rates,
-    /// Within how many seconds of its beginning each piece of work is to be done.
+    /// Deadline of each job, in seconds after its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_seconds: Option<u32>,
-    /// True if it was never changed.
+    /// True if the policy was never changed.
     pub is_built_in: bool,
-    /// Its version, which grows with each change of it; 0 if it was never changed.
+    /// Version of the policy, which grows with each change; 0 if it was never changed.
     #[serde(default)]
     pub version: u64,
 }
 
-/// The policies of all kinds.
+/// Policies of all kinds of background work.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct BackgroundPolicyList {
-    /// The policies.
+    /// Policies of background work.
     pub background_policies: Vec<BackgroundPolicy>,
 }
 
-/// What should become different about a policy of background work; what is absent stays.
+/// A change of a background policy; absent fields stay as they are.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BackgroundPolicyModify {
-    /// Its weight.
+    /// New weight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 10_000)]
     pub weight: Option<u32>,
-    /// Its ceiling; an empty one removes it.
+    /// New ceiling; an empty one removes the ceiling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<Rates>,
-    /// Its deadline in seconds; 0 for none.
+    /// New deadline in seconds; 0 for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 2_592_000)]
     pub deadline_seconds: Option<u32>,
 }
 
-/// The policy of a kind of background work in a set; what is absent is as built in.
+/// Policy of a kind of background work in a set; absent fields have the built-in values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BackgroundPolicyEntry {
-    /// What it is for.
+    /// Kind of background work.
     pub kind: BackgroundKind,
-    /// Its weight.
+    /// Weight on the drive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 10_000)]
     pub weight: Option<u32>,
-    /// Its ceiling.
+    /// Ceiling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<Rates>,
-    /// Its deadline in seconds.
+    /// Deadline in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 2_592_000)]
     pub deadline_seconds: Option<u32>,
 }
 
-/// What a piece of background work is doing.
+/// State of a background job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BackgroundState {
-    /// Others of its kind on its drive come first.
+    /// The job waits for earlier jobs of its kind on its drive.
     Waiting,
-    /// It goes on as its policy and the drive allow it.
+    /// The job runs as far as its policy and the drive allow.
     Running,
-    /// It could not go on, and is tried again.
+    /// The job failed and is being retried.
     Failing,
-    /// Its drive is missing.
+    /// The drive is missing.
     DriveMissing,
 }
 
-/// A piece of background work that is not finished.
+/// An unfinished background job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BackgroundJob {
-    /// Its identity; that of a deleted volume is the volume's.
+    /// ID of the job; for a deleted volume, the ID of the volume.
     pub id: Uuid,
-    /// Its kind.
+    /// Kind of background work.
     pub kind: BackgroundKind,
-    /// Its drive.
+    /// Drive of the job.
     pub drive: String,
-    /// What it is about, in words.
+    /// Object of the job, in words.
     pub what: String,
-    /// What it is doing.
+    /// State of the job.
     pub state: BackgroundState,
-    /// Why it could not go on.
+    /// Cause of the last failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Operations done since the daemon started.
+    /// Number of operations done since the daemon started.
     pub operations_done: u64,
-    /// Operations left, as far as it is known.
+    /// Number of operations left, as far as known.
     pub operations_left: u64,
-    /// Bytes given back, copied or examined since the daemon started.
+    /// Bytes reclaimed, resynced or examined since the daemon started.
     pub bytes_done: u64,
-    /// Bytes left, as far as it is known.
+    /// Bytes left, as far as known.
     pub bytes_left: u64,
-    /// Operations per second in the mean.
+    /// Mean rate in operations per second.
     pub operations_per_second: f64,
-    /// Time until it is done if it goes on like this, in nanoseconds.
+    /// Time until the job is done at its present rate, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_ns: Option<u64>,
-    /// When it began.
+    /// Start of the job.
     #[schema(value_type = String, format = DateTime)]
     pub begun_at: Timestamp,
-    /// When it is to be done.
+    /// Deadline of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub due_at: Option<Timestamp>,
 }
 
-/// All background work that is not finished.
+/// All unfinished background work.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct BackgroundJobList {
-    /// The work, in the order in which it began.
+    /// Jobs in the order of their start.
     pub jobs: Vec<BackgroundJob>,
 }
 

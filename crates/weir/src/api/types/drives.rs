@@ -1,4 +1,4 @@
-//! The bodies that concern drives.
+//! Types of request and answer bodies for drives.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -12,48 +12,51 @@ use super::measurements::{DriveMeasurement, MeasurementProgress};
 use crate::control::records::{DeviceRecord, DriveRecord};
 use crate::control::{DrainView, DriveView};
 
-/// How an emulated drive behaves: operations take turns of 1 / `iops` or of the time that their bytes need,
-/// whichever is longer, and of `seek_ns` more where one does not begin where the one before it ended. They
-/// are answered `latency_ns` after that; at most `parallel` are served at a time.
+/// Behaviour of an emulated drive.
+///
+/// Operations are served one after another. The service time of an operation is 1 / `iops`, or the time that
+/// its bytes need, whichever is longer. It is `seek_ns` longer if the operation does not begin where the
+/// previous one ended. The answer follows `latency_ns` after the service time. At most `parallel` operations
+/// are in service or latency at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DriveEmulation {
-    /// The kind of drive that has exactly these parameters, if one has.
+    /// Kind of drive that has exactly these parameters, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, example = "nvme")]
     pub kind: Option<EmulationKind>,
     /// Operations per second.
     #[schema(minimum = 1, maximum = 1_000_000_000)]
     pub iops: u64,
-    /// Bytes per second; as many as the operations carry if absent.
+    /// Bytes per second; not limited if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_000_000_000_000_u64)]
     pub bytes_per_second: Option<u64>,
-    /// Latency of each operation after its turn, in nanoseconds.
+    /// Latency of each operation after its service time, in nanoseconds.
     #[serde(default)]
     #[schema(maximum = 10_000_000_000_u64)]
     pub latency_ns: u64,
-    /// What the turn of an operation takes longer that does not begin where the one before it ended, in
+    /// Additional service time of an operation that does not begin where the previous one ended, in
     /// nanoseconds.
     #[serde(default)]
     #[schema(maximum = 10_000_000_000_u64)]
     pub seek_ns: u64,
-    /// The turn of a flush, in nanoseconds; if absent, a flush takes the latency and no turn.
+    /// Service time of a flush, in nanoseconds; if absent, a flush takes only the latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 10_000_000_000_u64)]
     pub flush_ns: Option<u64>,
-    /// Operations that are served at a time; as many as come if absent.
+    /// Maximum number of operations served at a time; not limited if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1024)]
     pub parallel: Option<u32>,
 }
 
-/// How a new drive should behave: like one of a kind, by parameters of its own, or like one of a kind but for
-/// some parameters. Without a kind `iops` is required, and what is absent is as in `DriveEmulation`.
+/// Behaviour of a new emulated drive: a kind, parameters, or a kind with some changed parameters. Without a
+/// kind, `iops` is required, and absent parameters have the defaults of `DriveEmulation`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DriveEmulationCreate {
-    /// The kind: `ebs-io1`, `ebs-gp2`, `ebs-standard`, `hdd-7200`, `sata-ssd` or `nvme`.
+    /// Kind of drive: `ebs-io1`, `ebs-gp2`, `ebs-standard`, `hdd-7200`, `sata-ssd` or `nvme`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, example = "nvme")]
     pub kind: Option<EmulationKind>,
@@ -65,62 +68,63 @@ pub struct DriveEmulationCreate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_000_000_000_000_u64)]
     pub bytes_per_second: Option<u64>,
-    /// Latency of each operation after its turn, in nanoseconds.
+    /// Latency of each operation after its service time, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 10_000_000_000_u64)]
     pub latency_ns: Option<u64>,
-    /// What the turn of an operation takes longer that does not begin where the one before it ended, in
+    /// Additional service time of an operation that does not begin where the previous one ended, in
     /// nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 10_000_000_000_u64)]
     pub seek_ns: Option<u64>,
-    /// The turn of a flush, in nanoseconds.
+    /// Service time of a flush, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 10_000_000_000_u64)]
     pub flush_ns: Option<u64>,
-    /// Operations that are served at a time.
+    /// Maximum number of operations served at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1024)]
     pub parallel: Option<u32>,
 }
 
-/// Whether a drive can be used.
+/// State of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DriveState {
-    /// It can be used.
+    /// The drive can be used.
     Online,
-    /// Its directory or device was not there when the daemon started, or cannot be examined now.
+    /// The directory or device was not found when the daemon started, or cannot be examined now.
     Missing,
 }
 
-/// The block device that a drive lies on.
+/// Block device of a drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DriveDevice {
-    /// Its path; if the drive is missing, where it was seen last.
+    /// Path of the device; if the drive is missing, its last known path.
     #[schema(example = "/dev/sdb")]
     pub path: String,
-    /// The UUID of the XFS filesystem on it, by which it is found again under another path.
+    /// UUID of the device's XFS filesystem, which identifies the device under any path.
     pub filesystem: Uuid,
-    /// Whether it rotates, as far as the kernel knows.
+    /// True if the kernel reports a rotational device.
     pub is_rotational: bool,
 }
 
-/// How far a drive is from being empty, after which it is removed.
+/// Progress of draining a drive, which is removed once it is empty.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DriveDrain {
-    /// Replicas of extents that are still there.
+    /// Number of extent replicas that are still on the drive.
     pub extents_left: u64,
-    /// Volumes that still have a write journal there.
+    /// Number of volumes that still have a write journal on the drive.
     #[serde(default)]
     pub journals_left: u64,
-    /// Deleted volumes, and parts of volumes, whose space there is still to be given back.
+    /// Number of pending deletions of volumes, or parts of them, whose space on the drive is not reclaimed
+    /// yet.
     #[serde(default)]
     pub deletions_left: u64,
-    /// For how long nothing of these has become less, in nanoseconds.
+    /// Time since any of these numbers last fell, in nanoseconds.
     #[serde(default)]
     pub unchanged_ns: u64,
-    /// Why it cannot go on; it is tried again and again.
+    /// Reason why the drain is blocked; the drain is retried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked_reason: Option<String>,
 }
@@ -128,69 +132,71 @@ pub struct DriveDrain {
 /// A drive: a directory that holds volumes, or a block device that is mounted as one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Drive {
-    /// Its identity, which never changes; that of the default drive is all zeroes.
+    /// ID of the drive, which never changes; all zeroes for the default drive.
     pub id: Uuid,
-    /// Its version, which grows with each change of it.
+    /// Version of the drive, which grows with each change.
     #[serde(default)]
     pub version: u64,
-    /// Its name.
+    /// Name of the drive.
     pub name: String,
-    /// Its folder.
+    /// Directory of the drive.
     pub path: String,
-    /// The block device that is mounted there, if the drive is one.
+    /// Block device that is mounted there, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<DriveDevice>,
-    /// How it behaves, if it is emulated.
+    /// Emulated behaviour, if the drive is emulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulation: Option<DriveEmulation>,
-    /// Whether it can be used.
+    /// State of the drive.
     pub state: DriveState,
-    /// Why it is missing.
+    /// Reason why the drive is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Size of the filesystem that it is on, in bytes; absent if it is missing.
+    /// Size of the drive's filesystem in bytes; absent if the drive is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
-    /// Space in use on that filesystem, by anyone, in bytes; absent if it is missing.
+    /// Used space of the filesystem in bytes, including data of other programs; absent if the drive is
+    /// missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_bytes: Option<u64>,
-    /// Space that volumes can still use, in bytes; absent if it is missing.
+    /// Space that volumes can still use, in bytes; absent if the drive is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available_bytes: Option<u64>,
-    /// How long ago these sizes were read from the drive, in nanoseconds: about a second, unless it does not answer.
+    /// Age of these sizes in nanoseconds: about a second, unless the drive does not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub space_age_ns: Option<u64>,
-    /// True if snapshots and clones share what they hold with their volumes there; else it is copied.
+    /// True if snapshots and clones share extents with their volumes on this drive; otherwise their data is
+    /// duplicated.
     #[serde(default)]
     pub shares_space: bool,
-    /// Number of volumes and snapshots on it.
+    /// Number of volumes and snapshots on the drive.
     pub volumes: u64,
-    /// Sum of the volumes' sizes in bytes.
+    /// Total size of the volumes in bytes.
     pub provisioned_bytes: u64,
-    /// The class of what it delivers; absent as long as that is not known.
+    /// Class of the drive by measured speed; absent while it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<IoPriority>,
-    /// Why it has that class, or none.
+    /// Reason for the class, or for its absence.
     pub class_reason: String,
-    /// What it was measured to deliver last.
+    /// Last measurement of the drive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measurement: Option<DriveMeasurement>,
-    /// How far its measurement is, while there is one.
+    /// Progress of the measurement that is under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measurement_progress: Option<MeasurementProgress>,
-    /// Why it could not be measured, if that was tried last.
+    /// Cause of the failure, if the last measurement failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measurement_failure: Option<String>,
-    /// The zone that it is in: as it is said of it, and else that of its node.
+    /// Zone of the drive: the zone set for the drive, or else the zone of its node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
-    /// The rack within the zone that it is in.
+    /// Rack of the drive within the zone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<String>,
-    /// That it is emptied, to be removed, and how far that is.
+    /// Progress of the drain, if the drive is being removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<DriveDrain>,
-    /// When it was added.
+    /// Time when the drive was added.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
 }
@@ -198,40 +204,42 @@ pub struct Drive {
 /// All drives.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct DriveList {
-    /// The default drive first, then in the order of their names.
+    /// Drives: the default one first, then ordered by name.
     pub drives: Vec<Drive>,
 }
 
-/// What a new drive should be.
+/// A drive to add.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DriveCreate {
-    /// An existing directory or block device on the daemon's host, as an absolute path.
+    /// Absolute path of an existing directory or block device on the daemon's host.
     #[schema(example = "/srv/drive1")]
     pub path: String,
-    /// Whether to make an XFS filesystem on it, which a block device needs. It is refused if anything is on the device.
+    /// True to create an XFS filesystem, which a block device needs. The request is refused if the device
+    /// holds any data.
     #[serde(default)]
     pub format: bool,
-    /// Its name; that of the directory or device if absent.
+    /// Name of the drive; if absent, the name of the directory or device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// How it should behave, if it is to be emulated.
+    /// Behaviour to emulate, for an emulated drive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulation: Option<DriveEmulationCreate>,
-    /// Most operations to keep in flight; if absent or 0, as many as trials find while volumes compete.
+    /// Maximum number of operations in flight; if absent or 0, the daemon finds it by trials while volumes
+    /// compete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1024)]
     pub queue_target: Option<u32>,
-    /// Its class; that of its first measurement if absent.
+    /// Class of the drive; if absent, the class of its first measurement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<IoPriority>,
-    /// The zone that it is in; that of its node if absent or 'none'.
+    /// Zone of the drive; if absent or 'none', the zone of its node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
-    /// The rack within the zone that it is in; not known if absent or 'none'.
+    /// Rack of the drive within the zone; unknown if absent or 'none'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<String>,
-    /// Whether to measure it, which the answer does not wait for.
+    /// True to measure the drive; the answer does not wait for the measurement.
     #[serde(default = "measured_unless_said")]
     #[schema(default = true)]
     pub measure: bool,
@@ -241,14 +249,14 @@ fn measured_unless_said() -> bool {
     true
 }
 
-/// The drive that holds a volume.
+/// A drive that holds a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeDrive {
-    /// Its identity.
+    /// ID of the drive.
     pub id: Uuid,
-    /// Its name.
+    /// Name of the drive.
     pub name: String,
-    /// How it behaves, if it is emulated.
+    /// Emulated behaviour, if the drive is emulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulation: Option<DriveEmulation>,
 }
@@ -269,7 +277,7 @@ impl From<DriveEmulation> for Emulation {
     }
 }
 
-/// All parameters are told, so that no kind is needed.
+/// All parameters are given, so the kind is not needed.
 impl From<Emulation> for DriveEmulationCreate {
     fn from(emulation: Emulation) -> DriveEmulationCreate {
         let Emulation { iops, bytes_per_second, latency_ns, seek_ns, flush_ns, parallel } = emulation;
@@ -286,10 +294,10 @@ impl From<Emulation> for DriveEmulationCreate {
 }
 
 impl DriveEmulationCreate {
-    /// The drive that is described.
+    /// The emulation that these fields describe.
     ///
     /// # Errors
-    /// If there is neither a kind nor `iops`, or a value is not accepted.
+    /// If both the kind and `iops` are absent, or a value is not accepted.
     pub fn emulation(self) -> Result<Emulation, UnitError> {
         let parameters = Parameters {
             iops: self.iops,
@@ -321,7 +329,7 @@ impl From<DrainView> for DriveDrain {
     fn from(view: DrainView) -> DriveDrain {
         let DrainView { extents_left, journals_left, deletions_left, blocked_reason, unchanged_since } = view;
         let unchanged = Timestamp::now().duration_since(unchanged_since);
-        // A clock that was set back tells of no time at all.
+        // A clock that was set back yields a time of 0.
         let unchanged_ns = u64::try_from(unchanged.as_nanos()).unwrap_or(0);
         DriveDrain { extents_left, journals_left, deletions_left, unchanged_ns, blocked_reason }
     }

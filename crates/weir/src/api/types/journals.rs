@@ -1,4 +1,4 @@
-//! The bodies that concern write journals.
+//! Types of answer bodies for write journals.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -9,30 +9,30 @@ use crate::control::JournalView;
 /// The write journal of a volume on a drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Journal {
-    /// The volume's identity.
+    /// ID of the volume.
     pub id: Uuid,
-    /// The volume's tenant.
+    /// Tenant of the volume.
     pub tenant: String,
-    /// The volume.
+    /// Name of the volume.
     pub volume: String,
-    /// The drive that the journal lies on.
+    /// Drive that holds the journal.
     pub drive: String,
-    /// Replicas of extents, on slower drives, that are behind it.
+    /// Number of extent replicas on slower drives that the journal serves.
     pub replicas: u64,
-    /// Bytes that it has for writes.
+    /// Capacity of the journal in bytes.
     pub size_bytes: u64,
-    /// Bytes of these in use, a second ago or less.
+    /// Used bytes of the journal, at most a second ago.
     pub used_bytes: u64,
-    /// It holds nothing that the replicas behind it have not.
+    /// True if all data of the journal is destaged.
     pub is_empty: bool,
-    /// It has failed, and the replicas that were behind it are made anew.
+    /// True if the journal has failed, and the replicas that it served are being rebuilt.
     pub has_failed: bool,
 }
 
 /// A list of journals.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JournalList {
-    /// The journals, by tenant, volume and drive.
+    /// Journals, ordered by tenant, volume and drive.
     pub journals: Vec<Journal>,
 }
 

@@ -1,4 +1,4 @@
-//! The bodies that concern what drives were measured to deliver, and their class.
+//! Types of request and answer bodies for the measured speed and the class of drives.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -10,23 +10,23 @@ use crate::control::ClassChange;
 use crate::control::records::DatedMeasurement;
 use crate::measure::Progress;
 
-/// What a drive delivered in one direction.
+/// Measured speed of a drive in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DirectionFigures {
     /// Operations per second on random blocks, 32 at a time.
     pub iops: u64,
-    /// Median latency of random blocks one at a time, in nanoseconds.
+    /// Median latency of random blocks, one at a time, in nanoseconds.
     pub latency_ns: u64,
-    /// Median latency of random blocks 32 at a time, in nanoseconds.
+    /// Median latency of random blocks, 32 at a time, in nanoseconds.
     pub deep_latency_ns: u64,
-    /// Bytes per second in sequence.
+    /// Sequential throughput in bytes per second.
     pub bytes_per_second: u64,
 }
 
-/// What a drive was measured to deliver.
+/// A measurement of a drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DriveMeasurement {
-    /// When that was.
+    /// Time of the measurement.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     /// Reads.
@@ -35,26 +35,26 @@ pub struct DriveMeasurement {
     pub write: DirectionFigures,
     /// Median latency of a flush after writes, in nanoseconds.
     pub flush_latency_ns: u64,
-    /// Size of a random operation, in bytes.
+    /// Size of a random operation in bytes.
     pub block_bytes: u64,
-    /// Size of a sequential operation, in bytes.
+    /// Size of a sequential operation in bytes.
     pub sequential_block_bytes: u64,
-    /// Whether the operations went past the page cache. They cannot where the filesystem has no direct I/O or
-    /// is memory.
+    /// True if the operations bypassed the page cache. This is impossible on a filesystem in memory, or
+    /// without direct I/O.
     pub is_direct: bool,
 }
 
-/// How far the measurement of a drive is.
+/// Progress of the measurement of a drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct MeasurementProgress {
-    /// What is done now, in words.
+    /// Current phase, in words.
     pub phase: String,
-    /// The part that is done, in percent.
+    /// Completed part, in percent.
     #[schema(maximum = 99)]
     pub percent: u32,
 }
 
-/// The class that a drive should have.
+/// Class of a drive, as requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum DriveClass {
@@ -65,21 +65,21 @@ pub enum DriveClass {
     Medium,
     /// Fast drives.
     High,
-    /// That of its latest measurement.
+    /// The class of the drive's latest measurement.
     Auto,
 }
 
-/// What should become different about a drive; what is absent stays.
+/// A change of a drive; absent fields stay as they are.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DriveModify {
-    /// Its class. Another one is refused while volumes are on it.
+    /// New class, which is refused while volumes are on the drive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<DriveClass>,
-    /// The zone that it is in, or 'none' for that of its node. What lies on it stays where it is.
+    /// New zone, or 'none' for the zone of the node. Data on the drive stays where it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
-    /// The rack within the zone that it is in, or 'none'.
+    /// New rack within the zone, or 'none'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<String>,
 }

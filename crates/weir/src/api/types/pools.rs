@@ -1,4 +1,4 @@
-//! The bodies that concern pools.
+//! Types of request and answer bodies for pools.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use super::drives::{DriveDevice, DriveEmulation, DriveState};
 use crate::control::{Amount, Claim, DriveView, PoolView};
 use crate::dataplane::DriveQueueDepth;
 
-/// Operations and bytes.
+/// A pair of rates: operations and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PoolRates {
     /// Operations per second.
@@ -25,150 +25,150 @@ pub struct PoolRates {
 /// A drive of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PoolDrive {
-    /// Its identity.
+    /// ID of the drive.
     pub id: Uuid,
-    /// Its name.
+    /// Name of the drive.
     pub name: String,
-    /// Its folder.
+    /// Directory of the drive.
     pub path: String,
-    /// The block device that is mounted there, if the drive is one.
+    /// Block device that is mounted there, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<DriveDevice>,
-    /// How it behaves, if it is emulated.
+    /// Emulated behaviour, if the drive is emulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulation: Option<DriveEmulation>,
-    /// Whether it can be used.
+    /// State of the drive.
     pub state: DriveState,
-    /// Size of the filesystem that it is on, in bytes; absent if it is missing.
+    /// Size of the drive's filesystem in bytes; absent if the drive is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
-    /// Space in use on that filesystem, by anyone, in bytes; absent if it is missing.
+    /// Used space of the filesystem in bytes, including data of other programs; absent if the drive is
+    /// missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_bytes: Option<u64>,
-    /// What volumes may come to occupy on it, in bytes.
+    /// Space that volumes on the drive can grow to occupy, in bytes.
     pub provisioned_bytes: u64,
-    /// When it was added or last found by a daemon that started.
+    /// Time when the drive was added, or last found by a starting daemon.
     #[schema(value_type = String, format = DateTime)]
     pub scanned_at: Timestamp,
 }
 
-/// Whether the drives of a pool can be used.
+/// State of a pool by the state of its drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PoolState {
-    /// All of them can.
+    /// All drives can be used.
     Online,
-    /// Some of them can.
+    /// Some drives can be used.
     Degraded,
-    /// None of them can.
+    /// No drive can be used.
     Missing,
 }
 
-/// A row of the ledger: a floor that is bound on a pool.
+/// A claim in the ledger: a floor that is bound on a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PoolClaim {
-    /// The tenant.
+    /// Tenant of the floor.
     pub tenant: String,
-    /// Whose floor it is.
+    /// Level of the floor's owner.
     pub scope: LevelScope,
-    /// The name of the tenant, policy group or volume.
+    /// Name of the tenant, policy group or volume that owns the floor.
     pub name: String,
-    /// The policy group that it comes from, in words.
+    /// Policy group that sets the floor, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
-    /// How much, if it is in operations per second.
+    /// Amount in operations per second, if the floor is in operations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iops: Option<u64>,
-    /// How much, if it is in bytes per second.
+    /// Amount in bytes per second, if the floor is in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_second: Option<u64>,
 }
 
-/// How the number of operations in flight is known.
+/// Origin of the number of operations in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InFlightOrigin {
-    /// It is the queue target.
+    /// The number is the queue target.
     Chosen,
-    /// It was found elsewhere and is kept.
+    /// The number was found elsewhere and is kept.
     Held,
-    /// Trials on both sides of it gave nothing better.
+    /// The number was found: trials with more and with fewer operations gave no better result.
     Found,
-    /// It is where looking for it has come so far.
+    /// The number is the latest of trials that are still under way.
     Sought,
 }
 
-/// Operations that are kept in flight: a number that was chosen always, any other while volumes compete.
+/// Number of operations in flight. A queue target always applies; any other number applies while volumes
+/// compete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PoolInFlight {
-    /// The number.
+    /// Number of operations.
     pub operations: u32,
-    /// How it is known.
+    /// Origin of the number.
     pub origin: InFlightOrigin,
 }
 
-/// A pool: drives that volumes share, and what floors claim of them. Where operations and bytes stand beside
-/// each other they are two measures of the same, except in `floors`, which are both bound.
+/// A pool: drives that volumes share, with the floors that claim their capacity. A pair of operations and
+/// bytes measures the same capacity in two ways. Only in `floors` are both bound.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Pool {
-    /// Its number: its place among all pools.
+    /// Number of the pool: its position among all pools.
     pub number: u64,
-    /// Its version: that of its drive that was changed last.
+    /// Version of the pool: that of its most recently changed drive.
     #[serde(default)]
     pub version: u64,
-    /// Its name: that of its class, or of its only drive while the class of that is not known.
+    /// Name of the pool: the name of its class, or of its only drive while the class is unknown.
     pub name: String,
-    /// The class of its drives; absent while that is not known.
+    /// Class of the drives; absent while it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<IoPriority>,
-    /// Whether its drives can be used.
+    /// State of the pool.
     pub state: PoolState,
-    /// Size of the filesystems that its drives are on, in bytes; one that holds several of them counts once.
+    /// Size of the filesystems of all drives in bytes; a filesystem that holds several drives counts once.
     pub size_bytes: u64,
-    /// Space in use on those, by anyone, in bytes.
+    /// Used space of these filesystems in bytes, including data of other programs.
     pub used_bytes: u64,
     /// Space that volumes can still use, in bytes.
     pub available_bytes: u64,
-    /// What volumes may come to occupy, in bytes.
+    /// Space that volumes can grow to occupy, in bytes.
     pub provisioned_bytes: u64,
-    /// How much of its size volumes may have together, in percent; absent for any number.
+    /// Maximum total size of the volumes, in percent of the pool's size; absent if not limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_provision_percent: Option<u32>,
-    /// True if the state folder, which holds the metadata, lies on a filesystem of its drives.
+    /// True if the state directory, which holds the metadata, is on a filesystem of the pool's drives.
     pub has_metadata: bool,
-    /// Its drives.
+    /// Drives of the pool.
     pub drives: Vec<PoolDrive>,
-    /// What it delivers; absent if that is not measured, so that floors on it are not guaranteed.
+    /// Measured capacity; absent if not measured, in which case floors are not guaranteed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<PoolRates>,
-    /// How much of the capacity floors and the reserve may be together, in percent.
+    /// Maximum of floors and reserve together, in percent of the capacity.
     pub over_commit_percent: u32,
-    /// The part of the capacity that is kept for background work, in percent.
+    /// Reserve for background work, in percent of the capacity.
     pub reserve_percent: u32,
-    /// The sum of all claims.
+    /// Total of all claims.
     pub floors: PoolRates,
-    /// What is kept for background work; absent if the capacity is.
+    /// Reserve for background work; absent if the capacity is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserve: Option<PoolRates>,
-    /// The capacity times the over-commit; absent if the capacity is.
+    /// Capacity times over-commit; absent if the capacity is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<PoolRates>,
-    /// What can still be bound; absent if the capacity is.
+    /// Capacity that can still be bound; absent if the capacity is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free: Option<PoolRates>,
-    /// True if more is bound than there is, which somebody forced or which is from before floors were
-    /// admitted.
+    /// True if floors exceed the limit. They were forced, or date from before floors were admitted.
     pub is_over_committed: bool,
-    /// Whether all floors can be met, with the arithmetic, in words.
+    /// Statement in words whether all floors can be met, with the arithmetic.
     pub summary: String,
-    /// Most operations to keep in flight; absent if their number is found by trial, for while volumes
-    /// compete.
+    /// Maximum number of operations in flight; absent if it is found by trials while volumes compete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_target: Option<u32>,
-    /// Operations that are kept in flight; absent before the first volume is opened there.
+    /// Number of operations in flight; absent before the first volume is opened on the pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<PoolInFlight>,
-    /// The claims by tenant, then those of tenants before those of groups before those of volumes, then by
+    /// Claims by tenant; within a tenant those of the tenant, then of policy groups, then of volumes; then by
     /// name.
     pub claims: Vec<PoolClaim>,
 }
@@ -176,31 +176,31 @@ pub struct Pool {
 /// All pools.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PoolList {
-    /// In the order in which their first drives were added.
+    /// Pools, in the order in which their first drives were added.
     pub pools: Vec<Pool>,
 }
 
-/// What should become different about a pool; what is absent stays.
+/// A change of a pool; absent fields stay as they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolModify {
-    /// How much of the capacity floors and the reserve may be together, in percent.
+    /// Maximum of floors and reserve together, in percent of the capacity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 10, maximum = 1000)]
     pub over_commit_percent: Option<u32>,
-    /// The part of the capacity that is kept for background work, in percent.
+    /// Reserve for background work, in percent of the capacity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 50)]
     pub reserve_percent: Option<u32>,
-    /// How much of its size volumes may have together, in percent; 0 for any number.
+    /// Maximum total size of the volumes, in percent of the pool's size; 0 for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 10_000)]
     pub over_provision_percent: Option<u32>,
-    /// Most operations to keep in flight; 0 for as many as trials find while volumes compete.
+    /// Maximum number of operations in flight; 0 to find it by trials while volumes compete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1024)]
     pub queue_target: Option<u32>,
-    /// Record it although floors are bound that are not there then.
+    /// True to make the change even if bound floors then exceed the limit.
     #[serde(default)]
     pub force: bool,
 }

@@ -1,4 +1,4 @@
-//! Limits and rates as the rest of the daemon has them, and as the API does.
+//! Conversion of limits and rates between the types of the API and those of the rest of the daemon.
 
 use weir_types::{Limits, Throughput};
 

@@ -1,4 +1,4 @@
-//! The bodies that concern scrubs.
+//! Types of answer bodies for scrubs.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -10,83 +10,84 @@ use crate::control::bounds::DAMAGED_RANGES_SHOWN_MAX;
 use crate::control::{self, ScrubView, offset_of};
 use crate::statistics::ChecksumCounters;
 
-/// Where a scrub stands.
+/// State of a scrub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScrubState {
-    /// The volume was never scrubbed to an end.
+    /// No scrub of the volume has ended.
     Never,
-    /// It waits until others are done.
+    /// The scrub waits until others are done.
     Waiting,
-    /// It goes on as its policy and the drives allow it.
+    /// The scrub runs as far as its policy and the drives allow.
     Running,
-    /// All was examined.
+    /// The whole volume was examined.
     Completed,
-    /// Somebody gave it up.
+    /// The scrub was cancelled.
     Cancelled,
-    /// The volume became smaller or was closed meanwhile.
+    /// The volume was shrunk or closed during the scrub.
     Interrupted,
 }
 
-/// A range of a volume of which no replica is known to be good.
+/// A range of a volume without any replica that is known to be good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DamagedRange {
-    /// Where in the volume, in bytes.
+    /// Offset in the volume in bytes.
     pub offset: u64,
-    /// How many bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// True if replicas differ and nobody can tell which is right; else no replica has what was written there.
+    /// True if replicas differ and the correct one is unknown; otherwise no replica has the data that was
+    /// written.
     pub is_undecided: bool,
 }
 
-/// The scrub of a volume that goes on, or else its last one, and what is known of the volume at rest.
+/// The current or last scrub of a volume, and the known state of its data at rest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Scrub {
-    /// The volume's identity.
+    /// ID of the volume.
     pub id: Uuid,
-    /// The volume's tenant.
+    /// Tenant of the volume.
     pub tenant: String,
-    /// The volume.
+    /// Name of the volume.
     pub volume: String,
-    /// Where it stands.
+    /// State of the scrub.
     pub state: ScrubState,
-    /// When it was asked for.
+    /// Time when the scrub was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub begun_at: Option<Timestamp>,
-    /// When it ended.
+    /// Time when the scrub ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub ended_at: Option<Timestamp>,
-    /// Bytes of the volume that are done, while it goes on.
+    /// Bytes of the volume that are done, while the scrub runs.
     pub bytes_done: u64,
-    /// Bytes of the volume that are left, while it goes on.
+    /// Bytes of the volume that are left, while the scrub runs.
     pub bytes_left: u64,
-    /// Bytes of replicas that were examined, per second in the mean, while it goes on.
+    /// Mean rate of examined bytes of all replicas, per second, while the scrub runs.
     pub bytes_per_second: f64,
-    /// Blocks of replicas that were examined, of 4096 bytes each.
+    /// Number of 4096-byte blocks examined, in all replicas.
     pub blocks_checked: u64,
-    /// Blocks of replicas that were not as they should be.
+    /// Number of bad blocks found, in all replicas.
     pub blocks_found: u64,
-    /// Blocks of these that were given what another replica has.
+    /// Number of bad blocks that were rewritten from another replica.
     pub blocks_repaired: u64,
-    /// Blocks of which no replica was known to be good.
+    /// Number of blocks without any replica that was known to be good.
     pub blocks_unrepairable: u64,
-    /// Extents of which no replica could be read.
+    /// Number of extents without any readable replica.
     pub extents_passed_over: u64,
-    /// Bytes of the volume for which checksums are kept that count, now.
+    /// Bytes of the volume that have valid checksums now.
     pub checksummed_bytes: u64,
-    /// Blocks of which no replica is known to be good, now.
+    /// Number of blocks that have no replica known to be good now.
     pub damaged_blocks: u64,
-    /// The first ranges of these.
+    /// First ranges of these blocks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damaged: Vec<DamagedRange>,
 }
 
-/// What is known of volumes at rest.
+/// Known state of volumes at rest.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ScrubList {
-    /// All volumes, or those of one tenant, by tenant and name.
+    /// All volumes, or those of one tenant, ordered by tenant and name.
     pub scrubs: Vec<Scrub>,
 }
 
@@ -130,7 +131,7 @@ impl From<ScrubView> for Scrub {
     }
 }
 
-/// The first ranges of damaged blocks, as long as they can be told.
+/// The first ranges of damaged blocks, as many as one answer shows.
 fn ranges(rest: &ChecksumCounters) -> Vec<DamagedRange> {
     let mut ranges: Vec<DamagedRange> = Vec::new();
     for (extent, damaged) in
@@ -155,7 +156,7 @@ mod tests {
     use weir_volume::mirror::Damaged;
 
     #[test]
-    fn damaged_blocks_in_a_row_are_one_range() {
+    fn adjacent_damaged_blocks_form_one_range() {
         let block = |block, expected| Damaged { block, expected };
         let mut rest = ChecksumCounters::default();
         rest.damaged.insert(0, vec![block(1, Some(7)), block(2, Some(8)), block(3, None)]);

@@ -1,4 +1,4 @@
-//! The bodies that concern snapshots and clones.
+//! Types of request and answer bodies for snapshots and clones.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -8,52 +8,52 @@ use uuid::Uuid;
 use super::VolumeLife;
 use crate::control::SnapshotView;
 
-/// A snapshot: what a volume held at one instant.
+/// A snapshot: the data of a volume at one instant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Snapshot {
-    /// Its identity.
+    /// ID of the snapshot.
     pub id: Uuid,
-    /// Its version, which grows with each change of it.
+    /// Version of the snapshot, which grows with each change.
     #[serde(default)]
     pub version: u64,
-    /// The tenant that owns it.
+    /// Tenant that owns the snapshot.
     pub tenant: String,
-    /// The volume that it shows as it was.
+    /// Volume that the snapshot was taken of.
     pub volume: String,
-    /// Its name, unique among the snapshots of the volume.
+    /// Name of the snapshot, unique among the snapshots of the volume.
     pub name: String,
     /// Size of the volume at that instant, in bytes.
     pub size_bytes: u64,
-    /// Bytes that it occupies, in one replica, shared ones among them; absent if its files cannot be examined.
+    /// Bytes that one replica occupies, including shared ones; absent if its files cannot be examined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_bytes: Option<u64>,
-    /// The part of these that nothing else shares: what would come free without it.
+    /// Part of the used bytes that nothing else shares: the space that deletion would free.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unique_bytes: Option<u64>,
-    /// The name under which NBD clients read it.
+    /// Name under which NBD clients read the snapshot.
     pub export_name: String,
-    /// Where it is in its life.
+    /// Life cycle state of the snapshot.
     pub state: VolumeLife,
-    /// When it was made.
+    /// Time of creation.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
 }
 
-/// Snapshots.
+/// A list of snapshots.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SnapshotList {
-    /// The snapshots in the order of their tenants, volumes and making.
+    /// Snapshots, ordered by tenant, volume and creation.
     pub snapshots: Vec<Snapshot>,
 }
 
-/// What snapshots should be made.
+/// Snapshots to create.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SnapshotCreate {
-    /// The name of each: 1 to 128 letters, digits, '.', '_' and '-', beginning with a letter or digit.
+    /// Name of each snapshot: 1 to 128 letters, digits, '.', '_' and '-', beginning with a letter or digit.
     #[schema(example = "before-upgrade")]
     pub name: String,
-    /// The tenant that owns the volumes; if absent, the default one.
+    /// Tenant that owns the volumes; 'default' if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The volumes, all of which are in the snapshot at the same instant.
@@ -61,58 +61,60 @@ pub struct SnapshotCreate {
     pub volumes: Vec<String>,
 }
 
-/// How a volume is made what it was.
+/// Options of restoring a snapshot.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SnapshotRestore {
-    /// End the connections of attached clients.
+    /// True to end the connections of attached clients.
     #[serde(default)]
     pub force: bool,
 }
 
-/// What clone of a volume should be made.
+/// A clone to create.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeClone {
-    /// The clone's name.
+    /// Name of the clone.
     #[schema(example = "vol1-test")]
     pub name: String,
-    /// The snapshot of the volume to begin with; if absent, what the volume holds now.
+    /// Snapshot of the volume to clone; if absent, the present data of the volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
-    /// The policy group of its tenant to bind it to, or 'none'; if absent, what new volumes of its tenant get.
+    /// Policy group of the tenant to bind the clone to, or 'none'; if absent, the default policy group of the
+    /// tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_policy_group: Option<String>,
-    /// The adaptive policy group of its tenant to bind it to, or 'none'.
+    /// Adaptive policy group of the tenant to bind the clone to, or 'none'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_adaptive_policy_group: Option<String>,
-    /// Bind its floor although the pool does not have it, and provision more than the pool may have.
+    /// True to bind the floor even if the pool does not have it, and to provision more than the pool allows.
     #[serde(default)]
     pub force: bool,
 }
 
-/// Which snapshots are wanted.
+/// Selection of snapshots.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct SnapshotQuery {
-    /// Only those of this tenant.
+    /// Only snapshots of this tenant.
     pub tenant: Option<String>,
-    /// Only those of this volume.
+    /// Only snapshots of this volume.
     pub volume: Option<String>,
 }
 
-/// How a snapshot is deleted.
+/// Options of deleting a snapshot.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct SnapshotDeleteQuery {
-    /// The tenant; see the other operations.
+    /// Tenant; see the other operations.
     pub tenant: Option<String>,
-    /// True to end the connections of clients that read it instead of being refused.
+    /// True to end the connections of clients that read the snapshot. Otherwise the request is refused while
+    /// clients are attached.
     #[serde(default)]
     pub force: bool,
-    /// Refuse it with a conflict unless the snapshot has this version.
+    /// Version that the snapshot must have; otherwise the request is refused with a conflict.
     pub if_version: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! A reactor's requests before their ceilings.
+//! Shaping: how a reactor holds requests back until their ceilings admit them.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::dataplane::reactor::Reactor;
 use crate::dataplane::served_volume::Ticket;
 use crate::dataplane::token::{ConnectionIndex, VolumeIndex};
 
-/// Index of a domain in its reactor.
+/// Index of a policy tree in its reactor.
 pub(in crate::dataplane) type PolicyTreeIndex = usize;
 
-/// Where a volume stands in a tree of ceilings.
+/// Position of a volume in a policy tree.
 pub(in crate::dataplane) struct Shaping {
     pub policy_tree: PolicyTreeIndex,
     node: NodeId,
@@ -22,7 +22,7 @@ pub(in crate::dataplane) struct Shaping {
 }
 
 impl Reactor {
-    /// Puts a request before the ceilings above its connection; true if it may run now.
+    /// Submits a request to the ceilings above its connection. True if it may run now.
     pub(in crate::dataplane) fn is_admitted(&mut self, ticket: Ticket, cost: Cost) -> bool {
         let connection = &self.connections[ticket.0];
         let volume = &mut self.volumes[connection.volume];
@@ -39,7 +39,7 @@ impl Reactor {
         false
     }
 
-    /// Charges a request that its ceilings count and do not hold back.
+    /// Charges a request to its ceilings without delaying it.
     pub(in crate::dataplane) fn charge_only(&mut self, index: ConnectionIndex, cost: Cost) {
         let connection = &self.connections[index];
         if let (Some(shaping), Some(leaf)) =
@@ -49,7 +49,7 @@ impl Reactor {
         }
     }
 
-    /// Enters when to look at a domain again.
+    /// Sets the time at which the reactor next releases requests of a policy tree.
     fn look_at_policy_tree(&mut self, index: PolicyTreeIndex) {
         let next_ns = self.policy_trees[index].policy_tree.arm(self.index);
         self.set_deadline(index, next_ns);
@@ -68,14 +68,14 @@ impl Reactor {
         }
     }
 
-    /// Lets go the requests whose instant has come.
+    /// Releases the requests whose deadline has passed.
     pub(in crate::dataplane) fn release_due(&mut self) {
         while let Some(&(_, index)) = self.deadlines.first().filter(|deadline| deadline.0 <= self.now_ns) {
             self.release_policy_tree(index);
         }
     }
 
-    /// Looks at all domains, as after their terms were changed by somebody else.
+    /// Releases requests of all policy trees, as after another thread changed their terms.
     pub(in crate::dataplane) fn look_at_policy_trees(&mut self) {
         let all: Vec<PolicyTreeIndex> = self.policy_trees.iter().map(|(index, _)| index).collect();
         all.into_iter().for_each(|index| self.release_policy_tree(index));
@@ -89,7 +89,7 @@ impl Reactor {
     }
 
     fn drop_policy_tree_if_unused(&mut self, index: PolicyTreeIndex) {
-        // A request that was let go may just have ended the last connection, and with it the domain.
+        // A released request may have ended the last connection, and the policy tree with it.
         let Some(used) = self.policy_trees.get(index) else { return };
         if used.volumes == 0 && !used.policy_tree.is_waited_in() {
             used.policy_tree.disarm(self.index);
@@ -98,11 +98,11 @@ impl Reactor {
         }
     }
 
-    /// A request that waited may run.
+    /// Runs a request that waited for its ceilings.
     pub(in crate::dataplane) fn admitted(&mut self, admitted: Admitted) {
         let Admitted { ticket, waited_ns, bound_by } = admitted;
         let (index, id) = ticket;
-        // The end of another request may just have ended the connection, and with it this one.
+        // The end of another request may have ended the connection, and this request with it.
         let Some(connection) = self.connections.get_mut(index) else { return };
         let Some(request) = connection.requests.get_mut(id).filter(|request| request.is_delayed) else {
             return;
@@ -126,7 +126,7 @@ impl Reactor {
         }
     }
 
-    /// Gives a connection its place before the ceilings of its volume.
+    /// Adds a connection as a leaf to the policy tree of its volume.
     pub(in crate::dataplane) fn join_ceilings(&mut self, index: ConnectionIndex) {
         let volume = &self.volumes[self.connections[index].volume];
         let leaf = volume.shaping.as_ref().map(|shaping| {
@@ -135,7 +135,7 @@ impl Reactor {
         self.connections[index].shaping_leaf = leaf;
     }
 
-    /// Takes a connection's place away; what waited there is answered.
+    /// Removes the leaf of a connection from its policy tree. Returns the requests that waited there.
     pub(in crate::dataplane) fn leave_ceilings(
         &mut self,
         index: ConnectionIndex,
@@ -148,7 +148,7 @@ impl Reactor {
         self.policy_trees[shaping.policy_tree].policy_tree.remove_leaf(leaf, self.now_ns)
     }
 
-    /// Forgets what of a connection waits for its ceilings: `count` requests.
+    /// Drops the `count` requests of a connection that wait for its ceilings.
     pub(in crate::dataplane) fn forget_delayed(&mut self, index: ConnectionIndex, count: usize) {
         let connection = &self.connections[index];
         let volume = &mut self.volumes[connection.volume];
@@ -160,7 +160,7 @@ impl Reactor {
         self.look_at_policy_tree(policy_tree);
     }
 
-    /// Puts a volume before other ceilings, or before none. What waits goes on waiting there.
+    /// Moves a volume to another policy tree, or to none. Waiting requests keep waiting in the new tree.
     pub(in crate::dataplane) fn reshape(
         &mut self,
         index: VolumeIndex,
@@ -198,7 +198,7 @@ impl Reactor {
         self.release_policy_tree(policy_tree);
     }
 
-    /// Takes a volume that has no connections left out of its domain.
+    /// Removes a volume without connections from its policy tree.
     pub(in crate::dataplane) fn unshape(&mut self, index: VolumeIndex) {
         let Some(shaping) = self.volumes[index].shaping.take() else { return };
         let used = &mut self.policy_trees[shaping.policy_tree];
@@ -217,7 +217,7 @@ impl Reactor {
         index
     }
 
-    /// Takes over changed terms of a volume that stays where it is.
+    /// Applies changed terms of a volume that stays at its position.
     pub(in crate::dataplane) fn replant(&mut self, index: VolumeIndex, path: &[PolicyLevel]) {
         if let Some(shaping) = &self.volumes[index].shaping {
             let policy_tree = shaping.policy_tree;
@@ -226,7 +226,7 @@ impl Reactor {
         }
     }
 
-    /// True if a volume stands in this domain under this path.
+    /// True if a volume is in this policy tree under this path.
     pub(in crate::dataplane) fn is_shaped_by(
         &self,
         index: VolumeIndex,

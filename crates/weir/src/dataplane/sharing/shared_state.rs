@@ -1,4 +1,5 @@
-//! What reactors leave for each other: requests that may go, and credit that outlives a tree.
+//! State shared between reactors: messages about requests that may run, and credit that outlives a policy
+//! tree.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,13 +14,13 @@ use crate::dataplane::locked;
 use crate::dataplane::space::SpaceCount;
 use crate::dataplane::token::ConnectionIndex;
 
-/// Something that another reactor found may go.
+/// A message from one reactor to another about a request that may run.
 pub(in crate::dataplane) enum Message {
     Admitted(Admitted),
     Granted(DriveGrant),
 }
 
-/// What is left for one reactor. Bounded by the requests that its connections have open.
+/// Messages for one reactor. The open requests of its connections bound their number.
 #[derive(Default)]
 struct Mailbox {
     messages: Mutex<Vec<Message>>,
@@ -27,11 +28,11 @@ struct Mailbox {
     waker: OnceLock<Waker>,
 }
 
-/// Credit of a level when it was last seen.
+/// Credit of a level at the time when it was last seen.
 #[derive(Clone, Debug)]
 struct Saved {
     credits: Credits,
-    /// By the clock of reactors; before its beginning if that was before this machine started.
+    /// Time by the clock of reactors, in nanoseconds. Negative if the time was before this machine started.
     at_ns: i64,
 }
 
@@ -42,11 +43,11 @@ impl Saved {
     }
 }
 
-/// What all reactors see.
+/// State that all reactors share.
 pub(in crate::dataplane) struct SharedState {
     mailboxes: Vec<Mailbox>,
     saved: Mutex<BTreeMap<Scope, Saved>>,
-    /// The space that they take on the filesystem of the state folder.
+    /// Space that all reactors take on the filesystem of the state folder.
     pub space: Arc<SpaceCount>,
 }
 
@@ -56,33 +57,33 @@ impl SharedState {
         SharedState { mailboxes, saved: Mutex::default(), space: Arc::default() }
     }
 
-    /// Says how a reactor is woken; once, before it has volumes.
+    /// Sets the waker of a reactor. Called once, before the reactor has volumes.
     pub fn introduce(&self, reactor: usize, waker: Waker) {
         let is_first = self.mailboxes[reactor].waker.set(waker).is_ok();
         assert!(is_first, "a reactor is introduced once");
     }
 
-    /// Leaves something for another reactor, which is woken by [`SharedState::wake`].
+    /// Leaves a message for another reactor. [`SharedState::wake`] wakes that reactor.
     pub fn post(&self, reactor: usize, messages: Message) {
         let mailbox = &self.mailboxes[reactor];
         locked(&mailbox.messages).push(messages);
         mailbox.has_messages.store(true, Ordering::Release);
     }
 
-    /// Wakes a reactor for which something was left.
+    /// Wakes a reactor that has messages.
     pub fn wake(&self, reactor: usize) {
         if let Some(waker) = self.mailboxes[reactor].waker.get() {
             waker.wake();
         }
     }
 
-    /// Takes away what was left for the requests of a connection that ends.
+    /// Removes the messages for the requests of a connection that ends.
     pub fn forget(&self, reactor: usize, connection: ConnectionIndex) {
         let is_others = |messages: &Message| !matches!(messages, Message::Admitted(admitted) if admitted.ticket.0 == connection);
         locked(&self.mailboxes[reactor].messages).retain(is_others);
     }
 
-    /// Takes what was left for a reactor.
+    /// Takes all messages for a reactor.
     pub fn collect(&self, reactor: usize) -> Vec<Message> {
         let mailbox = &self.mailboxes[reactor];
         if !mailbox.has_messages.load(Ordering::Acquire)
@@ -93,19 +94,19 @@ impl SharedState {
         std::mem::take(&mut *locked(&mailbox.messages))
     }
 
-    /// Keeps the credits of levels whose tree may go.
+    /// Saves the credits of levels whose policy tree may be removed.
     pub fn save_credits(&self, credits: Vec<(Scope, Credits)>, at_ns: i64) {
         let mut saved = locked(&self.saved);
         saved.extend(credits.into_iter().map(|(scope, credits)| (scope, Saved { credits, at_ns })));
     }
 
-    /// The credit that a level had when it was last seen, and how long ago that is, in nanoseconds.
+    /// Credit that a level had when it was last seen, and the nanoseconds since then.
     pub fn saved_credits(&self, scope: &Scope, now_ns: u64) -> Option<(Credits, u64)> {
         let saved = locked(&self.saved);
         saved.get(scope).map(|saved| (saved.credits.clone(), saved.ago_ns(now_ns)))
     }
 
-    /// All credit that is kept, with how long ago it was seen, in nanoseconds.
+    /// All saved credit, with the nanoseconds since it was seen.
     pub fn all_saved_credits(&self, now_ns: u64) -> Vec<(Scope, Credits, u64)> {
         let saved = locked(&self.saved);
         saved
@@ -114,7 +115,7 @@ impl SharedState {
             .collect()
     }
 
-    /// Forgets the credit of a level that is no more.
+    /// Forgets the credit of a removed level.
     pub fn forget_credits(&self, scope: &Scope) {
         locked(&self.saved).remove(scope);
     }

@@ -1,53 +1,53 @@
-//! How much space was granted on the filesystem of the state folder, and how much may be. It knows neither files nor
-//! actions.
+//! Space count: how much space is granted on the filesystem of the state folder, and how much may be. It
+//! knows neither files nor actions.
 //!
-//! What was granted and is under way takes its space at some time that nobody knows. So a look at the filesystem allows
-//! what is free there above the reserve, counted from what was done *before* it looked: whatever was granted since, or is
-//! still under way, may need its space out of that. Grants may be less than what is free while much is under way, but
-//! never more.
+//! A granted operation under way takes its space at an unknown time. So a look at the filesystem permits the
+//! free space above the reserve, counted from the operations done *before* the look. Operations granted
+//! since, or still under way, may need their space out of that. While much is under way, the count may grant
+//! less than the free space, but never more.
 //!
-//! Reactors take portions from the count that they share, so that a write costs them no memory that others write too.
+//! Reactors take portions from the shared count, so that a write touches no memory that other reactors write.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
-/// What a reactor takes from the common count at a time, in bytes. At most as much is granted to it and not used, and as
-/// much done and not told.
+/// Bytes that a reactor takes from the shared count at a time. At most as many are granted to it and unused,
+/// and at most as many are done and not reported.
 const PORTION_BYTES: u64 = 1 << 20;
 
 /// The count that all reactors share.
 #[derive(Debug, Default)]
 pub struct SpaceCount {
-    /// What is not for volumes of what is free, in bytes.
+    /// Part of the free space that volumes do not get, in bytes.
     reserve_bytes: AtomicU64,
-    /// What was granted since the start, in bytes.
+    /// Space granted since the start, in bytes.
     granted_bytes: AtomicU64,
-    /// What was granted and needs no space that is not taken yet, in bytes.
+    /// Granted space of completed operations, which need no more, in bytes.
     done_bytes: AtomicU64,
-    /// What may have been granted at most, in bytes.
+    /// Upper bound of `granted_bytes`, in bytes.
     granted_bytes_max: AtomicU64,
 }
 
 /// A look at the filesystem that has begun.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
-    /// What was done by then, in bytes.
+    /// `done_bytes` at the beginning of the look, in bytes.
     done_bytes: u64,
 }
 
-/// A reactor's part in the count.
+/// Portion of the count that one reactor has.
 #[derive(Debug)]
 pub struct SpaceAtHand {
     count: Arc<SpaceCount>,
-    /// What was granted to it and nobody has taken, in bytes.
+    /// Space granted to this reactor and not taken, in bytes.
     unused_bytes: Cell<u64>,
-    /// What is done and the others do not know of, in bytes.
+    /// Done space that the shared count does not have yet, in bytes.
     done_bytes: Cell<u64>,
 }
 
-/// Space that was taken for something that is under way; it is done when this is dropped.
+/// Space that an operation under way has taken. Dropping it marks the space as done.
 #[derive(Debug)]
 pub struct TakenSpace {
     from: Rc<SpaceAtHand>,
@@ -55,23 +55,23 @@ pub struct TakenSpace {
 }
 
 impl SpaceCount {
-    /// Says what volumes leave free, in bytes.
+    /// Sets the space that volumes leave free, in bytes.
     pub fn set_reserve(&self, reserve_bytes: u64) {
         self.reserve_bytes.store(reserve_bytes, Relaxed);
     }
 
-    /// The filesystem is about to be looked at.
+    /// Begins a look at the filesystem.
     pub fn begin_look(&self) -> Look {
         Look { done_bytes: self.done_bytes.load(SeqCst) }
     }
 
-    /// So much was free there.
+    /// Ends a look that found so many bytes free.
     pub fn end_look(&self, look: Look, free_bytes: u64) {
         let left_bytes = free_bytes.saturating_sub(self.reserve_bytes.load(Relaxed));
         self.granted_bytes_max.store(look.done_bytes.saturating_add(left_bytes), SeqCst);
     }
 
-    /// Grants some; false if there is not as much.
+    /// Grants some space. False if too little is left.
     fn grant(&self, bytes: u64) -> bool {
         let granted_bytes_max = self.granted_bytes_max.load(SeqCst);
         let add = |granted: u64| granted.checked_add(bytes).filter(|granted| *granted <= granted_bytes_max);
@@ -80,18 +80,18 @@ impl SpaceCount {
 }
 
 impl SpaceAtHand {
-    /// That of one more reactor.
+    /// An empty portion for one more reactor.
     pub fn new(count: &Arc<SpaceCount>) -> Rc<SpaceAtHand> {
         let count = Arc::clone(count);
         Rc::new(SpaceAtHand { count, unused_bytes: Cell::new(0), done_bytes: Cell::new(0) })
     }
 
-    /// The count that it is a part of.
+    /// The shared count.
     pub fn count(&self) -> &Arc<SpaceCount> {
         &self.count
     }
 
-    /// Takes some; `None` if there is not as much, for all that is known.
+    /// Takes some space. `None` if less is known to be free.
     pub fn take(self: &Rc<Self>, bytes: u64) -> Option<TakenSpace> {
         let has_enough = self.unused_bytes.get() >= bytes || self.is_granted(bytes);
         if !has_enough {
@@ -102,7 +102,7 @@ impl SpaceAtHand {
         Some(TakenSpace { from: Rc::clone(self), bytes })
     }
 
-    /// Takes some that is there and may be given back for a while, so that nobody else gets it meanwhile.
+    /// Takes existing space that an operation may free for a while, so that no other operation gets it.
     pub fn keep(self: &Rc<Self>, bytes: u64) -> TakenSpace {
         self.count.granted_bytes.fetch_add(bytes, SeqCst);
         TakenSpace { from: Rc::clone(self), bytes }
@@ -114,7 +114,7 @@ impl SpaceAtHand {
         granted.is_some()
     }
 
-    /// Keeps nothing from the others: before a look, and before a reactor sleeps.
+    /// Returns the whole portion to the shared count: before a look, and before a reactor sleeps.
     pub fn hand_back(&self) {
         let (unused_bytes, done_bytes) = (self.unused_bytes.take(), self.done_bytes.take());
         if unused_bytes > 0 {
@@ -150,19 +150,19 @@ mod tests {
     const RESERVE_BYTES: u64 = 8 << 20;
     const FREE_BYTES: u64 = 64 << 20;
 
-    /// What happens to the filesystem and to the reactors that share the count.
+    /// An event on the filesystem or on the reactors that share the count.
     #[derive(Clone, Copy, Debug)]
     enum Event {
         Take {
             reactor: usize,
             bytes: u64,
         },
-        /// Something that is under way takes its space, or finds that it needs none.
+        /// An operation under way takes its space, or finds that it needs none.
         Land {
             which: usize,
             is_needed: bool,
         },
-        /// Something that has its space or needs none is done.
+        /// An operation that has its space, or needs none, is done.
         Finish {
             which: usize,
         },
@@ -171,7 +171,7 @@ mod tests {
             reactor: usize,
         },
         BeginLook,
-        /// What was free when it was looked is told late.
+        /// The free space seen at the beginning of the look is reported late.
         EndLook,
     }
 
@@ -188,7 +188,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn reserve_stays_free_whatever_is_under_way(events in prop::collection::vec(event(), 1..400)) {
+        fn reserve_stays_free_during_operations(events in prop::collection::vec(event(), 1..400)) {
             let count = Arc::new(SpaceCount::default());
             count.set_reserve(RESERVE_BYTES);
             let reactors = [SpaceAtHand::new(&count), SpaceAtHand::new(&count)];
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_free_can_be_taken_to_the_end_and_what_was_given_back_again() {
+    fn free_and_returned_space_can_be_taken_completely() {
         let count = Arc::new(SpaceCount::default());
         count.set_reserve(RESERVE_BYTES);
         let reactor = SpaceAtHand::new(&count);
@@ -225,7 +225,7 @@ mod tests {
         count.end_look(count.begin_look(), RESERVE_BYTES + 5 * PORTION_BYTES / 2);
         let taken: Vec<_> = std::iter::from_fn(|| reactor.take(PORTION_BYTES / 2)).collect();
         assert_eq!(taken.len(), 5);
-        // As long as they are under way nobody knows whether what is free is theirs.
+        // While the operations are under way, the free space may be theirs.
         count.end_look(count.begin_look(), RESERVE_BYTES + 5 * PORTION_BYTES / 2);
         assert!(reactor.take(1).is_none());
         drop(taken);

@@ -1,9 +1,9 @@
-//! Space that volumes may still take on drives where the state folder needs the rest of the filesystem.
+//! Space: which actions may still take space on drives that share the filesystem of the state folder.
 //!
-//! Every write counts, because also one to a block that has a place may take another: where a snapshot shares it, or a part
-//! of a piece was given back. Most take none, so a count that is used up refuses nothing yet: a thread of the drive looks
-//! at the filesystem, and at where the range lies, while the action waits. What it found decides, and is the new count
-//! ([`count`]).
+//! Every write counts, even a write to an allocated block. A snapshot may share that block, or part of its
+//! piece may have been given back. Most writes need no new space, so a used-up count refuses nothing yet.
+//! Instead the action waits until a thread of the drive looks at the filesystem and at the range. The look
+//! decides, and becomes the new count ([`count`]).
 
 mod count;
 
@@ -25,25 +25,25 @@ use super::reactor::Reactor;
 use super::token::{AskNumber, ReplicaIndex};
 use weir_store::extent_file;
 
-/// Whether a drive is on the filesystem of the state folder, so that what is taken there counts.
+/// Whether a drive is on the filesystem of the state folder, so that its space counts.
 #[derive(Debug, Default)]
 pub(super) struct IsCounted(AtomicBool);
 
-/// Whether an action may be carried out.
+/// Whether an action may run.
 #[derive(Debug)]
 pub(super) enum Permission {
-    /// It may, with the space that it takes, if that counts.
+    /// The action may run, with the space that it takes if space counts.
     Granted(Option<TakenSpace>),
     Refused(Fault),
-    /// Whether there is space for it has to be looked at.
+    /// A look has to find out whether there is space.
     AfterALook,
 }
 
-/// What a filesystem takes at a time for what is written to a place that another file shares, in bytes: the default hint
-/// of XFS (32 blocks), and more than others take.
+/// Bytes that a filesystem takes at a time for a write to an extent that another file shares. The value is
+/// the default hint of XFS (32 blocks). Other filesystems take less.
 const SHARED_PART_BYTES: u64 = 128 << 10;
 
-/// A range of an extent's file that an action may take space for.
+/// Range of an extent's file for which an action may take space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SpaceAsked {
     offset: u64,
@@ -60,17 +60,17 @@ pub(super) struct SpaceJob {
     count: Arc<SpaceCount>,
 }
 
-/// An action that was looked for.
+/// An action with the result of its look.
 pub(super) struct SpaceAnswer {
     pub replica: ReplicaIndex,
     pub number: AskNumber,
     pub action: Action,
-    /// What of its range needs new space, in bytes; an error if the filesystem did not tell.
+    /// Bytes of the range that need new space. An error if the filesystem did not tell.
     pub needed_bytes: io::Result<u64>,
 }
 
 impl IsCounted {
-    /// Whether an action may be carried out on the drive, before anything was looked at.
+    /// Whether an action may run on the drive, before any look.
     pub fn permit(&self, space: &Rc<SpaceAtHand>, action: &Action) -> Permission {
         let asked = if self.0.load(Relaxed) { SpaceAsked::by(action) } else { None };
         match asked.map(|asked| space.take(asked.bytes_max())) {
@@ -82,11 +82,11 @@ impl IsCounted {
 }
 
 impl Permission {
-    /// The same after a look. Where nothing could be found out the drive's own answer is the truth.
+    /// Permission after a look. If the look found nothing out, the drive itself answers.
     fn after_a_look(space: &Rc<SpaceAtHand>, action: &Action, needed_bytes: &io::Result<u64>) -> Permission {
         let asked = SpaceAsked::of(action);
         let bytes = match (needed_bytes, action) {
-            // What is zeroed may be given back and taken again.
+            // The filesystem may free a zeroed range and allocate it again.
             (Ok(0), Action::Zero { .. }) => return Permission::Granted(Some(space.keep(asked.bytes))),
             (Err(_) | Ok(0), _) => return Permission::Granted(None),
             (Ok(bytes), Action::Allocate { .. }) => *bytes,
@@ -112,12 +112,12 @@ impl SpaceAsked {
         }
     }
 
-    /// That of an action that waits for a look.
+    /// The range of an action that waits for a look.
     fn of(action: &Action) -> SpaceAsked {
         SpaceAsked::by(action).expect("only what takes space waits for a look")
     }
 
-    /// What it takes at most, in bytes.
+    /// Most space that the action takes, in bytes.
     fn bytes_max(self) -> u64 {
         let begin = self.offset / SHARED_PART_BYTES * SHARED_PART_BYTES;
         (self.offset + self.bytes).next_multiple_of(SHARED_PART_BYTES) - begin
@@ -141,7 +141,7 @@ impl SpaceJob {
 }
 
 impl Reactor {
-    /// Has an action wait until it is known whether there is space for it.
+    /// Lets an action wait until a look finds out whether there is space.
     pub(super) fn look_for_space(
         &mut self,
         (replica, number): (ReplicaIndex, AskNumber),
@@ -155,7 +155,7 @@ impl Reactor {
         self.helper.submit(Job::Space(Box::new(SpaceJob { replica, number, drive, action, path, count })));
     }
 
-    /// It is known: the action is carried out or refused.
+    /// Runs or refuses an action after its look.
     pub(super) fn space_seen(&mut self, answer: SpaceAnswer) {
         let SpaceAnswer { replica, number, action, needed_bytes } = answer;
         let volume = &mut self.volumes[replica.volume];
@@ -170,7 +170,7 @@ impl Reactor {
         let extent = action.extent().expect("what takes space names an extent");
         let is_current = |generation| volume.mirror.is_current(replica.slot, extent, generation);
         if action.operation().is_none() && !action.generation().is_some_and(is_current) {
-            // The file was given up meanwhile: nobody waits for what would be done there.
+            // The file was given up during the look, so no operation waits for this action.
             volume.answered(replica.slot, number);
             volume.outstanding -= 1;
             return self.settle_volume(replica.volume);
@@ -195,24 +195,24 @@ impl Reactor {
 }
 
 impl DataPlane {
-    /// Whether what is taken on a drive counts.
+    /// Whether space taken on a drive counts.
     pub(super) fn is_counted(&self, drive: DriveId) -> Arc<IsCounted> {
         Arc::clone(locked(&self.counted).entry(drive).or_default())
     }
 
-    /// The filesystem of the state folder is about to be looked at.
+    /// Begins a look at the filesystem of the state folder.
     pub fn begin_look_at_space(&self) -> Look {
         self.shared_state.space.begin_look()
     }
 
-    /// Says how much of what is free on the filesystem of the state folder volumes leave alone, and what a look found to
-    /// be free there, in bytes. Holds until it is said anew.
+    /// Sets the reserve and reports the free space of the filesystem of the state folder, both in bytes.
+    /// Volumes leave the reserve free. The values hold until the next call.
     pub fn set_space_aside(&self, look: Look, reserve_bytes: u64, free_bytes: u64) {
         self.shared_state.space.set_reserve(reserve_bytes);
         self.shared_state.space.end_look(look, free_bytes);
     }
 
-    /// Says whether a drive is on that filesystem.
+    /// Sets whether a drive is on the filesystem of the state folder.
     pub fn set_is_counted(&self, drive: DriveId, is_counted: bool) {
         self.is_counted(drive).0.store(is_counted, Relaxed);
     }
@@ -237,13 +237,13 @@ mod tests {
     }
 
     #[test]
-    fn on_other_filesystems_everything_may_be_taken() {
+    fn space_on_other_filesystems_is_unlimited() {
         let permission = IsCounted::default().permit(&space(0), &write(BLOCK));
         assert!(matches!(permission, Permission::Granted(None)), "{permission:?}");
     }
 
     #[test]
-    fn pieces_zeroes_and_writes_take_space_and_nothing_else() {
+    fn only_allocations_zeroes_and_writes_take_space() {
         let generation = weir_volume::Generation::default();
         let allocate = Action::Allocate { extent: 0, generation, piece: 0 };
         let (counted, left) = (IsCounted(AtomicBool::new(true)), space(ALLOCATION_BYTES + SHARED_PART_BYTES));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn look_refuses_what_needs_more_than_is_left_and_nothing_else() {
+    fn look_refuses_only_actions_without_space() {
         let left = space(SHARED_PART_BYTES);
         let after_a_look = |bytes, needed| Permission::after_a_look(&left, &write(bytes), &needed);
         let larger = after_a_look(2 * SHARED_PART_BYTES, Ok(BLOCK));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_zeroed_keeps_its_space_while_it_may_be_given_back() {
+    fn zeroed_range_keeps_its_space_until_done() {
         let left = space(ALLOCATION_BYTES);
         let after_a_look = |action, needed| Permission::after_a_look(&left, &action, &Ok(needed));
         let generation = weir_volume::Generation::default();
