@@ -311,10 +311,10 @@ impl Store {
         made
     }
 
-    /// Takes from a volume what it holds beyond `size_bytes`: surplus extent files, and the data in the tail of the
-    /// last one that stays, so that it reads as zeros if the volume grows again. Does nothing if there is
-    /// nothing to take, so it is also what repairs an interrupted resize. Answers the identity under which surplus
-    /// files were pending deletion, if there were any: giving back their space is left to do.
+    /// Removes the data of a volume beyond `size_bytes`: surplus extent files, and the tail of the last
+    /// extent that stays. So the tail reads as zeros if the volume grows again. Does nothing if all of this
+    /// is removed already, so it also repairs an interrupted resize. Returns the identity of the pending
+    /// deletion of surplus files, if there are any. Their space is not reclaimed yet.
     pub fn trim_to_size(&self, volume: VolumeId, size_bytes: u64) -> Result<Option<VolumeId>, StoreError> {
         let pending_deletion = self.delete_extents_from(volume, extent_count(size_bytes))?;
         let tail = size_bytes % EXTENT_BYTES;

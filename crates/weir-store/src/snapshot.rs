@@ -1,7 +1,6 @@
-//! A snapshot of what extents' files hold in those of a volume that is being made for it: sharing it where the filesystem can,
-//! or duplicating it.
+//! Snapshot files: taking extent files into the files of a new volume, by reflink or else byte by byte.
 //!
-//! The files lie in a folder that bears the mark of being half made, until everything is in the snapshot and durable.
+//! The new files lie in a folder marked as half made, until the snapshot is complete and durable.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -19,25 +18,25 @@ use super::{
     remove_if_there, replica_metadata, sync_folder,
 };
 
-/// How long is in the snapshot at once, at most: nobody waits for much more than this, also where everything has to be copied, or
-/// a file has so many fragments that sharing it takes seconds. Each of several writes that are open may wait for one such
-/// step; one costs some tens of microseconds beside what it snapshots.
+/// Longest step of a snapshot. A write waits for little more than one step. That holds even if all data must
+/// be duplicated, or if a file has so many fragments that its reflink takes seconds. Each of several open
+/// writes may wait for one step. A step has an overhead of some tens of microseconds.
 const STEP_TIME: Duration = Duration::from_micros(250);
-/// How much is in the snapshot between two looks at the clock, to begin with, in bytes: it grows as long as that takes less than
-/// a quarter of a step, so that none takes much longer than it should.
+/// Bytes between two looks at the clock, at the beginning. The number doubles while a part takes less than a
+/// quarter of a step. So no step takes much longer than intended.
 const FIRST_PART_BYTES: u64 = REGION_BYTES;
 
-/// Where what extents' files hold is in the snapshot.
+/// Where a snapshot puts extent files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The folder for files of the same names.
     pub folder: PathBuf,
-    /// Files there can share what they hold with those that are in the snapshot.
+    /// Files in the folder can share extents with the source files.
     pub can_share: bool,
 }
 
-/// Snapshots what a whole extent's file holds from an offset on, at most so many bytes, in one that holds nothing there
-/// yet. Answers how far it came, which is at least one region; what is a hole costs nothing and is gone over.
+/// Takes at most `length` bytes from `offset` of a whole extent file into a file that is empty there. Returns
+/// the end of the completed range, which has at least one region. Holes cost nothing and are skipped.
 pub fn snapshot(
     source: &Path,
     target: &Path,
@@ -128,8 +127,8 @@ impl Store {
         Ok(Target { folder, can_share: self.look_whether_it_shares() })
     }
 
-    /// Completes what was in the snapshot of a new volume here: without those extents that could not be, and with replica metadata
-    /// beside those that have replicas elsewhere. Nothing of it is durable yet.
+    /// Completes the snapshot files of a new volume on this drive. Removes missed extents, and adds replica
+    /// metadata to extents with replicas elsewhere. The result is not durable yet.
     ///
     /// # Errors
     /// If the files cannot be changed.
@@ -152,8 +151,9 @@ impl Store {
         record::write_new(&new, record)
     }
 
-    /// Makes volumes of what was in the snapshot and completed here, durably. All of it becomes durable at once, because each time
-    /// costs whoever writes here. The scope was opened before the first of the files was made.
+    /// Turns completed snapshot files on this drive into volumes, durably. All volumes become durable at
+    /// once, because each sync delays every writer on the drive. The scope must be opened before the first of
+    /// the files is made.
     ///
     /// # Errors
     /// If the filesystem fails, now or since the scope was opened. Then some may be volumes already.

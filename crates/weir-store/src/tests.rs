@@ -24,7 +24,7 @@ fn extent_files(store: &Store, volume: VolumeId) -> Vec<String> {
     names
 }
 
-/// Gives back what was pending deletion; operations that it took, and bytes that it gave.
+/// Reclaims a pending deletion. Returns the number of operations and the reclaimed bytes.
 fn give_back(pending_deletion: &PendingDeletion) -> (u64, u64) {
     let survey = pending_deletion.survey().unwrap();
     let (mut operations, mut bytes) = (0, 0);

@@ -296,7 +296,8 @@ impl Volume {
         match result {
             Ok(bytes) => self.advance(id, operation, bytes, actions),
             Err(fault) => {
-                // First, so that the end finds the extent failed: nothing was acknowledged that is lost now.
+                // The extent fails first, so that the operation ends on a failed extent. No acknowledged data
+                // is lost by that.
                 if fault == Fault::Broken {
                     let is_running = matches!(operation.stage, Stage::Running { .. });
                     self.fail(extent, operation.is_read() || !is_running, actions);
@@ -386,8 +387,8 @@ impl Volume {
         self.operations.release(id);
     }
 
-    /// Lets every waiting operation try again, in order; those that still cannot go on wait again. While
-    /// one tries, only those ahead of it wait in the drive queue.
+    /// Lets every waiting operation try again, in order; those that still cannot run wait again. While an
+    /// operation tries, only operations ahead of it are in the waiting list.
     fn retry_waiting(&mut self, extent: u32, actions: &mut Vec<Action>) {
         let extent = &mut self.extents[extent as usize];
         if extent.state != State::Ready || extent.waiting.is_empty() {
@@ -432,8 +433,8 @@ impl Volume {
         if succeeded && !self.has_lost_writes { Ok(()) } else { Err(Fault::Broken) }
     }
 
-    /// The answer to [`Action::Sync`]. A sync that failed is never tried again: what it should have made
-    /// stable may be gone, so the extent is failed.
+    /// Takes the answer to [`Action::Sync`]. A failed sync is never tried again: the data that it covered may
+    /// be gone, so the extent is failed.
     pub fn synced(
         &mut self,
         (extent, generation): (u32, Generation),
@@ -466,8 +467,9 @@ impl Volume {
         }
     }
 
-    /// True if no operation is under way in an extent, nor anything that one waits for, so that it may be renewed. What else
-    /// was asked of a failed one may be answered later: the answer is not taken for that of the next file.
+    /// True if an extent has no operation under way and nothing that an operation waits for, so that it may
+    /// be renewed. Other answers to a failed extent may arrive later; they are not taken for answers of the
+    /// next file.
     pub fn is_idle(&self, index: u32) -> bool {
         let Some(extent) = self.extents.get(index as usize) else { return true };
         let is_allocating = extent.state != State::Failed && !extent.allocating.is_empty();

@@ -27,7 +27,7 @@ use crate::control::{
 use alarms::AlarmCounts;
 use reasons::LimitInForce;
 
-/// The drive type of what [`write`] writes.
+/// The content type of the text that [`write`] writes.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Bounds of the latency histogram, as powers of two of nanoseconds: about 1 us to 17 s. Finer or wider

@@ -125,7 +125,7 @@ impl Mirror {
         self.finish_flushes(effects);
     }
 
-    /// Writes replica metadata and checksum headers again that could not be written.
+    /// Writes again the replica metadata and checksum headers that could not be written.
     pub fn retry_refused(&mut self, effects: &mut Vec<Effect>) {
         self.retry_checksum_headers(effects);
         for index in self.refused.clone() {

@@ -155,8 +155,8 @@ pub enum Effect {
         /// Extent of the replica.
         extent: u32,
     },
-    /// Snapshot what these replicas of an extent have from an offset on, as much of it as is good to do at once, in whole
-    /// regions → [`Mirror::snapshot_step_done`].
+    /// Add data of these replicas of an extent to the snapshot in progress, from an offset on →
+    /// [`Mirror::snapshot_step_done`]. The executor takes as much as is reasonable at once, in whole regions.
     Snapshot {
         /// Extent to take the data from.
         extent: u32,
@@ -168,9 +168,10 @@ pub enum Effect {
         /// [`REGION_BYTES`](weir_types::bounds::REGION_BYTES).
         length: u32,
     },
-    /// A snapshot has ended.
+    /// A snapshot in progress has ended.
     SnapshotEnded {
-        /// The replicas of each extent that were in the snapshot, all of which are alike; `None` if it was given up.
+        /// For each extent, the replicas that are in the snapshot, all of which are equal; `None` if the
+        /// snapshot was abandoned.
         replicas: Option<Vec<Slots>>,
     },
     /// The replica states of an extent have durably changed; every other holder of them must be told.
@@ -220,7 +221,7 @@ enum Purpose {
     Tidy(u32, RegionSet),
     /// A replica of an extent counts as in sync after the flush, unless its version has changed.
     Promote(u32, usize, u64),
-    /// What was examined of a section of an extent has valid checksums after it.
+    /// Checksums of an examined section of an extent become valid after the flush.
     WriteHeaders(u32),
     /// The extent that the flush was for no longer exists.
     Nothing,
@@ -257,7 +258,7 @@ pub struct Mirror {
     refused_headers: BTreeSet<u32>,
     /// True if no change may begin.
     is_quiesced: bool,
-    /// What is being snapshotted.
+    /// Snapshot in progress.
     snapshot: Option<Snapshot>,
     /// Empty list for reuse.
     spare: Vec<Action>,
@@ -444,7 +445,7 @@ impl Mirror {
         }
     }
 
-    /// Lets a change begin unless others that overlap it have to end, or a snapshot needs what was there before it.
+    /// Lets a change begin, unless an overlapping operation must end first or a snapshot needs the old data.
     fn enqueue(&mut self, id: MirrorId, effects: &mut Vec<Effect>) {
         let Operation { request, step, is_scrub, .. } = *self.operation(id);
         let is_owed = step.is_none() && !is_scrub && self.is_owed(&request);

@@ -1,9 +1,13 @@
 //! Recovered extents: the state of an extent's replicas after a start or crash, derived from their metadata.
 //!
-//! Beside every replica lies replica metadata: the replica state of all replicas as it was last recorded, a number that grows with each
-//! change of it, the regions in which replicas that are in sync may differ, and those that stale ones lack. A region enters
-//! the metadata before anything in it changes, and leaves it when all replicas in sync have the change in stable form; so
-//! what is not in it is equal everywhere.
+//! Replica metadata lies beside every replica. It holds:
+//!
+//! * the states of all replicas as last recorded, with an epoch that grows with each change of them;
+//! * the dirty regions, in which replicas in sync may differ;
+//! * the out-of-sync regions, which stale replicas lack.
+//!
+//! A region becomes dirty in the metadata before data in it changes. It leaves the metadata once the change
+//! is stable on all replicas in sync. So a region outside the metadata is equal on all replicas.
 
 use weir_types::bounds::REPLICAS_MAX;
 
@@ -22,7 +26,7 @@ pub enum ReplicaState {
     Stale,
 }
 
-/// The replica state of each replica of an extent.
+/// State of each replica of an extent.
 pub type ReplicaStates = [ReplicaState; REPLICAS_MAX];
 
 /// The metadata beside a replica.

@@ -1,9 +1,10 @@
-//! Scrubbing: section by section, all replicas of an extent are read and compared, the bad ones get what the good ones
-//! have, and what was found has valid checksums with its checksums.
+//! Scrub: reading and comparing all replicas of an extent, section by section.
 //!
-//! While a piece is examined, changes of it wait, as they do for each other; reads go on. What changes elsewhere in the
-//! section meanwhile leaves it without valid checksums and nothing else. Checksums are computed and kept by the executor; here it is
-//! decided what they mean (in [`super::verdict`]) and in which order things happen:
+//! A scrub rewrites bad blocks from a correct replica, and stores checksums of the blocks. While a piece is
+//! examined, changes of it wait, as changes wait for each other; reads go on. A change elsewhere in the
+//! section has one effect only: the section's checksums do not become valid. The executor computes and stores
+//! checksums. This module decides the order of events, and [`super::verdict`] decides which replicas are
+//! good:
 //!
 //! * The data that was read is made stable before its checksums become valid. Otherwise a power cut could
 //!   leave older data.
@@ -37,7 +38,8 @@ pub enum ChecksumWork {
         /// Checksum of each block of the section.
         block_checksums: Vec<u32>,
     },
-    /// Write the checksum headers beside these replicas, durably. Where there is no file and nothing is to be said, none is made.
+    /// Write the checksum headers beside these replicas, durably. An empty header creates no file where none
+    /// exists.
     WriteHeaders(ChecksumHeaders),
 }
 
@@ -93,7 +95,7 @@ impl Mirror {
         }
     }
 
-    /// Number of sections of an extent that have valid checksums beside any replica.
+    /// Number of sections of an extent whose checksums are valid beside any replica.
     pub fn valid_sections(&self, extent: u32) -> u32 {
         let Some(checksums) = self.extents.get(extent as usize).and_then(|state| state.checksums.as_ref())
         else {
@@ -175,7 +177,7 @@ impl Mirror {
         None
     }
 
-    /// Gives up the section that is being scrubbed: no more of it is examined, and it is not valid.
+    /// Abandons the scrub of the section: no more pieces are examined, and its checksums do not become valid.
     pub fn abandon_section(&mut self, index: u32, effects: &mut Vec<Effect>) {
         let Some(checksums) =
             self.extents.get_mut(index as usize).and_then(|extent| extent.checksums.as_mut())
@@ -362,7 +364,7 @@ impl Mirror {
         }
     }
 
-    /// A repair was made, or could not be: then the replica is not valid.
+    /// Handles the end of a repair. If it failed, the checksums of the repaired replica do not become valid.
     fn mended(&mut self, id: MirrorId, is_mended: bool, effects: &mut Vec<Effect>) {
         let index = self.operation(id).request.extent;
         let scrub = self.scrub_of(index);
@@ -484,7 +486,8 @@ impl Mirror {
         self.write_checksum_headers(index, effects);
     }
 
-    /// Writes the checksum headers if they are not as they should be, one writing at a time.
+    /// Writes the checksum headers if the wanted ones differ from the recorded. Each extent has one write
+    /// under way at a time.
     pub(super) fn write_checksum_headers(&mut self, index: u32, effects: &mut Vec<Effect>) {
         let extent = &mut self.extents[index as usize];
         let (in_sync, stale) = (extent.in_sync(), extent.with(super::ReplicaState::Stale));
@@ -498,9 +501,9 @@ impl Mirror {
         }
     }
 
-    /// Checksum headers were written, but not beside some replicas: those are failed if one is left in sync that has what is said of
-    /// it. Otherwise none is failed: changes that wait for them fail, and they are written again by
-    /// [`Mirror::retry_refused`] and before the next change that needs it.
+    /// Handles the end of a header write. If another replica in sync has the headers, the replicas without
+    /// them are failed. Otherwise no replica is failed, and the changes that wait for the headers fail. The
+    /// headers are written again by [`Mirror::retry_refused`], and before the next change that needs them.
     fn checksum_headers_written(
         &mut self,
         index: u32,
@@ -537,7 +540,7 @@ impl Mirror {
         waiting.into_iter().for_each(|id| self.conclude(id, Err(Fault::Broken), effects));
     }
 
-    /// Writes checksum headers again that could not be written beside any replica in sync.
+    /// Writes the checksum headers again that could not be written beside any replica in sync.
     pub(super) fn retry_checksum_headers(&mut self, effects: &mut Vec<Effect>) {
         for index in std::mem::take(&mut self.refused_headers) {
             if self.extents.get(index as usize).is_some_and(|extent| extent.checksums.is_some()) {

@@ -36,7 +36,7 @@ pub struct SectionReport {
     pub damaged: u64,
     /// First damaged block.
     pub first_damaged: Option<u32>,
-    /// True if any replica has valid checksums now.
+    /// True if the section's checksums are valid beside any replica now.
     pub is_valid: bool,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct SectionScrub {
     pub storing: Slots,
     /// Pieces that have changed since the scrub began, one bit each.
     pub changed: u128,
-    /// There is something to validate, and everything is known of it.
+    /// True if the section holds data that was read, so that checksums are worth storing.
     pub has_data: bool,
     pub is_decided: bool,
     pub report: SectionReport,
@@ -118,7 +118,7 @@ impl SectionScrub {
             .and_then(|block_checksums| block_checksums.get(block).copied())
     }
 
-    /// True if nothing stands against validating it.
+    /// True if the checksums of the section may become valid.
     pub fn can_validate(&self) -> bool {
         self.changed == 0 && self.has_data && self.is_decided && !self.examined.is_empty()
     }

@@ -1,12 +1,16 @@
-//! A snapshot of what a volume holds at one instant, for a snapshot or a clone, while it goes on being changed.
+//! Snapshots in progress: taking the data of a volume at one instant, for a snapshot or clone, while clients
+//! change it.
 //!
-//! At that instant all regions of all extents are owed. A change of a region that is owed waits until it is in the snapshot:
-//! until the executor has shared, or copied, what the files have there with the files of the snapshot. Those that are
-//! waited for come first. What began before that instant is part of it, so a region is in the snapshot when none of it is under
-//! way there any more. So nobody waits for more than a few regions, however much there is to snapshot.
+//! * At that instant all regions of all extents are owed to the snapshot.
+//! * A change of an owed region waits until the region is in the snapshot. The executor shares the region's
+//!   extents with the files of the snapshot, or duplicates its data.
+//! * Regions that changes wait for come first, so that a change waits for a few regions only, whatever the
+//!   size of the volume.
+//! * A change that began before the instant is part of the snapshot. So the executor takes a region only when
+//!   no change is under way in it.
 //!
-//! Several volumes are in the snapshot at the same instant by holding all of them before: a volume that is held begins no
-//! change. It knows nothing of other volumes.
+//! To take several volumes at the same instant, the caller quiesces all of them first: a quiesced volume
+//! begins no change. This module knows nothing of other volumes.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -18,7 +22,7 @@ use super::regions::{RegionSet, regions_of};
 use super::{Effect, Mirror, MirrorId};
 use crate::action::Request;
 
-/// A snapshot of all extents.
+/// A snapshot in progress of all extents.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     extents: Vec<Owed>,
@@ -32,14 +36,14 @@ pub(super) struct Snapshot {
     regions_left: u64,
 }
 
-/// What is left to snapshot of an extent, and of which replicas.
+/// Owed regions of an extent, and the replicas that they are taken from.
 #[derive(Debug)]
 struct Owed {
     slots: Slots,
     regions: RegionSet,
 }
 
-/// An extent has no replica that could be in the snapshot.
+/// Error: an extent has no replica that a snapshot could be taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("extent {0} has no replica that has everything and can be reached")]
 pub struct NothingToSnapshot(pub u32);
@@ -56,21 +60,23 @@ impl Mirror {
         (0..self.extents()).for_each(|extent| self.enqueue_again(extent, effects));
     }
 
-    /// True while something is being snapshotted, or changes are held for it.
+    /// True while a snapshot is in progress, or the volume is quiesced for one.
     pub fn has_snapshot_in_progress(&self) -> bool {
         self.is_quiesced || self.snapshot.is_some()
     }
 
-    /// Bytes that are left to snapshot.
+    /// Bytes that are not in the snapshot yet.
     pub fn snapshot_bytes_left(&self) -> u64 {
         self.snapshot.as_ref().map_or(0, |snapshot| snapshot.regions_left * REGION_BYTES)
     }
 
-    /// Begins to snapshot what the volume holds now: everything that was acknowledged, and of what is under way some.
-    /// It goes on by [`Effect::Snapshot`] and ends with [`Effect::SnapshotEnded`]. One snapshot is in progress at a time.
+    /// Begins a snapshot of the volume's present data: everything acknowledged, and a part of the changes
+    /// under way. It continues by [`Effect::Snapshot`] and ends with [`Effect::SnapshotEnded`]. One snapshot
+    /// is in progress at a time.
     ///
     /// # Errors
-    /// If an extent has no replica that could be in the snapshot. Nothing was begun then; changes are held no more in either case.
+    /// If an extent has no replica that a snapshot could be taken from; then nothing was begun. In either
+    /// case the volume is no longer quiesced.
     pub fn begin_snapshot(&mut self, effects: &mut Vec<Effect>) -> Result<(), NothingToSnapshot> {
         assert!(self.snapshot.is_none(), "one snapshot is in progress at a time");
         let owed: Result<Vec<Owed>, NothingToSnapshot> =
@@ -100,7 +106,7 @@ impl Mirror {
         extent.in_sync().filter(|slot| extent.behind[slot].is_empty())
     }
 
-    /// True if a change has to wait for a snapshot.
+    /// True if a change must wait for a snapshot.
     pub(super) fn is_owed(&mut self, request: &Request) -> bool {
         let Some(snapshot) = &mut self.snapshot else { return self.is_quiesced };
         let owed = &snapshot.extents[request.extent as usize].regions;
@@ -111,7 +117,7 @@ impl Mirror {
         self.is_quiesced || is_owed
     }
 
-    /// Has the executor snapshot what comes next, if it is at nothing.
+    /// Gives the executor the next regions, if it is idle.
     pub(super) fn go_on_with_snapshot(&mut self, effects: &mut Vec<Effect>) {
         if self.snapshot.as_ref().is_none_or(|snapshot| snapshot.under_way.is_some()) {
             return;
@@ -169,7 +175,7 @@ impl Mirror {
         run_in(first?..super::REGIONS, can_be_in_snapshot)
     }
 
-    /// As much as there is in one run of the first extent that can be in the snapshot now.
+    /// The first run of regions that can be taken now, from the first extent that has one.
     fn next_at_leisure(&mut self) -> Option<(u32, Range<u32>)> {
         let snapshot = self.snapshot.as_mut()?;
         let is_done =
@@ -185,7 +191,8 @@ impl Mirror {
         })
     }
 
-    /// Regions of an extent in which changes are under way. Replica steps change only replicas that are not in the snapshot.
+    /// Regions of an extent in which changes are under way. Resync steps do not count, because they change
+    /// only replicas that are not in the snapshot.
     fn changing(&self, extent: u32) -> RegionSet {
         let running = self.extents[extent as usize].running.iter();
         let changes =
@@ -193,8 +200,8 @@ impl Mirror {
         changes.flat_map(|change| regions_of(change.request.offset, change.request.length)).collect()
     }
 
-    /// The executor has snapshotted a part of what [`Effect::Snapshot`] asked for: whole regions from its offset up to this
-    /// one in the extent, and of some replicas nothing.
+    /// Takes the executor's progress on [`Effect::Snapshot`]: whole regions from its offset up to `end`, an
+    /// offset in the extent. The `failed` replicas have none of it.
     pub fn snapshot_step_done(&mut self, end: u32, failed: Slots, effects: &mut Vec<Effect>) {
         let Some(snapshot) = &mut self.snapshot else { return };
         let (extent, regions) =
@@ -211,7 +218,7 @@ impl Mirror {
         self.go_on_with_snapshot(effects);
     }
 
-    /// Gives a snapshot up, if there is one: nothing waits for it any more.
+    /// Abandons the snapshot in progress, if there is one, so that no change waits for it.
     pub fn abandon_snapshot(&mut self, effects: &mut Vec<Effect>) {
         if self.snapshot.take().is_some() {
             effects.push(Effect::SnapshotEnded { replicas: None });

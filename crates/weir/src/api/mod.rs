@@ -108,7 +108,7 @@ struct Context {
     workers: Arc<Semaphore>,
     /// Permits for requests that only read, so that changes never take their place.
     readers: Arc<Semaphore>,
-    /// For what may take as long as duplicating a large volume does: it must not keep others from being answered.
+    /// Permits for work as long as duplicating a large volume, so that it never blocks other requests.
     capturers: Arc<Semaphore>,
     streams: stream::Streams,
 }

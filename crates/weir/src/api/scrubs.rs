@@ -43,7 +43,9 @@ pub(super) async fn begin(
     Ok(Json(view.into()))
 }
 
-/// Give up the scrub of a volume, if there is one. What it has found, repaired and validated stays so.
+/// Cancel the scrub of a volume, if there is one.
+///
+/// Findings, repairs and valid checksums of the scrub remain.
 #[utoipa::path(
     delete, path = "/v1/volumes/{name}/scrub", tag = "volumes", operation_id = "cancelScrub",
     params(("name" = String, Path, description = "The volume"), TenantQuery),

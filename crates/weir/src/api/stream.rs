@@ -27,7 +27,7 @@ use crate::control::bounds::{
 };
 use crate::control::{Control, Outcome};
 
-/// The drive type of JSON.
+/// Content type of JSON.
 pub(super) const JSON: &str = "application/json";
 
 /// Limits of the number of streamed answers under way.

@@ -52,7 +52,7 @@ pub use versions::{ChangeQuery, IfMatchHeader, IfVersionQuery};
 pub enum IoPriority {
     /// Slow drives.
     Low,
-    /// Drives between the two others.
+    /// Drives between slow and fast.
     #[value(alias = "med")]
     Medium,
     /// Fast drives.
@@ -463,10 +463,10 @@ pub struct OperationSample {
     pub delayed: u64,
     /// Time that requests were delayed by a ceiling, in nanoseconds.
     pub delayed_ns: u64,
-    /// Time in the queue of the drive in which others went first for their floors, in nanoseconds.
+    /// Time in the drive queue while other volumes were served first for their floors, in nanoseconds.
     #[serde(default)]
     pub floors_ns: u64,
-    /// Time in the queue of the drive for other reasons, in nanoseconds.
+    /// Time in the drive queue for other reasons, in nanoseconds.
     #[serde(default)]
     pub queue_ns: u64,
     /// Time at the drive, in nanoseconds.

@@ -1,4 +1,4 @@
-//! A snapshot of what volumes hold at one instant, in files beside theirs, while they are written to.
+//! Snapshots: taking volumes at one instant into new files while clients write to them.
 //!
 //! The mirror decides which range of which extent comes next. One helper thread for each drive shares or
 //! duplicates the ranges. This module brings several volumes to the same instant. It quiesces all of them, so
@@ -29,7 +29,7 @@ use weir_store::snapshot::Target;
 /// It is the longest pause that clients may notice.
 const QUIESCE_NS_MAX: u64 = 50_000_000;
 
-/// What is in the snapshot of one volume.
+/// The snapshot to take of one volume.
 #[derive(Clone, Debug)]
 pub struct SnapshotSpec {
     /// The volume.
@@ -41,7 +41,7 @@ pub struct SnapshotSpec {
     pub progress: Arc<SnapshotProgress>,
 }
 
-/// How far a snapshot is, for everybody to see.
+/// Progress of a snapshot, readable by every thread.
 #[derive(Debug, Default)]
 pub struct SnapshotProgress {
     bytes_left: AtomicU64,
@@ -54,7 +54,8 @@ impl SnapshotProgress {
     }
 }
 
-/// For each extent the replicas that were in the snapshot, all of which are alike; or why it was given up.
+/// For each extent the replicas in the snapshot, all of which are identical; or why the snapshot was
+/// abandoned.
 pub(super) type Outcome = Result<Vec<Slots>, String>;
 
 /// A snapshot that a volume is asked for.
@@ -65,12 +66,12 @@ pub(super) struct NewSnapshot {
     pub done: SyncSender<Outcome>,
 }
 
-/// The snapshot of a volume that is under way.
+/// The snapshot in progress of a volume.
 pub(super) struct VolumeSnapshot {
     spec: SnapshotSpec,
     done: SyncSender<Outcome>,
     step: Step,
-    /// Why a replica could not be snapshotted.
+    /// Why a replica is not part of the snapshot.
     fault: Option<String>,
 }
 
@@ -135,7 +136,7 @@ impl Reactor {
         self.quiesces.len() < count
     }
 
-    /// Has drives snapshot a part of an extent.
+    /// Submits a range of an extent to the helper threads of its drives.
     pub(super) fn snapshot(
         &mut self,
         index: VolumeIndex,
@@ -170,7 +171,7 @@ impl Reactor {
         self.go_on_with_step(index);
     }
 
-    /// A drive has snapshotted a part of an extent, or could not.
+    /// Handles the answer of a drive for a range of an extent.
     pub(super) fn snapshot_answered(
         &mut self,
         replica: ReplicaIndex,
@@ -248,14 +249,14 @@ impl Reactor {
         }
     }
 
-    /// A snapshot has come to its end.
+    /// Handles the end of a snapshot.
     pub(super) fn snapshot_ended(&mut self, index: VolumeIndex, replicas: Option<Vec<Slots>>) {
         let Some(VolumeSnapshot { done, fault, .. }) = self.volumes[index].snapshot.take() else { return };
         let fault = || fault.unwrap_or_else(|| "no replica of an extent is left".to_owned());
         tell(&done, replicas.ok_or_else(fault));
     }
 
-    /// Gives up a snapshot of a volume, or that it is held for one, if there is any.
+    /// Abandons the snapshot in progress or the quiesce of a volume, if there is one.
     pub(super) fn end_snapshot(&mut self, index: VolumeIndex, why: &str) {
         self.forget_quiesce(index);
         let volume = &mut self.volumes[index];
@@ -275,7 +276,7 @@ impl Reactor {
         }
     }
 
-    /// Gives up all snapshots: the daemon stops.
+    /// Abandons all snapshots, because the daemon stops.
     pub(super) fn end_snapshots(&mut self) {
         let all: Vec<VolumeIndex> = self.volumes.iter().map(|(index, _)| index).collect();
         all.into_iter().for_each(|index| self.end_snapshot(index, "the daemon stops"));
@@ -288,12 +289,13 @@ fn tell(done: &SyncSender<Outcome>, outcome: Outcome) {
 }
 
 impl DataPlane {
-    /// Snapshots what volumes hold, all at the same instant, while they go on being written to. Answers, once everything
-    /// is in the snapshot, for each of them and each of its extents the replicas that were, all of which are alike; they are not
-    /// durable yet. Replicas must not come or go meanwhile. Changes wait for 50 ms at most until all have begun.
+    /// Takes a snapshot of volumes, all at the same instant, while clients write to them. Returns when the
+    /// snapshot is complete, for each volume and extent, the replicas in it. All of them are identical, and
+    /// not durable yet. The caller adds and removes no replicas until then. Writes wait at most 50 ms for all
+    /// volumes to begin.
     ///
     /// # Errors
-    /// If a volume is not open or cannot be snapshotted now; nothing goes on then.
+    /// If a volume is not open or cannot be in a snapshot now. Then no snapshot stays in progress.
     pub fn snapshot(&self, specs: &[SnapshotSpec]) -> Result<Vec<Vec<Slots>>, DataPlaneError> {
         let is_quiesced = specs.len() > 1;
         let begun = if is_quiesced { self.quiesce(specs) } else { Ok(()) };
@@ -304,7 +306,7 @@ impl DataPlane {
         outcome
     }
 
-    /// Gives up the snapshot of a volume, if there is one under way.
+    /// Abandons the snapshot of a volume, if one is in progress.
     pub fn abandon_snapshot(&self, volume: VolumeId) {
         if let Ok(reactor) = self.reactor_of(volume) {
             self.reactors[reactor].order(Command::AbandonSnapshot { volume });

@@ -289,8 +289,8 @@ fn orphaned_io_keeps_its_space_until_it_ends() {
     assert!(space.take(1).is_some());
 }
 
-/// Has so many reads of a volume's second replica wait in the drive queue behind one that is at the drive, and gives them up; the one
-/// that is at the drive, and what it costs.
+/// Queues `count` reads of a volume's second replica behind one at the drive, and gives the queued reads up.
+/// Returns the read at the drive and its cost.
 fn give_up_in_queue(world: &mut World, count: usize) -> (ReplicaIndex, AskNumber, Cost) {
     let reactor = &mut world.reactor;
     let (index, _) = reactor.volumes.iter().next().unwrap();

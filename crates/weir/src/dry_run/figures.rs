@@ -23,7 +23,7 @@ pub struct Figures {
     pub latency_p99_ns: Option<u64>,
     /// Mean time that ceilings held requests back, in nanoseconds.
     pub ceilings_mean_ns: Option<u64>,
-    /// Mean time in the queue of the drive for other reasons than floors, in nanoseconds.
+    /// Mean time in the drive queue for reasons other than floors, in nanoseconds.
     pub queue_mean_ns: Option<u64>,
     /// Mean time in which other requests went first for their floors, in nanoseconds.
     pub floors_mean_ns: Option<u64>,

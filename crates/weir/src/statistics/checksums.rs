@@ -1,5 +1,6 @@
-//! What is known of a volume at rest, for everybody to see: damaged blocks, sections with valid checksums, and what scrubs have found.
-//! It knows nothing of how that is found.
+//! Checksum statistics: damaged blocks, sections with valid checksums, and the results of scrubs of a volume.
+//!
+//! Every thread may read them. They know nothing of how a scrub works.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;

@@ -70,7 +70,7 @@ pub struct Served {
     pub latency_ns: u64,
     /// Part of the latency in which a ceiling held the request back, in nanoseconds.
     pub delayed_ns: u64,
-    /// Part of the latency spent in the queue of the drive, in nanoseconds.
+    /// Part of the latency spent in the drive queue, in nanoseconds.
     pub queue_ns: u64,
     /// Part of `queue_ns` in which other requests went first for their floors, in nanoseconds.
     pub floors_ns: u64,
@@ -86,7 +86,7 @@ impl OperationStatistics {
         add(&self.bytes, served.bytes);
         add(&self.errors, u64::from(served.failed));
         add(&self.delayed, u64::from(served.delayed_ns > 0));
-        // What is told apart adds up to the latency, even where instants of several threads were compared.
+        // The parts add up to the latency, even if they compare the clocks of several threads.
         let mut rest_ns = served.latency_ns;
         let mut take = |part_ns: u64| {
             let part_ns = part_ns.min(rest_ns);
@@ -156,11 +156,11 @@ pub struct OperationCounters {
 pub struct TimeByCause {
     /// Time held back by a ceiling.
     pub delayed_ns: u64,
-    /// In the drive queue while others went first for their floors.
+    /// Time in the drive queue while other requests went first for their floors.
     pub floors_ns: u64,
-    /// In the drive queue for other reasons.
+    /// Time in the drive queue for other reasons.
     pub queue_ns: u64,
-    /// At the drive.
+    /// Time at the drive.
     pub drive_ns: u64,
     /// All other time.
     pub other_ns: u64,

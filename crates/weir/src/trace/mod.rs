@@ -89,11 +89,11 @@ pub struct Record {
     pub latency_ns: u64,
     /// Part of the latency in which ceilings held the request back, in nanoseconds.
     pub ceilings_ns: u64,
-    /// The part of it in the queue of the drive, in nanoseconds.
+    /// Part of the latency in the drive queue, in nanoseconds.
     pub queue_ns: u64,
     /// Part of `queue_ns` in which other requests went first for their floors, in nanoseconds.
     pub floors_ns: u64,
-    /// The part of the latency at the drive, in nanoseconds.
+    /// Part of the latency at the drive, in nanoseconds.
     pub drive_ns: u64,
     /// Length of the request in bytes.
     pub bytes: u32,

@@ -60,7 +60,7 @@ pub struct MeasurementProgress {
 pub enum DriveClass {
     /// Slow drives.
     Low,
-    /// Drives between the two others.
+    /// Drives between slow and fast.
     #[value(alias = "med")]
     Medium,
     /// Fast drives.

@@ -13,9 +13,9 @@ pub enum BindingCause {
     Ceiling,
     /// Other volumes that are served first for their floors.
     Floors,
-    /// The line for the drive, which others use too.
+    /// The drive queue, which other volumes also use.
     Queue,
-    /// the drive itself.
+    /// The drive itself.
     Drive,
     /// Waiting for buffers or for requests to the same blocks, and Weir's own work.
     Other,
@@ -30,7 +30,7 @@ pub enum BindingCause {
 pub struct LatencyShares {
     /// Delayed by a ceiling.
     pub delayed: f64,
-    /// In the drive queue while others went first for their floors.
+    /// In the drive queue while other volumes were served first for their floors.
     pub floors: f64,
     /// In the drive queue for other reasons.
     pub queue: f64,

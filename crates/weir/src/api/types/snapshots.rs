@@ -56,7 +56,7 @@ pub struct SnapshotCreate {
     /// Tenant that owns the volumes; 'default' if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// The volumes, all of which are in the snapshot at the same instant.
+    /// Volumes to take snapshots of, all at the same instant.
     #[schema(example = json!(["data", "log"]))]
     pub volumes: Vec<String>,
 }
