@@ -29,7 +29,7 @@ const SECTORS_PER_HEAD: usize = HEAD_BYTES / SECTOR_BYTES;
 /// Number of heads.
 const HEADS: usize = 2;
 /// First bytes of a head.
-const HEAD_MAGIC: [u8; 8] = *b"WEIRSUMS";
+const HEAD_MAGIC: [u8; 8] = *b"WEIRCKSM";
 /// First bytes of a record.
 const RECORD_MAGIC: [u8; 8] = *b"WEIRSECT";
 /// Version of the format of heads and records.

@@ -177,15 +177,15 @@ mod tests {
                     Step::Reserve(extent, epoch) => {
                         reserve(&path, extent, epoch).unwrap();
                         let epoch_record = &mut oracle[extent as usize];
-                        epoch_record.reserved = epoch_record.reserved.max(epoch);
+                        epoch_record.allocated = epoch_record.allocated.max(epoch);
                     }
                     Step::Know(extent, epoch) => {
                         know(&path, extent, epoch).unwrap();
                         let epoch_record = &mut oracle[extent as usize];
-                        epoch_record.known = epoch_record.known.max(epoch);
+                        epoch_record.committed = epoch_record.committed.max(epoch);
                     }
                     Step::Begin(first, count, epoch) => {
-                        let new = EpochRecord { reserved: epoch, known: epoch / 2, is_failed: false };
+                        let new = EpochRecord { allocated: epoch, committed: epoch / 2, is_failed: false };
                         begin(&path, first..first + count, new).unwrap();
                         oracle[first as usize..(first + count) as usize].fill(new);
                     }
@@ -206,7 +206,7 @@ mod tests {
         prepare(&path, 600).unwrap();
         assert_eq!(
             read_all(&path, 600).unwrap()[299],
-            EpochRecord { reserved: 4, known: 0, is_failed: false }
+            EpochRecord { allocated: 4, committed: 0, is_failed: false }
         );
         assert_eq!(fs::metadata(&path).unwrap().len(), 3 * BLOCK_BYTES);
     }
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().len(), BLOCK_BYTES);
         assert_eq!(
             read_all(&path, 2).unwrap(),
-            [EpochRecord::default(), EpochRecord { reserved: 0, known: 5, is_failed: false }]
+            [EpochRecord::default(), EpochRecord { allocated: 0, committed: 5, is_failed: false }]
         );
         remove(&path).unwrap();
         assert_eq!(read_all(&path, 2).unwrap(), [EpochRecord::default(); 2]);

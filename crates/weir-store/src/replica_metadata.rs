@@ -21,7 +21,7 @@ const BLOCK_BYTES: usize = 4096;
 /// Number of blocks.
 const BLOCKS: usize = 2;
 /// First bytes of a block.
-const MAGIC: [u8; 8] = *b"WEIRACCT";
+const MAGIC: [u8; 8] = *b"WEIRMETA";
 /// Version of the format of a block.
 const FORMAT: u32 = 1;
 /// Bytes of a set of regions, with one bit for each region.

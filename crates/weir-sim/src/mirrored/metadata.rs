@@ -69,7 +69,7 @@ impl Record {
     /// That of a volume whose extents all begin with this epoch.
     pub(super) fn new(epoch: u64) -> Record {
         let mut record = Record::default();
-        let new = EpochRecord { reserved: epoch, known: epoch, is_failed: false };
+        let new = EpochRecord { allocated: epoch, committed: epoch, is_failed: false };
         epoch_record::begin(&mut record, 0..EXTENTS, new).expect("it is well");
         record
     }
@@ -143,7 +143,7 @@ impl World {
         self.pending.iter().any(|pending| match pending {
             Pending::Record { .. } => true,
             Pending::Metadata { extent, metadata, .. } => {
-                metadata.epoch > self.epoch_record[*extent as usize].known
+                metadata.epoch > self.epoch_record[*extent as usize].committed
             }
             _ => false,
         })

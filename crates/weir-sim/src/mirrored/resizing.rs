@@ -87,7 +87,7 @@ impl World {
             drive.block_checksums[LAST as usize] = Default::default();
             drive.all_metadata[LAST as usize] = Some(metadata.clone());
         }
-        let new = EpochRecord { reserved: epoch, known: epoch, is_failed: false };
+        let new = EpochRecord { allocated: epoch, committed: epoch, is_failed: false };
         epoch_record::begin(&mut self.record, LAST..EXTENTS, new).expect("it is well");
         self.epoch_record[LAST as usize] = new;
         self.stands[LAST as usize] = replica_states;

@@ -114,8 +114,8 @@ pub fn begin<B: RecordBlocks>(
         let mut content = blocks.read(block)?;
         while next < extents.end && place_of(next).0 == block {
             let (_, start) = place_of(next);
-            put(&mut content, start, epoch_record.reserved);
-            put(&mut content, start + COMMITTED_START, epoch_record.known);
+            put(&mut content, start, epoch_record.allocated);
+            put(&mut content, start + COMMITTED_START, epoch_record.committed);
             next += 1;
         }
         blocks.write(block, &content)?;
@@ -127,7 +127,7 @@ pub fn begin<B: RecordBlocks>(
 /// extent's metadata begin with it too, so both are above all earlier ones: an older state of a drive may bring back a
 /// replica from before the volume shrank, whose metadata must not be taken for the newest.
 pub fn first_epoch(earlier: &[EpochRecord]) -> u64 {
-    let highest = earlier.iter().map(|epoch_record| epoch_record.reserved).max().unwrap_or_default();
+    let highest = earlier.iter().map(|epoch_record| epoch_record.allocated).max().unwrap_or_default();
     highest.div_ceil(EPOCHS_OF_AN_EXTENT) * EPOCHS_OF_AN_EXTENT + 1
 }
 
@@ -141,9 +141,9 @@ pub fn read_all<B: RecordBlocks>(blocks: &mut B, extents: u64) -> Result<Vec<Epo
     for block in 0..extents.div_ceil(per_block) {
         let content = blocks.read(block)?;
         let entry = |start: usize| {
-            let (allocated, known) =
+            let (allocated, committed) =
                 (number_at(&content, start), number_at(&content, start + COMMITTED_START));
-            EpochRecord { reserved: allocated & !FAILED, known, is_failed: allocated & FAILED != 0 }
+            EpochRecord { allocated: allocated & !FAILED, committed, is_failed: allocated & FAILED != 0 }
         };
         found.extend((0..BLOCK_BYTES as usize).step_by(ENTRY_BYTES as usize).map(entry));
     }
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(raise(&mut file, 3, 7, true), Ok(()));
         file.lose_power();
         let recorded = read_all(&mut file, 4).unwrap();
-        assert_eq!(recorded[3], EpochRecord { known: 7, ..EpochRecord::default() });
+        assert_eq!(recorded[3], EpochRecord { committed: 7, ..EpochRecord::default() });
     }
 
     #[test]
@@ -231,7 +231,7 @@ mod tests {
         fail(&mut file, 1).unwrap();
         raise(&mut file, 1, 6, false).unwrap();
         file.lose_power();
-        let failed = EpochRecord { reserved: 6, known: 0, is_failed: true };
+        let failed = EpochRecord { allocated: 6, committed: 0, is_failed: true };
         assert_eq!(read_all(&mut file, 3).unwrap(), [EpochRecord::default(), failed, EpochRecord::default()]);
         accept(&mut file, 1).unwrap();
         file.lose_power();
@@ -241,16 +241,16 @@ mod tests {
     #[test]
     fn entries_of_many_blocks_are_told_apart() {
         let mut file = Cached::default();
-        begin(&mut file, 250..600, EpochRecord { reserved: 2, known: 1, is_failed: false }).unwrap();
+        begin(&mut file, 250..600, EpochRecord { allocated: 2, committed: 1, is_failed: false }).unwrap();
         raise(&mut file, 255, 9, false).unwrap();
         raise(&mut file, 256, 8, true).unwrap();
         raise(&mut file, 256, 3, true).unwrap();
         file.lose_power();
         let recorded = read_all(&mut file, 601).unwrap();
         let expected = |extent: u32| match extent {
-            255 => EpochRecord { reserved: 9, known: 1, is_failed: false },
-            256 => EpochRecord { reserved: 2, known: 8, is_failed: false },
-            250..600 => EpochRecord { reserved: 2, known: 1, is_failed: false },
+            255 => EpochRecord { allocated: 9, committed: 1, is_failed: false },
+            256 => EpochRecord { allocated: 2, committed: 8, is_failed: false },
+            250..600 => EpochRecord { allocated: 2, committed: 1, is_failed: false },
             _ => EpochRecord::default(),
         };
         assert!(recorded.iter().copied().eq((0..601).map(expected)));
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn epochs_of_extents_that_come_again_are_above_all_earlier_ones() {
-        let recorded = |reserved| EpochRecord { reserved, ..EpochRecord::default() };
+        let recorded = |allocated| EpochRecord { allocated, ..EpochRecord::default() };
         assert_eq!((first_epoch(&[]), first_epoch(&[EpochRecord::default()])), (1, 1));
         let second = first_epoch(&[recorded(1), recorded(900)]);
         assert!(second > EPOCHS_OF_AN_EXTENT && second == first_epoch(&[recorded(1)]));

@@ -51,7 +51,7 @@ impl Mirror {
     /// Takes the outcome of a write of replica metadata.
     pub fn metadata_written(&mut self, index: u32, written: Written, effects: &mut Vec<Effect>) {
         let extent = &mut self.extents[index as usize];
-        let metadata = extent.writing.take().expect("replica metadata is noted once");
+        let metadata = extent.writing.take().expect("one write of replica metadata is under way at a time");
         if written.has_begun {
             let took_it = |slot: &usize| !written.failed.contains(*slot);
             extent

@@ -63,7 +63,7 @@ impl ReplicaMetadata {
     }
 
     /// True if the metadata counts once it is written beside these replicas, because one of them is in sync
-    /// by it. Until then the epoch must not become [`EpochRecord::known`], because it would outdate the
+    /// by it. Until then the epoch must not become [`EpochRecord::committed`], because it would outdate the
     /// metadata that does count.
     pub fn counts_beside(&self, slots: Slots) -> bool {
         slots.iter().any(|slot| self.replica_states[slot] == ReplicaState::InSync)
@@ -109,11 +109,11 @@ pub struct EpochRecord {
     /// Highest allocated epoch: no metadata has a higher one. It is written before replica metadata with a
     /// new epoch. Without it, two starts that each miss the other's replica could write different metadata
     /// with the same epoch.
-    pub reserved: u64,
+    pub allocated: u64,
     /// Highest committed epoch of metadata that counts (see [`ReplicaMetadata::counts_beside`]). It is
     /// written after that metadata, and before the metadata is relied on. Without it, a replica that returns
     /// alone could take itself for the newest.
-    pub known: u64,
+    pub committed: u64,
     /// True if the last replica in sync failed with unknown content: it is not served before an operator
     /// decides.
     pub is_failed: bool,
@@ -156,12 +156,12 @@ pub enum Unservable {
     #[error("no replica that has everything can be reached")]
     NoReplicaInSync,
     /// Newer metadata than any that can be reached is known to exist.
-    #[error("the newest metadata that can be reached has epoch {found}, but epoch {known} is known of")]
+    #[error("the newest metadata that can be reached has epoch {found}, but epoch {committed} is known of")]
     Outdated {
         /// Newest epoch that can be reached.
         found: u64,
         /// Newest epoch that is known to exist.
-        known: u64,
+        committed: u64,
     },
 }
 
@@ -214,8 +214,8 @@ impl RecoveredExtent {
         epoch_record: EpochRecord,
     ) -> Result<RecoveredExtent, Unservable> {
         let mut recovered_extent = match found[..] {
-            [(slot, Found::Bare)] if epoch_record.known == 0 => {
-                RecoveredExtent::bare(slot, epoch_record.reserved)
+            [(slot, Found::Bare)] if epoch_record.committed == 0 => {
+                RecoveredExtent::bare(slot, epoch_record.allocated)
             }
             _ => {
                 let mut all_metadata: [Option<ReplicaMetadata>; REPLICAS_MAX] = Default::default();
@@ -250,8 +250,8 @@ impl RecoveredExtent {
         let is_there = std::array::from_fn(|slot| all_metadata[slot].is_some());
         let found = all_metadata.iter().flatten().map(|metadata| metadata.epoch).max();
         let found = found.ok_or(Unservable::NoReplicaInSync)?;
-        if found < epoch_record.known {
-            return Err(Unservable::Outdated { found, known: epoch_record.known });
+        if found < epoch_record.committed {
+            return Err(Unservable::Outdated { found, committed: epoch_record.committed });
         }
         let newest = all_metadata.iter().flatten().filter(|metadata| metadata.epoch == found).cloned();
         let mut metadata = newest.reduce(ReplicaMetadata::join).expect("one has the epoch that was found");
@@ -268,12 +268,12 @@ impl RecoveredExtent {
             metadata.authoritative(&all_metadata, &lacks).ok_or(Unservable::NoReplicaInSync)?;
         // No other replica has more, least of all one in an older state.
         lacks[authoritative] = RegionSet::default();
-        let is_confirmed = found == epoch_record.known && found == epoch_record.reserved;
+        let is_confirmed = found == epoch_record.committed && found == epoch_record.allocated;
         Ok(RecoveredExtent {
             metadata,
             is_there,
             lacks,
-            epoch_allocated: epoch_record.reserved,
+            epoch_allocated: epoch_record.allocated,
             is_confirmed,
         })
     }
@@ -287,8 +287,8 @@ mod tests {
     use super::super::epoch_record::first_epoch;
     use super::*;
 
-    fn known(epoch: u64) -> EpochRecord {
-        EpochRecord { reserved: epoch, known: epoch, is_failed: false }
+    fn committed(epoch: u64) -> EpochRecord {
+        EpochRecord { allocated: epoch, committed: epoch, is_failed: false }
     }
 
     fn metadata(epoch: u64, replica_states: [ReplicaState; 4], dirty: &[u32]) -> Option<ReplicaMetadata> {
@@ -304,15 +304,17 @@ mod tests {
     fn newest_epoch_counts_with_all_dirty_regions_of_it() {
         use ReplicaState::{Absent, InSync, Stale};
         let both = [InSync, InSync, Absent, Absent];
-        let settled =
-            RecoveredExtent::settle([metadata(2, both, &[1]), metadata(2, both, &[7]), None, None], known(0));
+        let settled = RecoveredExtent::settle(
+            [metadata(2, both, &[1]), metadata(2, both, &[7]), None, None],
+            committed(0),
+        );
         let settled = settled.unwrap();
         assert_eq!(settled.metadata.dirty.iter().collect::<Vec<_>>(), [1, 7]);
         assert_eq!(settled.is_there, [true, true, false, false]);
         let stale = [Stale, InSync, Absent, Absent];
         let settled = RecoveredExtent::settle(
             [metadata(2, both, &[1]), metadata(3, stale, &[7]), None, None],
-            known(3),
+            committed(3),
         );
         let settled = settled.unwrap();
         assert_eq!((settled.metadata.epoch, settled.metadata.replica_states), (3, stale));
@@ -327,7 +329,7 @@ mod tests {
         assert!(beside(&[0]) && beside(&[0, 1]));
         assert!(!beside(&[1]) && !beside(&[]));
         let old = [metadata(1, [InSync, Absent, Absent, Absent], &[]), None, None, None];
-        let uncounted = EpochRecord { reserved: 2, known: 1, is_failed: false };
+        let uncounted = EpochRecord { allocated: 2, committed: 1, is_failed: false };
         let settled = RecoveredExtent::settle(old, uncounted).unwrap();
         assert_eq!((settled.is_confirmed, settled.epoch_allocated), (false, 2));
     }
@@ -344,7 +346,8 @@ mod tests {
             })
         };
         let lacks = |own: Option<ReplicaMetadata>| {
-            let settled = RecoveredExtent::settle([own, numbered(9, 8, &[]), None, None], known(2)).unwrap();
+            let settled =
+                RecoveredExtent::settle([own, numbered(9, 8, &[]), None, None], committed(2)).unwrap();
             settled.lacks[0].len()
         };
         assert_eq!(lacks(numbered(7, 6, &[3])), RegionSet::all().len(), "an older state is back");
@@ -352,7 +355,7 @@ mod tests {
         assert_eq!(lacks(numbered(9, 8, &[])), 0);
         let only_older = [numbered(7, 6, &[]), None, None, None];
         assert!(
-            RecoveredExtent::settle(only_older, known(2)).is_ok(),
+            RecoveredExtent::settle(only_older, committed(2)).is_ok(),
             "nothing says that there is a newer one"
         );
     }
@@ -367,7 +370,7 @@ mod tests {
             let newest = ReplicaMetadata { number: 53, taken: [52, 49, 0, 0], ..newest };
             let mut own = metadata(7, [InSync, Stale, Absent, Absent], &[]).unwrap();
             (own.number, own.out_of_sync[1]) = (number, RegionSet::all());
-            let recorded = EpochRecord { reserved: 9, known: 8, is_failed: false };
+            let recorded = EpochRecord { allocated: 9, committed: 8, is_failed: false };
             RecoveredExtent::settle([Some(newest), Some(own), None, None], recorded)
         };
         let mirror = Mirror::new(EXTENT_BYTES, 2, vec![settled(49).unwrap()]);
@@ -393,7 +396,7 @@ mod tests {
         for older in [1, 2] {
             let own = |slot| if slot == older { numbered(5, 4, &[]) } else { numbered(8, 7, &[3]) };
             let settled =
-                RecoveredExtent::settle([numbered(9, 8, &[3]), own(1), own(2), None], known(2)).unwrap();
+                RecoveredExtent::settle([numbered(9, 8, &[3]), own(1), own(2), None], committed(2)).unwrap();
             let mirror = Mirror::new(EXTENT_BYTES, 3, vec![settled]);
             assert!(mirror.readable(0, 0, EXTENT_BYTES as u32).iter().eq([3 - older]), "{older} is older");
             assert_eq!(mirror.lacks(0, older), RegionSet::all().len());
@@ -413,7 +416,7 @@ mod tests {
         for number in [18, 19, 20] {
             let own = numbered(12, number, &[3, 5]);
             let settled =
-                RecoveredExtent::settle([own, numbered(14, 19, &[4]), None, None], known(14)).unwrap();
+                RecoveredExtent::settle([own, numbered(14, 19, &[4]), None, None], committed(14)).unwrap();
             assert_eq!(settled.lacks[0].iter().collect::<Vec<_>>(), [3, 5], "number {number}");
         }
     }
@@ -421,7 +424,7 @@ mod tests {
     #[test]
     fn replica_whose_failure_is_recorded_is_not_served() {
         use ReplicaState::{Absent, InSync, Stale};
-        let failed = EpochRecord { reserved: 3, known: 3, is_failed: true };
+        let failed = EpochRecord { allocated: 3, committed: 3, is_failed: true };
         let both = metadata(3, [InSync, Stale, Absent, Absent], &[]).unwrap();
         let found = vec![(0, Found::WithMetadata(both.clone())), (1, Found::WithMetadata(both))];
         assert_eq!(RecoveredExtent::find(found, failed).unwrap().is_there, [false, true, false, false]);
@@ -435,16 +438,16 @@ mod tests {
         let both = [InSync, InSync, Absent, Absent];
         let mut old = metadata(7, [InSync, Stale, Absent, Absent], &[]).unwrap();
         (old.number, old.taken) = (1000, [1000; REPLICAS_MAX]);
-        let first = first_epoch(&[known(7)]);
+        let first = first_epoch(&[committed(7)]);
         // First with the first metadata beside all replicas of the new extent, then with later metadata.
         for later in 0..2 {
             let mut new = ReplicaMetadata::first(first, both);
             (new.epoch, new.number) = (first + later, first + later);
             let own = [Some(old.clone()), Some(new.clone()), None, None];
-            let settled = RecoveredExtent::settle(own, known(new.epoch)).unwrap();
+            let settled = RecoveredExtent::settle(own, committed(new.epoch)).unwrap();
             assert_eq!((&settled.metadata.replica_states, &settled.lacks[0]), (&both, &RegionSet::all()));
         }
-        let alone = EpochRecord { reserved: first, ..EpochRecord::default() };
+        let alone = EpochRecord { allocated: first, ..EpochRecord::default() };
         let alone = RecoveredExtent::find(vec![(0, Found::Bare)], alone).unwrap();
         assert!(alone.epoch_allocated > old.epoch && alone.metadata.taken[0] > old.number);
     }
@@ -456,7 +459,7 @@ mod tests {
         assert_eq!(recovered_extent, RecoveredExtent::alone(2));
         let nobody = Err(Unservable::NoReplicaInSync);
         assert_eq!(
-            RecoveredExtent::find(vec![(2, Found::Bare)], known(3)),
+            RecoveredExtent::find(vec![(2, Found::Bare)], committed(3)),
             nobody,
             "it had replica metadata"
         );
@@ -470,13 +473,13 @@ mod tests {
         use ReplicaState::{Absent, InSync, Stale};
         let stale = [Stale, InSync, Absent, Absent];
         let alone = [metadata(3, stale, &[]), None, None, None];
-        assert_eq!(RecoveredExtent::settle(alone, known(0)), Err(Unservable::NoReplicaInSync));
+        assert_eq!(RecoveredExtent::settle(alone, committed(0)), Err(Unservable::NoReplicaInSync));
         let unaware = [metadata(2, [InSync, InSync, Absent, Absent], &[]), None, None, None];
-        let error = RecoveredExtent::settle(unaware.clone(), known(3));
-        assert_eq!(error, Err(Unservable::Outdated { found: 2, known: 3 }));
-        assert!(RecoveredExtent::settle(unaware, known(2)).is_ok());
+        let error = RecoveredExtent::settle(unaware.clone(), committed(3));
+        assert_eq!(error, Err(Unservable::Outdated { found: 2, committed: 3 }));
+        assert!(RecoveredExtent::settle(unaware, committed(2)).is_ok());
         assert_eq!(
-            RecoveredExtent::settle([None, None, None, None], known(0)),
+            RecoveredExtent::settle([None, None, None, None], committed(0)),
             Err(Unservable::NoReplicaInSync)
         );
     }

@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(decide([(5, None), (6, None), (5, None), (6, None)], Sound), Verdict::Undecided);
         assert_eq!(decide([(5, None), (6, None), (6, None), (6, None)], Sound), repair_from(6, [1, 2, 3]));
         let resynced_since = decide([(5, None), (6, None), (5, None)], Undecided);
-        assert_eq!(resynced_since, Verdict::Undecided, "a replica of one of two is no epoch record");
+        assert_eq!(resynced_since, Verdict::Undecided, "the one of two replicas is not confirmed by a third");
     }
 
     #[test]

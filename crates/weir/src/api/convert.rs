@@ -37,7 +37,7 @@ impl From<TenantView> for Tenant {
         Tenant {
             name: view.record.name.into(),
             qos_policy_group: view.policy_group.map(|group| group.name.into()),
-            template: view.template.map(|group| group.name.into()),
+            default_policy_group: view.default_policy_group.map(|group| group.name.into()),
             volumes: view.volumes as u64,
             version: view.version,
             created_at: view.record.created_at,

@@ -109,7 +109,7 @@ struct Context {
     /// Permits for requests that only read, so that changes never take their place.
     readers: Arc<Semaphore>,
     /// Permits for work as long as duplicating a large volume, so that it never blocks other requests.
-    capturers: Arc<Semaphore>,
+    snapshot_permits: Arc<Semaphore>,
     streams: stream::Streams,
 }
 
@@ -187,7 +187,7 @@ fn operations() -> OpenApiRouter<Context> {
 pub fn router(control: Arc<Control>, facts: Facts) -> Router {
     let workers = Arc::new(Semaphore::new(API_WORKERS_MAX));
     let readers = Arc::new(Semaphore::new(API_READERS_MAX));
-    let capturers = Arc::new(Semaphore::new(API_SNAPSHOTS_MAX));
+    let snapshot_permits = Arc::new(Semaphore::new(API_SNAPSHOTS_MAX));
     let (router, _) = operations().split_for_parts();
     router
         .fallback(answer::no_such_path)
@@ -200,7 +200,7 @@ pub fn router(control: Arc<Control>, facts: Facts) -> Router {
             facts: Arc::new(facts),
             workers,
             readers,
-            capturers,
+            snapshot_permits,
             streams: Default::default(),
         })
 }
@@ -220,7 +220,7 @@ impl Context {
     /// The same context for long work, which has its own permits: at most [`API_SNAPSHOTS_MAX`] requests run
     /// at a time.
     fn for_long_work(self) -> Context {
-        Context { workers: self.capturers.clone(), readers: self.capturers.clone(), ..self }
+        Context { workers: self.snapshot_permits.clone(), readers: self.snapshot_permits.clone(), ..self }
     }
 
     /// Runs an operation of control outside the API's own thread, because it may wait for files and for the

@@ -115,7 +115,7 @@ fn tenant(entry: TenantPolicies, place: Place) -> Outcome<TenantEntry> {
         place,
         name: convert::name(&entry.name)?,
         policy_group: convert_policy::name_or_none(entry.qos_policy_group.as_deref())?.flatten(),
-        template: convert_policy::name_or_none(entry.template.as_deref())?.flatten(),
+        default_policy_group: convert_policy::name_or_none(entry.default_policy_group.as_deref())?.flatten(),
     })
 }
 
@@ -186,9 +186,13 @@ fn write_set(control: &Control, version: u64, sheet: &mut Sheet) -> io::Result<(
 /// The policies of a tenant; `None` if it has none.
 fn write_tenant(view: TenantView) -> Option<TenantPolicies> {
     let qos_policy_group = view.policy_group.map(|group| group.name.into());
-    let template = view.template.map(|group| group.name.into());
-    let has_policies = qos_policy_group.is_some() || template.is_some();
-    has_policies.then(|| TenantPolicies { name: view.record.name.into(), qos_policy_group, template })
+    let default_policy_group = view.default_policy_group.map(|group| group.name.into());
+    let has_policies = qos_policy_group.is_some() || default_policy_group.is_some();
+    has_policies.then(|| TenantPolicies {
+        name: view.record.name.into(),
+        qos_policy_group,
+        default_policy_group,
+    })
 }
 
 fn write_binding(view: VolumeView) -> Option<VolumeBinding> {

@@ -434,7 +434,7 @@ pub struct TenantPolicies {
     pub qos_policy_group: Option<String>,
     /// Default policy group, fixed or adaptive, of new volumes that name none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub template: Option<String>,
+    pub default_policy_group: Option<String>,
 }
 
 /// Binding of a volume in a set.

@@ -70,7 +70,7 @@ pub(super) async fn modify(
     let name = convert::name(&name)?;
     let request = ModifyTenant {
         policy_group: convert_policy::name_or_none(request.qos_policy_group.as_deref())?,
-        template: convert_policy::name_or_none(request.template.as_deref())?,
+        default_policy_group: convert_policy::name_or_none(request.default_policy_group.as_deref())?,
         force: request.force,
         if_version,
     };

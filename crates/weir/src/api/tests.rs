@@ -581,7 +581,10 @@ fn adapt(api: &mut World) {
     assert_eq!(api.call("POST", GROUPS, "", Some(top), 201)["weight"], 200);
     let body = json!({"qos_policy_group": "top", "template": "extreme"});
     let tenant = api.call("PATCH", TENANT, "svm01", Some(body), 200);
-    assert_eq!((&tenant["qos_policy_group"], &tenant["template"]), (&json!("top"), &json!("extreme")));
+    assert_eq!(
+        (&tenant["qos_policy_group"], &tenant["default_policy_group"]),
+        (&json!("top"), &json!("extreme"))
+    );
     assert_eq!(api.call("GET", TENANT, "svm01", None, 200)["volumes"], 1);
     let effective = &api.call("GET", VOLUME, "svm01/vol1", None, 200)["policy"]["effective"];
     assert_eq!(effective["ceiling_iops"], json!({"value": 9, "origin": "policy group top of tenant svm01"}));

@@ -111,7 +111,7 @@ pub struct Tenant {
     pub qos_policy_group: Option<String>,
     /// Default policy group, fixed or adaptive, of new volumes that name none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub template: Option<String>,
+    pub default_policy_group: Option<String>,
     /// Number of volumes of the tenant.
     pub volumes: u64,
     /// Version of the tenant, which grows with each change.
@@ -132,7 +132,7 @@ pub struct TenantModify {
     /// Default policy group, fixed or adaptive, of new volumes that name none; or 'none'. Existing volumes
     /// keep their policy group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub template: Option<String>,
+    pub default_policy_group: Option<String>,
     /// True to bind the floor of the policy group even if pools of the tenant's volumes do not have it; an
     /// alarm reports the shortage.
     #[serde(default)]

@@ -510,9 +510,9 @@ pub enum TenantCommand {
         /// The tenant
         name: String,
     },
-    /// Change a tenant's policy, or the template of its volumes to come
+    /// Change a tenant's policy, or the policy group of its new volumes
     #[command(
-        after_help = "Example:\n  weir tenant modify svm01 --qos-policy-group all-of-svm01 --template extreme\n  weir vserver modify -vserver svm01 -qos-policy-group none"
+        after_help = "Example:\n  weir tenant modify svm01 --qos-policy-group all-of-svm01 --default-policy-group extreme\n  weir vserver modify -vserver svm01 -qos-policy-group none"
     )]
     Modify(TenantModifyArguments),
     /// Show everything about a tenant
@@ -572,9 +572,9 @@ pub struct TenantChanges {
     /// Shared policy group whose terms everything of the tenant has together, or 'none'
     #[arg(long, value_name = "POLICY_GROUP|none")]
     pub qos_policy_group: Option<String>,
-    /// Policy group, fixed or adaptive, that volumes get which are made without one, or 'none'
+    /// Policy group, fixed or adaptive, of new volumes that name none; or 'none'
     #[arg(long, value_name = "POLICY_GROUP|none")]
-    pub template: Option<String>,
+    pub default_policy_group: Option<String>,
 }
 
 /// What to do about quality of service.

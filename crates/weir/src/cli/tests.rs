@@ -553,15 +553,19 @@ fn tenants_get_policies_as_ontap_spells_it() {
     for (line, policy, template) in [
         ("tenant modify svm01 --qos-policy-group all", Some("all"), None),
         ("vserver modify -vserver svm01 -qos-policy-group all", Some("all"), None),
-        ("tenant modify --tenant svm01 --template extreme", None, Some("extreme")),
-        ("tenant modify svm01 --template none --qos_policy_group NONE", Some("NONE"), Some("none")),
+        ("tenant modify --tenant svm01 --default-policy-group extreme", None, Some("extreme")),
+        (
+            "tenant modify svm01 --default-policy-group none --qos_policy_group NONE",
+            Some("NONE"),
+            Some("none"),
+        ),
     ] {
         let command = read(line).unwrap();
         let Command::Tenant { command: TenantCommand::Modify(arguments) } = command else {
             panic!("{line}: {command:?}");
         };
         assert_eq!(arguments.name.get(), "svm01", "{line}");
-        let changes = (arguments.changes.qos_policy_group, arguments.changes.template);
+        let changes = (arguments.changes.qos_policy_group, arguments.changes.default_policy_group);
         assert_eq!((changes.0.as_deref(), changes.1.as_deref()), (policy, template), "{line}");
     }
 }

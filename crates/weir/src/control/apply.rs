@@ -65,7 +65,7 @@ pub struct TenantEntry {
     /// The policy group whose terms are the tenant's.
     pub policy_group: Option<Name>,
     /// The policy group of volumes to come.
-    pub template: Option<Name>,
+    pub default_policy_group: Option<Name>,
 }
 
 /// A policy group of either kind.
@@ -290,7 +290,7 @@ impl Plan {
 
     fn take_tenants(&mut self, model: &Model, entries: &[TenantEntry], prune: bool) -> Outcome<()> {
         for tenant in self.tenants.values_mut().filter(|_| prune) {
-            (tenant.policy_group, tenant.template) = (None, None);
+            (tenant.policy_group, tenant.default_policy_group) = (None, None);
         }
         entries
             .iter()
@@ -302,10 +302,11 @@ impl Plan {
         let policy_group = entry.policy_group.as_ref();
         let policy_group = policy_group.map(|name| self.find_of(model, GroupKind::Fixed, tenant, name));
         let policy_group = policy_group.transpose()?;
-        let template = entry.template.as_ref().map(|name| self.find(model, tenant, name)).transpose()?;
+        let default_policy_group =
+            entry.default_policy_group.as_ref().map(|name| self.find(model, tenant, name)).transpose()?;
         if let Some(record) = self.tenants.get_mut(tenant) {
             record.policy_group = policy_group;
-            record.template = template.map(|(id, _)| id);
+            record.default_policy_group = default_policy_group.map(|(id, _)| id);
         }
         self.places.insert(Scope::Tenant(tenant.clone()), entry.place.clone());
         Ok(())
@@ -370,7 +371,7 @@ impl Plan {
             }
         }
         for tenant in self.tenants.values() {
-            if let Some(group) = gone(tenant.policy_group).or_else(|| gone(tenant.template)) {
+            if let Some(group) = gone(tenant.policy_group).or_else(|| gone(tenant.default_policy_group)) {
                 return Err(still_used(group, &format!("tenant '{}'", tenant.name)));
             }
         }

@@ -54,8 +54,12 @@ fn model_of(header: &Header, set: &PolicySet) -> Model {
         .chain(set.adaptive_policy_groups.iter().flatten().filter_map(|entry| entry.tenant.clone()))
         .collect();
     for name in tenants {
-        let record =
-            TenantRecord { name, policy_group: None, template: None, created_at: Timestamp::UNIX_EPOCH };
+        let record = TenantRecord {
+            name,
+            policy_group: None,
+            default_policy_group: None,
+            created_at: Timestamp::UNIX_EPOCH,
+        };
         model.put_tenant(record, 0);
     }
     for ((tenant, name, size_bytes), number) in recorded.chain(named).zip(1..) {

@@ -42,7 +42,10 @@ impl Model {
     /// it is bound to, then those above it, then those that its tenant names.
     pub fn groups_of(&self, volume: &VolumeRecord) -> Vec<&PolicyGroupRecord> {
         let tenant = self.tenants.get(&volume.tenant).map(|tenant| &tenant.record);
-        let named = tenant.into_iter().flat_map(|tenant| [tenant.policy_group, tenant.template]).flatten();
+        let named = tenant
+            .into_iter()
+            .flat_map(|tenant| [tenant.policy_group, tenant.default_policy_group])
+            .flatten();
         let mut groups: Vec<&PolicyGroupRecord> = Vec::new();
         for start in volume.policy_group.into_iter().chain(named) {
             for group in self.upwards(start) {

@@ -413,7 +413,9 @@ fn refuse_used(model: &Model, record: &PolicyGroupRecord) -> Outcome<()> {
         )));
     }
     let tenant = &model.tenant(Some(&record.tenant))?.record;
-    for (of, option) in [(tenant.policy_group, "--qos-policy-group"), (tenant.template, "--template")] {
+    for (of, option) in
+        [(tenant.policy_group, "--qos-policy-group"), (tenant.default_policy_group, "--default-policy-group")]
+    {
         if of == Some(record.id) {
             return Err(ControlError::refused(format!(
                 "policy group '{name}' is that of tenant '{0}'; \

@@ -35,7 +35,7 @@ pub struct TenantRecord {
     pub policy_group: Option<PolicyGroupId>,
     /// The policy group that volumes get which are made without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub template: Option<PolicyGroupId>,
+    pub default_policy_group: Option<PolicyGroupId>,
     /// When it was made.
     pub created_at: Timestamp,
 }
@@ -282,7 +282,7 @@ impl PolicyGroupRecord {
 impl TenantRecord {
     /// A new tenant that asks for nothing.
     pub fn new(name: Name, created_at: Timestamp) -> TenantRecord {
-        TenantRecord { name, policy_group: None, template: None, created_at }
+        TenantRecord { name, policy_group: None, default_policy_group: None, created_at }
     }
 }
 
@@ -398,7 +398,7 @@ mod tests {
         assert_eq!(group.terms, Terms::limited(group.terms.limits), "everything else is as it was");
         let tenant = serde_json::json!({"name": "svm01", "created_at": "2025-01-01T00:00:00Z"});
         let tenant: TenantRecord = serde_json::from_value(tenant).unwrap();
-        assert_eq!((tenant.policy_group, tenant.template), (None, None));
+        assert_eq!((tenant.policy_group, tenant.default_policy_group), (None, None));
     }
 
     #[test]

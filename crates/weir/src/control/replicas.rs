@@ -112,8 +112,8 @@ impl Control {
             return Ok(());
         }
         // A replica that is alone has no metadata, and no epoch counts there.
-        let known = first_metadata(volume, epoch).map_or(0, |metadata| metadata.epoch);
-        let new = EpochRecord { reserved: epoch, known, is_failed: false };
+        let committed = first_metadata(volume, epoch).map_or(0, |metadata| metadata.epoch);
+        let new = EpochRecord { allocated: epoch, committed, is_failed: false };
         Ok(epoch_record::begin(&self.epoch_records(volume.id), extents(first, volume.size_bytes), new)?)
     }
 
@@ -310,7 +310,7 @@ mod tests {
     fn what_cannot_be_used_is_not_there() {
         let (both, known) = {
             use ReplicaState::{Absent, InSync};
-            ([InSync, InSync, Absent, Absent], EpochRecord { reserved: 1, known: 1, is_failed: false })
+            ([InSync, InSync, Absent, Absent], EpochRecord { allocated: 1, committed: 1, is_failed: false })
         };
         for bad in [Found::Nothing, Found::Bare] {
             let recovered_extent =

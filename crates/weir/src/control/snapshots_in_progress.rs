@@ -28,7 +28,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const FIRST_EPOCH: u64 = 1;
 /// What is noted of extents of a snapshot.
 const FIRST_EPOCH_RECORD: EpochRecord =
-    EpochRecord { reserved: FIRST_EPOCH, known: FIRST_EPOCH, is_failed: false };
+    EpochRecord { allocated: FIRST_EPOCH, committed: FIRST_EPOCH, is_failed: false };
 
 /// A volume, and the new one that what it holds goes to.
 #[derive(Clone, Debug)]

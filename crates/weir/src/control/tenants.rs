@@ -20,7 +20,7 @@ pub struct ModifyTenant {
     /// The shared policy group whose terms hold for all volumes of the tenant together, or none.
     pub policy_group: Option<Option<Name>>,
     /// The default policy group, which new volumes get if they name no other, or none.
-    pub template: Option<Option<Name>>,
+    pub default_policy_group: Option<Option<Name>>,
     /// Bind floors although the pools of the tenant's volumes cannot deliver them.
     pub force: bool,
     /// Refuse the change unless the tenant has this version.
@@ -35,7 +35,7 @@ pub struct TenantView {
     /// The policy group whose terms hold for the whole tenant.
     pub policy_group: Option<PolicyGroupRecord>,
     /// The default policy group for new volumes.
-    pub template: Option<PolicyGroupRecord>,
+    pub default_policy_group: Option<PolicyGroupRecord>,
     /// Number of the tenant's volumes.
     pub volumes: usize,
     /// The tenant's version.
@@ -49,7 +49,7 @@ impl TenantView {
         TenantView {
             record: record.clone(),
             policy_group: group(record.policy_group),
-            template: group(record.template),
+            default_policy_group: group(record.default_policy_group),
             volumes,
             version: tenant.revision,
         }
@@ -117,9 +117,9 @@ impl Control {
             let group = name.map(|name| model.group_of(GroupKind::Fixed, Some(&old.name), &name));
             new.policy_group = group.transpose()?.map(|group| group.record.id);
         }
-        if let Some(name) = request.template {
+        if let Some(name) = request.default_policy_group {
             let group = name.map(|name| model.group(Some(&old.name), &name));
-            new.template = group.transpose()?.map(|group| group.record.id);
+            new.default_policy_group = group.transpose()?.map(|group| group.record.id);
         }
         Ok(new)
     }

@@ -209,7 +209,9 @@ impl Model {
     ) -> Outcome<Option<PolicyGroupId>> {
         let by_template = template.map(|template| self.group_by_template(template, tenant));
         let policy_group = match asked {
-            None => by_template.transpose()?.flatten().or(self.tenant(Some(tenant))?.record.template),
+            None => {
+                by_template.transpose()?.flatten().or(self.tenant(Some(tenant))?.record.default_policy_group)
+            }
             Some(PolicyChange::Release(_)) => None,
             Some(PolicyChange::Bind(kind, name)) => Some(policy_of_tenant(self, *kind, tenant, name)?),
         };

@@ -142,7 +142,7 @@ pub(super) struct Connection {
     /// The connection's leaf in the volume's policy tree, if the volume has ceilings.
     pub shaping_leaf: Option<NodeId>,
     /// The connection's leaves in the drive queues of the volume's homes, by home.
-    pub pool_leaves: Vec<NodeId>,
+    pub queue_leaves: Vec<NodeId>,
     /// The kernel reports when the client hangs up.
     pub is_watched: bool,
     pub incoming: Option<IncomingWrite>,
@@ -193,7 +193,7 @@ impl Connection {
             rests_until_ns: None,
             coalescing: ReceiveCoalescing::default(),
             shaping_leaf: None,
-            pool_leaves: Vec::new(),
+            queue_leaves: Vec::new(),
             is_watched: false,
             incoming: None,
             stalled_on: None,

@@ -130,7 +130,7 @@ pub(super) enum Answer {
         operation: usize,
         outcome: Outcome,
     },
-    Witnessed {
+    EpochRecorded {
         volume: VolumeIndex,
         extent: u32,
         result: Result<(), MetadataError>,
@@ -210,8 +210,7 @@ impl Helper {
     pub fn start(index: usize, waker: Waker) -> io::Result<Helper> {
         let (outbox, answers) = channel();
         let teller = Worker::start(format!("weir-teller-{index}"), outbox.clone(), waker.clone())?;
-        let epoch_record =
-            Worker::start(format!("weir-epoch record-{index}"), outbox.clone(), waker.clone())?;
+        let epoch_record = Worker::start(format!("weir-epoch-{index}"), outbox.clone(), waker.clone())?;
         Ok(Helper { teller, epoch_record, of_drives: BTreeMap::new(), outbox, waker, answers })
     }
 
@@ -320,7 +319,7 @@ fn perform(job: Job) -> Answer {
                 true => epoch_record::know(&path, extent, epoch),
             };
             let result = result.map_err(|error| MetadataError::new("epoch record", &path, &error));
-            Answer::Witnessed { volume, extent, result }
+            Answer::EpochRecorded { volume, extent, result }
         }
         Job::Failure { volume, path, extent } => {
             let result = epoch_record::fail(&path, extent);

@@ -392,7 +392,9 @@ impl Reactor {
                     self.extent_opened((replica, number), extent, result);
                 }
                 Answer::Background { operation, outcome } => self.step_answered(operation, outcome),
-                Answer::Witnessed { volume, extent, result } => self.witnessed(volume, extent, result),
+                Answer::EpochRecorded { volume, extent, result } => {
+                    self.epoch_recorded(volume, extent, result)
+                }
                 Answer::FailureRecorded { volume, extent, result } => {
                     self.failure_recorded(volume, extent, result);
                 }

@@ -64,7 +64,12 @@ impl Reactor {
     }
 
     /// Takes the result of writing the epoch record.
-    pub(super) fn witnessed(&mut self, index: VolumeIndex, extent: u32, result: Result<(), MetadataError>) {
+    pub(super) fn epoch_recorded(
+        &mut self,
+        index: VolumeIndex,
+        extent: u32,
+        result: Result<(), MetadataError>,
+    ) {
         let (mut actions, now_ns) = (Vec::new(), self.now_ns);
         let result = self.volumes[index].metadata_result(result);
         self.volumes[index].metadata.recorded(now_ns, extent, result, &mut actions);

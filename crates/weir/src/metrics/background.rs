@@ -32,7 +32,7 @@ const GAUGES: [Gauge; 4] = [
     }),
     (
         "weir_background_bytes_left",
-        "Bytes that background work is still to give back, replica or examine",
+        "Bytes that background work is still to reclaim, resync or examine",
         |backlog| backlog.bytes_left,
     ),
 ];

@@ -115,7 +115,7 @@ mod tests {
     const FILE: &str = "# All policies.
 tenants:
   - name: svm01
-    template: extreme
+    default_policy_group: extreme
 
 policy_groups:
 - name: policy1
@@ -146,7 +146,7 @@ volumes:
             ("iops: 1000", "iops: many", "line 9"),
             ("name: policy2", "nam: policy2", "unknown field `nam`"),
             ("volumes:", "volumse:", "unknown field `volumse`"),
-            ("template: extreme", "template: [", "line"),
+            ("default_policy_group: extreme", "default_policy_group: [", "line"),
         ] {
             let error = parse(&FILE.replace(from, to)).unwrap_err().to_string();
             assert!(error.contains(words) && error.contains(" line "), "{error}");

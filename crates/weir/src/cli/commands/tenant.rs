@@ -19,8 +19,8 @@ pub fn run(client: &Client, command: TenantCommand) -> Result<(), CommandError> 
         }
         TenantCommand::Modify(arguments) => {
             let path = path(arguments.name.get());
-            let TenantChanges { qos_policy_group, template } = arguments.changes;
-            let request = TenantModify { qos_policy_group, template, force: arguments.force };
+            let TenantChanges { qos_policy_group, default_policy_group } = arguments.changes;
+            let request = TenantModify { qos_policy_group, default_policy_group, force: arguments.force };
             client.patch::<Tenant>(&path, &[], &request).map(|_| ())
         }
         TenantCommand::Inspect { name, read } => {
@@ -47,7 +47,7 @@ fn description(tenant: &Tenant) -> String {
     let fields = [
         ("Tenant", tenant.name.clone()),
         ("QoS Policy Group", or_dash(&tenant.qos_policy_group)),
-        ("Template", or_dash(&tenant.template)),
+        ("Default Policy Group", or_dash(&tenant.default_policy_group)),
         ("Volumes", tenant.volumes.to_string()),
         ("Version", tenant.version.to_string()),
         ("Created", tenant.created_at.to_string()),
@@ -59,7 +59,7 @@ fn table(list: &TenantList) -> String {
     let columns = [
         Column::Text("Tenant"),
         Column::Text("Policy Group"),
-        Column::Text("Template"),
+        Column::Text("Default Policy Group"),
         Column::Number("Volumes"),
         Column::Text("Created"),
     ];
@@ -67,7 +67,7 @@ fn table(list: &TenantList) -> String {
         vec![
             tenant.name.clone(),
             or_dash(&tenant.qos_policy_group),
-            or_dash(&tenant.template),
+            or_dash(&tenant.default_policy_group),
             tenant.volumes.to_string(),
             tenant.created_at.to_string(),
         ]

@@ -47,14 +47,16 @@ impl Changes {
             .iter()
             .map(|(old, new)| {
                 let subject = format!("tenant {}", old.name);
-                let fields = |group, template| {
+                let fields = |group, default_policy_group| {
                     Fields::from([
                         ("qos_policy_group".to_owned(), name(group)),
-                        ("template".to_owned(), name(template)),
+                        ("default_policy_group".to_owned(), name(default_policy_group)),
                     ])
                 };
-                let (old, new) =
-                    (fields(old.policy_group, old.template), fields(new.policy_group, new.template));
+                let (old, new) = (
+                    fields(old.policy_group, old.default_policy_group),
+                    fields(new.policy_group, new.default_policy_group),
+                );
                 line(&subject, Some(old), Some(new))
             })
             .collect();

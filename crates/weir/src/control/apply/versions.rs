@@ -59,7 +59,8 @@ pub(super) fn left(model: &Model, plan: &Plan, set: &PolicySet) -> Vec<String> {
     let groups = model.groups.values().map(|group| &group.record).filter(|group| is_said(group));
     let groups = groups.filter(|group| !is_named(&Scope::Group(group.id)));
     let groups = groups.map(|group| format!("{} {}/{}", group.kind(), group.tenant, group.name));
-    let has_policy = |tenant: &&TenantRecord| tenant.policy_group.is_some() || tenant.template.is_some();
+    let has_policy =
+        |tenant: &&TenantRecord| tenant.policy_group.is_some() || tenant.default_policy_group.is_some();
     let tenants = model.tenants.values().map(|tenant| &tenant.record).filter(has_policy);
     let tenants =
         tenants.filter(|tenant| set.tenants.is_some() && !is_named(&Scope::Tenant(tenant.name.clone())));

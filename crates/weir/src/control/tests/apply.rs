@@ -35,9 +35,9 @@ fn binding(number: usize, text: &str, policy: Option<(GroupKind, &str)>) -> Volu
     VolumeEntry { place: place("volumes", number), tenant: None, name: name(text), policy }
 }
 
-fn of_tenant(policy_group: Option<&str>, template: Option<&str>) -> TenantEntry {
-    let (policy_group, template) = (policy_group.map(name), template.map(name));
-    TenantEntry { place: place("tenants", 1), name: name("default"), policy_group, template }
+fn of_tenant(policy_group: Option<&str>, default_policy_group: Option<&str>) -> TenantEntry {
+    let (policy_group, default_policy_group) = (policy_group.map(name), default_policy_group.map(name));
+    TenantEntry { place: place("tenants", 1), name: name("default"), policy_group, default_policy_group }
 }
 
 /// A policy set with an entry of every kind, for two volumes.
@@ -89,7 +89,7 @@ fn policy_set_applies_as_a_whole_and_is_idempotent() {
         "{expected:?}"
     );
     for line in [
-        "~ tenant default: template none -> by-size",
+        "~ tenant default: default_policy_group none -> by-size",
         "~ volume vol1: qos_policy_group surplus -> below",
         "~ volume vol2: qos_policy_group none -> value",
     ] {

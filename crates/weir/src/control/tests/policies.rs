@@ -82,8 +82,11 @@ fn volume_levels_are_tenant_parents_group_and_volume() {
     control.modify_volume(None, &name("vol1"), bind("own")).unwrap();
     assert_eq!(levels(control, "vol1"), ["group middle 5000IOPS", "volume vol1 7000IOPS"]);
     assert_eq!(ceiling(control, "vol1"), (Some(5000), "parent policy group middle".to_owned()));
-    let tenant =
-        ModifyTenant { policy_group: Some(Some(name("top"))), template: None, ..ModifyTenant::default() };
+    let tenant = ModifyTenant {
+        policy_group: Some(Some(name("top"))),
+        default_policy_group: None,
+        ..ModifyTenant::default()
+    };
     control.modify_tenant(&name("default"), tenant).unwrap();
     let all = ["tenant default 9000IOPS", "group middle 5000IOPS", "volume vol1 7000IOPS"];
     assert_eq!(levels(control, "vol1"), all);
@@ -97,7 +100,8 @@ fn volume_levels_are_tenant_parents_group_and_volume() {
     let shared = ["tenant default 100IOPS", "group middle 5000IOPS", "volume vol1 none"];
     assert_eq!(levels(control, "vol1"), shared);
     let before = inventory(control);
-    let release = ModifyTenant { policy_group: Some(None), template: None, ..ModifyTenant::default() };
+    let release =
+        ModifyTenant { policy_group: Some(None), default_policy_group: None, ..ModifyTenant::default() };
     control.modify_tenant(&name("default"), release).unwrap();
     assert_eq!(levels(control, "vol1"), ["group middle 5000IOPS", "volume vol1 none"]);
     assert_eq!(inventory(control), before, "nothing else changed");
@@ -187,7 +191,7 @@ fn tenant_policy_is_shared_and_fixed_and_default_group_is_for_new_volumes() {
         let change = |text: Option<&str>| text.map(|text| Some(text).filter(|t| *t != "none").map(name));
         let request = ModifyTenant {
             policy_group: change(policy_group),
-            template: change(template),
+            default_policy_group: change(template),
             ..ModifyTenant::default()
         };
         control.modify_tenant(&name("default"), request)
@@ -366,8 +370,11 @@ fn rebuild_restores_parents_default_groups_and_tenant_policies() {
     control.modify_volume(None, &name("vol1"), bind("own")).unwrap();
     control.modify_volume(None, &name("vol2"), adapt("extreme")).unwrap();
     let template = Some(Some(name("template")));
-    let tenant =
-        ModifyTenant { policy_group: Some(Some(name("tenants"))), template, ..ModifyTenant::default() };
+    let tenant = ModifyTenant {
+        policy_group: Some(Some(name("tenants"))),
+        default_policy_group: template,
+        ..ModifyTenant::default()
+    };
     control.modify_tenant(&name("default"), tenant).unwrap();
     let weight = TermsChange { weight: Some(7), ..TermsChange::default() };
     control.modify_policy_group(None, &name("top"), with(weight)).unwrap();

@@ -117,7 +117,7 @@ fn volume_with_inadmissible_floor_is_refused_unless_forced() {
     control.modify_volume(None, &name("v4"), release).unwrap();
     assert_eq!(alarms(control), Vec::<String>::new());
     // A default policy group binds a volume as a named group does.
-    let template = ModifyTenant { template: Some(Some(name("most"))), ..ModifyTenant::default() };
+    let template = ModifyTenant { default_policy_group: Some(Some(name("most"))), ..ModifyTenant::default() };
     control.modify_tenant(&name("default"), template).expect("it binds nothing by itself");
     refuse_then_force(control, "24050IOPS", |force| {
         control.create_volume(CreateVolume { force, ..on("d1", "v5") }).map(|_| ())
@@ -377,7 +377,7 @@ fn policy_file_with_inadmissible_floors_is_refused_with_entry_and_line() {
         place: at("tenants", 3),
         name: name("default"),
         policy_group: Some(name("vast")),
-        template: None,
+        default_policy_group: None,
     };
     let vast = [kept(), vec![group_entry(4, "vast", "20000IOPS", true)]].concat();
     for (set, sum, place) in [

@@ -50,7 +50,7 @@ fn seen(world: &World, text: &str) -> (Vec<String>, bool) {
 /// True if the epochs of the third extent are above all epochs that an earlier third extent had.
 fn grew_back(world: &World, id: VolumeId) -> bool {
     let epoch_records = epoch_record::read_all(&world.control.epoch_records(id), 3).unwrap();
-    epoch_records[2].reserved > 1 << 40
+    epoch_records[2].allocated > 1 << 40
 }
 
 /// Checks that each extent has its number of complete replicas with matching replica metadata, and an epoch
@@ -59,14 +59,14 @@ fn assert_whole(world: &World, record: &VolumeRecord) {
     let extents = record.size_bytes.div_ceil(EXTENT_BYTES);
     let epoch_records = epoch_record::read_all(&world.control.epoch_records(record.id), extents).unwrap();
     for extent in 0..extents {
-        let EpochRecord { reserved, known, is_failed } = epoch_records[extent as usize];
-        assert!(reserved == known && known > 0 && !is_failed);
+        let EpochRecord { allocated, committed, is_failed } = epoch_records[extent as usize];
+        assert!(allocated == committed && committed > 0 && !is_failed);
         let replicas: Vec<_> = record.placement.replicas_of(extent).collect();
         assert_eq!(replicas.len(), usize::from(record.replicas));
         for (slot, drive) in replicas {
             let found = replica_metadata::read(&path_of(world, record, drive, &metadata_file_name(extent)));
             let found = found.unwrap().expect("replica metadata lies beside each replica");
-            assert_eq!((found.epoch, found.replica_states[slot]), (known, ReplicaState::InSync));
+            assert_eq!((found.epoch, found.replica_states[slot]), (committed, ReplicaState::InSync));
             let in_sync =
                 found.replica_states.iter().filter(|replica_state| **replica_state == ReplicaState::InSync);
             assert_eq!(in_sync.count(), usize::from(record.replicas));

@@ -59,9 +59,9 @@ fn changes(control: &Control) -> Vec<(&'static str, ChangeAt<'_>)> {
         changed.map(|view| view.version)
     };
     let tenant = move |if_version| {
-        let has_one = control.tenant(&name("t"))?.template.is_some();
+        let has_one = control.tenant(&name("t"))?.default_policy_group.is_some();
         let template = Some(Some(name("shared")).filter(|_| !has_one));
-        let change = ModifyTenant { template, if_version, ..ModifyTenant::default() };
+        let change = ModifyTenant { default_policy_group: template, if_version, ..ModifyTenant::default() };
         control.modify_tenant(&name("t"), change).map(|view| view.version)
     };
     let template = move |if_version| {

@@ -115,7 +115,7 @@ impl Reactor {
             let queue_entry = DriveQueueEntry::new(drive_queue, path, self.now_ns);
             for connection in self.connections_of(index) {
                 let leaf = queue_entry.add_leaf(self.now_ns);
-                self.connections[connection].pool_leaves.push(leaf);
+                self.connections[connection].queue_leaves.push(leaf);
             }
             let volume = &mut self.volumes[index];
             volume.emulated.add_home(emulated);
@@ -141,7 +141,7 @@ impl Reactor {
         let (home, purpose) = (context.home, owner.purpose);
         let leaf = match purpose {
             Purpose::Client((connection, _)) => {
-                let leaf = self.connections[connection].pool_leaves.get(home).copied();
+                let leaf = self.connections[connection].queue_leaves.get(home).copied();
                 leaf.expect("a connection has a leaf while it has requests")
             }
             Purpose::Resync { .. } => self.background_leaf(index, home, BackgroundKind::Resync),
@@ -255,14 +255,14 @@ impl Reactor {
     pub(in crate::dataplane) fn join_drive_queues(&mut self, index: ConnectionIndex) {
         let connection = &mut self.connections[index];
         let homes = &self.volumes[connection.volume].homes;
-        connection.pool_leaves = homes.iter().map(|home| home.queue_entry.add_leaf(self.now_ns)).collect();
+        connection.queue_leaves = homes.iter().map(|home| home.queue_entry.add_leaf(self.now_ns)).collect();
     }
 
     /// Removes a connection's leaves. Answers the operations that waited there, by home.
     fn leave_drive_queues(&mut self, index: ConnectionIndex) -> Vec<Vec<Waiting>> {
         let connection = &mut self.connections[index];
         let homes = &self.volumes[connection.volume].homes;
-        let leaves = std::mem::take(&mut connection.pool_leaves);
+        let leaves = std::mem::take(&mut connection.queue_leaves);
         let leave = |(home, leaf): (&Home, NodeId)| {
             let mut state = locked(&home.queue_entry.drive_queue);
             let waiting = state.queue.tree.drain(self.now_ns, leaf);
@@ -294,7 +294,7 @@ impl Reactor {
         }
         for (connection, waiting) in waiting {
             self.join_drive_queues(connection);
-            let leaves = &self.connections[connection].pool_leaves;
+            let leaves = &self.connections[connection].queue_leaves;
             let homes = &self.volumes[index].homes;
             for ((home, leaf), waiting) in homes.iter().zip(leaves).zip(waiting) {
                 let mut state = locked(&home.queue_entry.drive_queue);
