@@ -292,6 +292,11 @@ impl World {
             has_orphaned_io: self.has_orphans(doing.extent, doing.slot),
             can_attach: self.can_attach_anew((doing.slot, doing.extent)),
         };
+        // A drive does in order what it is asked for beside a replica. Here it may answer in any order.
+        if matches!(change, Change::Add) && self.touches(doing.extent, doing.slot) {
+            self.end_step(Outcome::Refused);
+            return Ok(());
+        }
         let awaited = Some(AwaitedChange::new(replica, change));
         self.control.doing = Some(Doing { awaited, ..doing });
         let mut effects = Vec::new();

@@ -579,7 +579,7 @@ fn adapt(api: &mut World) {
     assert_eq!(groups["adaptive_policy_groups"].as_array().unwrap().len(), 4, "with the built-in ones");
     let top = json!({"name": "top", "tenant": "svm01", "limits": {"total": {"iops": 9}}, "weight": 200});
     assert_eq!(api.call("POST", GROUPS, "", Some(top), 201)["weight"], 200);
-    let body = json!({"qos_policy_group": "top", "template": "extreme"});
+    let body = json!({"qos_policy_group": "top", "default_policy_group": "extreme"});
     let tenant = api.call("PATCH", TENANT, "svm01", Some(body), 200);
     assert_eq!(
         (&tenant["qos_policy_group"], &tenant["default_policy_group"]),

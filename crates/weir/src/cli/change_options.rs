@@ -169,7 +169,7 @@ mod tests {
         for line in [
             "weir volume update v --read-only true --if-version 12",
             "weir volume resize v --size 2 -if_version 12",
-            "weir vserver modify t --template none --if-version=12",
+            "weir vserver modify t --default-policy-group none --if-version=12",
             "weir qos policy-group rename p --new-name q --if-version 12",
             "weir pool modify low --reserve 7% --if-version 12",
             "weir template delete t --if-version 12",
