@@ -220,7 +220,8 @@ impl World {
             self.note_recorded(extent, epoch, result.is_err());
         }
         let mut actions = Vec::new();
-        self.metadata.recorded(self.now_ns(), extent, result, &mut actions);
+        let in_service = self.mirror.in_service(extent);
+        self.metadata.recorded(self.now_ns(), extent, in_service, result, &mut actions);
         self.act_on_metadata(actions)
     }
 

@@ -174,7 +174,7 @@ impl MetadataWrites {
         assert!(known.is_none(), "an extent's metadata is written once at a time");
         match is_new {
             true => actions.push(self.write(extent).record(extent)),
-            false => self.begin_writing(extent, actions),
+            false => self.begin_writing(extent, slots, actions),
         }
     }
 
@@ -182,10 +182,18 @@ impl MetadataWrites {
         self.under_way.get_mut(&extent).expect("a write is known until it has ended")
     }
 
-    fn begin_writing(&mut self, extent: u32, actions: &mut Vec<MetadataAction>) {
+    /// Writes the metadata beside the replicas that are still in service. The file of a replica that failed
+    /// since the write was asked for may have been restored from a backup: new metadata beside it would vouch
+    /// for its old content.
+    fn begin_writing(&mut self, extent: u32, in_service: Slots, actions: &mut Vec<MetadataAction>) {
         let write = self.write(extent);
-        (write.stage, write.waiting, write.record_tries) = (Stage::Writing, write.slots, 0);
-        let (slots, metadata) = (write.slots, Arc::clone(&write.metadata));
+        let slots: Slots = write.slots.iter().filter(|slot| in_service.contains(*slot)).collect();
+        write.failed = write.slots.iter().filter(|slot| !slots.contains(*slot)).collect();
+        (write.stage, write.waiting, write.record_tries) = (Stage::Writing, slots, 0);
+        if slots.is_empty() {
+            return self.go_on(extent, actions);
+        }
+        let metadata = Arc::clone(&write.metadata);
         let anew = slots.iter().filter(|slot| self.doubtful.contains(&(extent, *slot))).collect();
         actions.push(MetadataAction::Write { extent, slots, metadata, anew });
     }
@@ -196,17 +204,19 @@ impl MetadataWrites {
         write.due_ns = write.due_ns.max(due_ns);
     }
 
-    /// Takes the result of a write of the epoch record.
+    /// Takes the result of a write of the epoch record. `in_service` are the replicas of the extent that are
+    /// in service now ([`Mirror::in_service`](super::Mirror::in_service)).
     pub fn recorded(
         &mut self,
         now_ns: u64,
         extent: u32,
+        in_service: Slots,
         result: Result<(), MetadataFault>,
         actions: &mut Vec<MetadataAction>,
     ) {
         let write = self.write(extent);
         match (result, write.stage) {
-            (Ok(()), Stage::Allocating) => self.begin_writing(extent, actions),
+            (Ok(()), Stage::Allocating) => self.begin_writing(extent, in_service, actions),
             (Ok(()), _) => {
                 let epoch = write.metadata.epoch;
                 self.committed.insert(extent, epoch);
@@ -361,18 +371,47 @@ mod tests {
         }
     }
 
+    fn all() -> Slots {
+        [0, 1, 2].into_iter().collect()
+    }
+
+    #[test]
+    fn metadata_is_not_written_beside_a_replica_that_failed_while_the_epoch_was_allocated() {
+        let (mut writes, mut actions) = asked(3, false);
+        actions.clear();
+        let left: Slots = [1, 2].into_iter().collect();
+        writes.recorded(0, 7, left, Ok(()), &mut actions);
+        let [MetadataAction::Write { slots, .. }] = actions[..] else { panic!("one write: {actions:?}") };
+        assert_eq!(slots, left);
+        writes.written(7, 1, Ok(()), &mut actions);
+        writes.written(7, 2, Ok(()), &mut actions);
+        writes.recorded(0, 7, left, Ok(()), &mut actions);
+        let written = end_of(&actions);
+        assert!(written.is_committed);
+        assert_eq!(written.failed, std::iter::once(0).collect());
+    }
+
+    #[test]
+    fn metadata_is_refused_if_every_replica_failed_while_the_epoch_was_allocated() {
+        let (mut writes, mut actions) = asked(3, false);
+        actions.clear();
+        writes.recorded(0, 7, Slots::default(), Ok(()), &mut actions);
+        assert!(!end_of(&actions).is_committed && writes.is_idle());
+        assert_eq!(actions.len(), 1);
+    }
+
     #[test]
     fn epoch_is_allocated_before_metadata_and_committed_after_it() {
         let (mut writes, mut actions) = asked(3, false);
         assert_eq!(std::mem::take(&mut actions), [record(3, false)]);
-        writes.recorded(0, 7, Ok(()), &mut actions);
+        writes.recorded(0, 7, all(), Ok(()), &mut actions);
         assert!(matches!(std::mem::take(&mut actions)[..], [MetadataAction::Write { extent: 7, .. }]));
         for slot in 0..3 {
             assert!(actions.is_empty());
             writes.written(7, slot, Ok(()), &mut actions);
         }
         assert_eq!(std::mem::take(&mut actions), [record(3, true)]);
-        writes.recorded(0, 7, Ok(()), &mut actions);
+        writes.recorded(0, 7, all(), Ok(()), &mut actions);
         assert!(end_of(&actions).is_committed && writes.is_idle());
         actions.clear();
         writes.ask(request(3, false), &mut actions);
@@ -382,10 +421,10 @@ mod tests {
     #[test]
     fn regrown_extent_starts_without_committed_epochs() {
         let (mut writes, mut actions) = asked(3, false);
-        writes.recorded(0, 7, Ok(()), &mut actions);
+        writes.recorded(0, 7, all(), Ok(()), &mut actions);
         let results = [Ok(()), Err(MetadataFault::Broken), Ok(())];
         (0..3).zip(results).for_each(|(slot, result)| writes.written(7, slot, result, &mut actions));
-        writes.recorded(0, 7, Ok(()), &mut actions);
+        writes.recorded(0, 7, all(), Ok(()), &mut actions);
         actions.clear();
         writes.truncate(7);
         writes.ask(request(3, false), &mut actions);
@@ -394,14 +433,14 @@ mod tests {
             [record(3, false)],
             "the epoch of the extent before is not its own"
         );
-        writes.recorded(0, 7, Ok(()), &mut actions);
+        writes.recorded(0, 7, all(), Ok(()), &mut actions);
         assert!(matches!(actions[..], [MetadataAction::Write { anew, .. }] if anew.iter().next().is_none()));
     }
 
     #[test]
     fn epoch_of_metadata_that_no_replica_in_sync_has_is_never_committed() {
         let (mut writes, mut actions) = asked(3, false);
-        writes.recorded(0, 7, Ok(()), &mut actions);
+        writes.recorded(0, 7, all(), Ok(()), &mut actions);
         writes.written(7, 0, Err(MetadataFault::Broken), &mut actions);
         writes.written(7, 1, Err(MetadataFault::Shortage), &mut actions);
         writes.written(7, 2, Ok(()), &mut actions);
@@ -414,11 +453,11 @@ mod tests {
     #[test]
     fn file_whose_write_failed_is_made_anew_until_that_succeeds() {
         let (mut writes, mut actions) = asked(3, false);
-        writes.recorded(0, 7, Ok(()), &mut actions);
+        writes.recorded(0, 7, all(), Ok(()), &mut actions);
         let mut anew_next = |results: [Result<(), MetadataFault>; 3]| {
             (0..3).zip(results).for_each(|(slot, result)| writes.written(7, slot, result, &mut actions));
             if actions.contains(&record(3, true)) {
-                writes.recorded(0, 7, Ok(()), &mut actions);
+                writes.recorded(0, 7, all(), Ok(()), &mut actions);
             }
             actions.clear();
             writes.ask(request(3, false), &mut actions);
@@ -437,7 +476,7 @@ mod tests {
         let (mut writes, mut actions) = asked(3, false);
         for second in 0..u64::from(RECORD_TRIES_MAX) {
             assert_eq!(std::mem::take(&mut actions), [record(3, false)]);
-            writes.recorded(second * RECORD_PAUSE_NS, 7, Err(MetadataFault::Shortage), &mut actions);
+            writes.recorded(second * RECORD_PAUSE_NS, 7, all(), Err(MetadataFault::Shortage), &mut actions);
             writes.retry((second + 1) * RECORD_PAUSE_NS - 1, &mut actions);
             if second + 1 < u64::from(RECORD_TRIES_MAX) {
                 assert!(actions.is_empty());
@@ -446,14 +485,14 @@ mod tests {
         }
         assert!(!end_of(&actions).has_begun);
         let (mut writes, mut actions) = asked(3, true);
-        writes.recorded(0, 7, Err(MetadataFault::Shortage), &mut actions);
+        writes.recorded(0, 7, all(), Err(MetadataFault::Shortage), &mut actions);
         assert!(!end_of(&actions).has_begun, "a replica that can be added later is not waited for");
     }
 
     #[test]
     fn stalled_drive_is_given_up_if_a_replica_in_sync_has_the_metadata() {
         let (mut writes, mut actions) = asked(3, false);
-        writes.recorded(0, 7, Ok(()), &mut actions);
+        writes.recorded(0, 7, all(), Ok(()), &mut actions);
         writes.expect(7, 10);
         writes.written(7, 2, Ok(()), &mut actions);
         actions.clear();

@@ -347,6 +347,11 @@ impl Mirror {
         self.extents.get(extent as usize).map(MirroredExtent::in_sync).unwrap_or_default()
     }
 
+    /// Replicas of an extent that can be reached and have not failed.
+    pub fn in_service(&self, extent: u32) -> Slots {
+        (0..self.replicas.len()).filter(|slot| self.is_there(extent, *slot)).collect()
+    }
+
     /// True if another replica of an extent has everything and can be reached.
     pub fn has_other(&self, extent: u32, slot: usize) -> bool {
         self.extents.get(extent as usize).is_some_and(|extent| extent.in_sync().has_other(slot))

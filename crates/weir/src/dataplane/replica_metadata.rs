@@ -72,7 +72,8 @@ impl Reactor {
     ) {
         let (mut actions, now_ns) = (Vec::new(), self.now_ns);
         let result = self.volumes[index].metadata_result(result);
-        self.volumes[index].metadata.recorded(now_ns, extent, result, &mut actions);
+        let volume = &mut self.volumes[index];
+        volume.metadata.recorded(now_ns, extent, volume.mirror.in_service(extent), result, &mut actions);
         self.act_on_metadata(index, actions);
     }
 
