@@ -1,4 +1,5 @@
-//! Faults that `cargo xtask sabotage` plants still fit the tree, so that none goes stale unseen.
+//! Fault check: the faults of `cargo xtask sabotage` still fit the tree, so that no fault becomes stale
+//! unnoticed.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,7 +10,7 @@ use anyhow::{Context, Result};
 use super::{Complaint, Tree};
 use crate::sabotage::{FAULTS_FOLDER, read_all};
 
-/// Complains of every fault whose patch does not apply.
+/// Complains about every fault whose patch does not apply.
 pub fn check(tree: &Tree) -> Result<Vec<Complaint>> {
     let mut complaints = Vec::new();
     for fault in read_all(&tree.root)? {
@@ -35,7 +36,7 @@ mod tests {
     use crate::repository::repository_root;
 
     #[test]
-    fn patch_of_lines_that_are_not_there_does_not_fit() {
+    fn patch_of_absent_lines_does_not_apply() {
         let root = repository_root();
         let patch =
             |line: &str| format!("--- a/rustfmt.toml\n+++ b/rustfmt.toml\n@@ -1 +1 @@\n-{line}\n+x\n");

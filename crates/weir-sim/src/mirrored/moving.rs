@@ -1,8 +1,8 @@
-//! What control does in the imagined machine to move replicas of extents while they are used, one durable step at a time, and
-//! what it finds of them after a crash between any two of these.
+//! Control in the simulated machine: it moves replicas between drives while they are used, and recovers
+//! extents after a crash between any two steps.
 //!
-//! A replica is added in the order file, metadata, record, and goes in the order metadata, record, file. The wishes change by
-//! chance, also in the middle of a move.
+//! A replica is added in the order file, metadata, record. It is removed in the order metadata, record, file.
+//! Wanted placements change by chance, also in the middle of a move.
 
 use weir_types::bounds::REPLICAS_MAX;
 use weir_volume::mirror::{EpochRecord, Found, RecoveredExtent, ReplicaState, ReplicaStates, Slots};
@@ -12,18 +12,18 @@ use super::{Drive, Sabotage, Settings, World};
 use crate::disk::File;
 use crate::requests::EXTENTS;
 
-/// What is known of extents apart from their drives, and what is being done about them.
+/// Recorded and wanted placements of extents, and the change in progress.
 #[derive(Clone, Debug)]
 pub(super) struct Control {
-    /// The replicas of each extent that are durably recorded. Replicas have the numbers of their drives.
+    /// Replicas of each extent that are durably recorded. The slot of a replica is the number of its drive.
     recorded: Vec<Slots>,
-    /// Where the replicas of each extent should be.
+    /// Wanted slots of the replicas of each extent.
     wished: Vec<Slots>,
-    /// What is under way: one change at a time.
+    /// The change in progress. Only one change is made at a time.
     doing: Option<Doing>,
 }
 
-/// A change of a replica that is under way.
+/// A change of a replica in progress.
 #[derive(Clone, Copy, Debug)]
 struct Doing {
     extent: u32,
@@ -31,24 +31,24 @@ struct Doing {
     stage: Stage,
 }
 
-/// What was done last.
+/// The last step of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The file is there.
+    /// The file exists.
     Made,
-    /// It is being accounted for.
+    /// The metadata that names the replica is being written.
     Adding,
-    /// It is accounted for.
+    /// The metadata names the replica.
     Added,
-    /// It is being given up.
+    /// The metadata that drops the replica is being written.
     Removing,
-    /// It is accounted for as gone.
+    /// The metadata no longer names the replica.
     Removed,
-    /// It is not recorded any more.
+    /// The record no longer names the replica.
     Forgotten,
 }
 
-/// What is to be done next.
+/// The next step for an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Nothing,
@@ -73,18 +73,18 @@ impl Control {
         self.recorded[extent as usize].contains(slot)
     }
 
-    /// True if something was begun and has not come to its end.
+    /// True if a change is in progress.
     pub fn is_at_something(&self) -> bool {
         self.doing.is_some()
     }
 
-    /// The daemon starts anew: what it was at is forgotten.
+    /// Forgets the change in progress, because the daemon starts again.
     pub fn restart(&mut self) {
         self.doing = None;
     }
 
-    /// The replica states of an extent's replicas are durably these. One that goes is asked again as long as something that was begun
-    /// there is not answered.
+    /// Takes note of durable replica states of an extent. A removal ends only if all operations on the
+    /// replica are answered; otherwise it is asked for again.
     pub fn hear(
         &mut self,
         extent: u32,
@@ -101,7 +101,7 @@ impl Control {
         }
     }
 
-    /// How the extents begin, by what lies on the drives that can be reached.
+    /// Recovers the extents from the drives that can be reached.
     pub fn recovered_extents(
         &self,
         drives: &[Drive],
@@ -135,12 +135,12 @@ impl Control {
             .map_err(|error| error.to_string())
     }
 
-    /// What is to be done next for an extent whose replicas stand like this.
+    /// The next step for an extent with these replica states.
     fn next(&self, extent: u32, replica_states: &ReplicaStates) -> Next {
         let (recorded, wished) = (self.recorded[extent as usize], self.wished[extent as usize]);
         let is_there = |slot: usize| replica_states[slot] != ReplicaState::Absent;
         let is_good = |slot: usize| replica_states[slot] == ReplicaState::InSync;
-        // Accounted for and recorded in different ways: a change was interrupted.
+        // If metadata and record differ, a change was interrupted.
         if let Some(slot) = (0..REPLICAS_MAX).find(|slot| is_there(*slot) != recorded.contains(*slot)) {
             return Next::Remove(slot);
         }
@@ -158,7 +158,7 @@ impl Control {
 }
 
 impl World {
-    /// Takes the next step of the change that is under way, or begins one.
+    /// Continues the change in progress, or begins one.
     pub(super) fn move_replicas(&mut self) -> Result<(), String> {
         let extent = self.random.below(EXTENTS.into()) as u32;
         if self.random.chance(1, 40) {
@@ -178,9 +178,9 @@ impl World {
         self.control.wished[extent as usize] = slots.into_iter().collect();
     }
 
-    /// Begins what is to be done next for an extent.
+    /// Begins the next step for an extent.
     fn begin_moving(&mut self, extent: u32) -> Result<(), String> {
-        // What is captured is read from the files of replicas as they are.
+        // A snapshot reads the files of replicas, so they must not change.
         if self.mirror.has_snapshot_in_progress() {
             return Ok(());
         }
@@ -218,14 +218,14 @@ impl World {
         let Doing { extent, slot, stage } = doing;
         match stage {
             Stage::Made => return self.begin_adding(extent, slot),
-            // Who waits is told so once no replica is left that has everything.
+            // If no replica in sync is left, the waiting change fails.
             Stage::Adding | Stage::Removing if self.mirror.is_lost(extent) => {
                 self.control.doing = None;
                 if stage == Stage::Adding {
                     self.give_back(extent, slot);
                 }
             }
-            // A drive does not answer, and nobody waits for ever: it is looked at anew.
+            // Sometimes the change is abandoned, because a drive may never answer. It is planned again later.
             Stage::Adding | Stage::Removing if self.random.chance(1, 50) => self.control.doing = None,
             Stage::Adding | Stage::Removing => {}
             Stage::Added => {
@@ -266,7 +266,8 @@ impl World {
         self.take(effects)
     }
 
-    /// No metadata could be written that names a replica: its file goes, and it is added another time.
+    /// Handles metadata that could not be written to name a new replica. The file is deleted, and the replica
+    /// is added later.
     pub(super) fn addition_refused(&mut self, extent: u32, slot: usize) {
         let is_meant =
             |doing: &Doing| (doing.extent, doing.slot, doing.stage) == (extent, slot, Stage::Adding);
@@ -276,20 +277,20 @@ impl World {
         }
     }
 
-    /// Makes the mistake of giving back what is still needed.
+    /// Makes the deliberate mistake of deleting files that are still needed.
     fn give_back_others(&mut self, extent: u32, slot: usize) {
         let wished = self.control.wished[extent as usize];
         let surplus: Vec<usize> = (0..REPLICAS_MAX).filter(|slot| !wished.contains(*slot)).collect();
         surplus.into_iter().filter(|other| *other != slot).for_each(|other| self.give_back(extent, other));
     }
 
-    /// Makes the file of a replica.
+    /// Creates the file of a replica.
     fn make(&mut self, extent: u32, slot: usize) {
         self.give_back(extent, slot);
         self.drives[slot].is_made[extent as usize] = true;
     }
 
-    /// The file of a replica goes, and what lies beside it, unless its drive cannot be reached.
+    /// Deletes the file of a replica and everything beside it, unless its drive is away.
     fn give_back(&mut self, extent: u32, slot: usize) {
         let (drive, index) = (&mut self.drives[slot], extent as usize);
         if drive.is_away() {
@@ -301,7 +302,7 @@ impl World {
         drive.is_made[index] = false;
     }
 
-    /// Gives back files that are neither recorded nor accounted for: a move has left them.
+    /// Deletes files that neither the record nor the metadata names. An interrupted move left them.
     fn delete_stray_extents(&mut self, extent: u32) {
         for slot in 0..REPLICAS_MAX {
             let is_accounted = self.stands[extent as usize][slot] != ReplicaState::Absent;
@@ -312,7 +313,7 @@ impl World {
         }
     }
 
-    /// Brings all replicas to where they are wished, while nothing fails.
+    /// Finishes all moves, without faults.
     pub(super) fn finish_moves(&mut self) -> Result<(), String> {
         for _ in 0..40 {
             for slot in 0..REPLICAS_MAX {

@@ -1,5 +1,6 @@
-//! Replicas that come back, some of them in an older state than they went: while the drive was away, its folder was restored from a
-//! backup, or an earlier clone of the drive was put in its place.
+//! Replicas that come back in an older state than they left.
+//!
+//! The folder of the drive was restored from a backup, or an earlier clone of the drive replaced it.
 
 use weir_types::bounds::REPLICAS_MAX;
 use weir_volume::mirror::{ReplicaMetadata, ReplicaState};
@@ -12,7 +13,7 @@ use crate::requests::EXTENTS;
 /// Steps of background work while clients pause.
 const PAUSE_STEPS: u32 = 200;
 
-/// What a backup has of a replica.
+/// A backup of an extent replica.
 #[derive(Clone, Debug)]
 pub(super) struct OlderState {
     file: File,
@@ -21,7 +22,7 @@ pub(super) struct OlderState {
 }
 
 impl World {
-    /// Makes a backup of a replica now and then; and has clients pause, so that no region is marked for a while.
+    /// Sometimes backs up a replica, or pauses clients so that no region is dirty for a while.
     pub(super) fn keep_older_states(&mut self) -> Result<(), String> {
         if self.settings.swaps_per_mille == 0 || !self.random.chance(1, 5) {
             return Ok(());
@@ -33,7 +34,8 @@ impl World {
         Ok(())
     }
 
-    /// Answers everything, resyncs replicas, and takes regions out of the metadata that all of them have.
+    /// Answers all operations, resyncs replicas, and clears regions from the dirty region log that all
+    /// replicas have.
     fn pause(&mut self) -> Result<(), String> {
         self.settle()?;
         for _ in 0..PAUSE_STEPS {
@@ -51,7 +53,7 @@ impl World {
         Ok(())
     }
 
-    /// A drive is away for a while in which nobody writes.
+    /// Takes a drive away for a while in which no client writes.
     fn lose_and_swap(&mut self) -> Result<(), String> {
         let slot = self.random.below(REPLICAS_MAX as u64) as usize;
         self.drives[slot].has_failed = true;
@@ -67,7 +69,7 @@ impl World {
     fn back_up(&mut self) {
         let extent = self.random.below(EXTENTS.into()) as u32;
         let slot = self.random.below(REPLICAS_MAX as u64) as usize;
-        // One that was made long ago lacks the most.
+        // The oldest backup lacks the most, so it is seldom replaced.
         if self.older.contains_key(&(slot, extent)) && !self.random.chance(1, 50) {
             return;
         }
@@ -78,7 +80,7 @@ impl World {
         }
     }
 
-    /// A drive works again, or can be reached again, and replicas on it are taken back: without what was not stable.
+    /// Brings a drive back, with its replicas, but without data that was not stable.
     pub(super) fn bring_back(&mut self) -> Result<(), String> {
         let slot = self.random.below(REPLICAS_MAX as u64) as usize;
         self.take_back(slot)
@@ -96,7 +98,7 @@ impl World {
             if !is_known || self.has_orphans(extent, slot) || !self.can_attach((slot, extent)) {
                 continue;
             }
-            // One that never got metadata is made anew, and lacks everything.
+            // A replica without metadata is created again and lacks everything.
             let found = self.drives[slot].all_metadata[extent as usize].clone().unwrap_or_default();
             let is_foreign = self.mirror.is_foreign(extent, slot, &found);
             if self.mirror.rejoin(extent, slot, &found, &mut effects) {
@@ -111,7 +113,7 @@ impl World {
         self.take(effects)
     }
 
-    /// Puts the backup of a replica in its place, while it is away and another one has everything.
+    /// Replaces a replica by its backup, while it is away and another replica is in sync.
     fn swap_for_older(&mut self, extent: u32, slot: usize) {
         let is_away = !self.mirror.is_there(extent, slot) && !self.touches(extent, slot);
         if !is_away || !self.drives[slot].is_made[extent as usize] || !self.mirror.has_other(extent, slot) {

@@ -1,11 +1,12 @@
-//! What is durably known of replicas at rest: which sections of an extent are sealed, and which blocks are damaged.
+//! Durable knowledge of replicas at rest: the sections of an extent with valid checksums, and the damaged
+//! blocks.
 //!
-//! A section of a replica is *sealed* while the checksums that are kept beside that replica count for it. The seal is broken,
-//! durably, before anything in the section changes; so whatever a crash or a power cut leaves, a checksum that counts
-//! is that of what should be there. A section whose seal is broken costs nothing more, and an extent that was never
-//! scrubbed has no seals at all.
+//! Checksums of a section are *valid* for a replica while the checksums stored beside it match its data. They
+//! become invalid durably before any data in the section changes. So a valid checksum always belongs to the
+//! correct data, whatever a crash or a power cut leaves. A section with invalid checksums costs nothing more.
+//! An extent that was never scrubbed has no valid checksums.
 //!
-//! It knows nothing of checksums themselves, of files, or of how sections are scrubbed.
+//! This module does not know checksums themselves, files, or the course of a scrub.
 
 use weir_types::bounds::{BLOCK_BYTES, DAMAGED_BLOCKS_MAX, REPLICAS_MAX, SECTION_BYTES};
 
@@ -18,10 +19,10 @@ use crate::action::Request;
 pub struct Sections(pub u64);
 
 impl Sections {
-    /// Any of them.
+    /// All sections.
     pub(super) const ALL: Sections = Sections(u64::MAX);
 
-    /// The sections that a range of bytes touches.
+    /// Sections that a range of bytes touches.
     pub fn of(offset: u32, length: u32) -> Sections {
         let section = SECTION_BYTES as u32;
         let touched = offset / section..(offset + length).div_ceil(section);
@@ -33,27 +34,27 @@ impl Sections {
         Sections(1 << section)
     }
 
-    /// True if there is none.
+    /// True if the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// True if it has a section in common with another set.
+    /// True if the sets have a section in common.
     pub fn meets(self, other: Sections) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// All sections of both.
+    /// Union of both sets.
     pub fn with(self, other: Sections) -> Sections {
         Sections(self.0 | other.0)
     }
 
-    /// The sections of both that are in each.
+    /// Intersection of both sets.
     pub fn both(self, other: Sections) -> Sections {
         Sections(self.0 & other.0)
     }
 
-    /// Its sections that are not in another set.
+    /// Sections of this set that are not in the other.
     pub fn without(self, other: Sections) -> Sections {
         Sections(self.0 & !other.0)
     }
@@ -64,50 +65,51 @@ impl Sections {
     }
 }
 
-/// A block that no replica has as it should be, as far as it can be told.
+/// A block of which no replica has the correct content, as far as that can be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Damaged {
-    /// Which block of the extent.
+    /// Number of the block in the extent.
     pub block: u32,
-    /// The checksum that it should have; `None` if replicas differ and nobody can tell which is right.
+    /// Correct checksum of the block. `None` if replicas differ and the correct one is unknown.
     pub expected: Option<u32>,
 }
 
-/// What is durably said beside one replica.
+/// Durable checksum header beside one replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ChecksumHeader {
-    /// Sections whose checksums count.
+    /// Sections with valid checksums.
     pub valid: Sections,
-    /// Blocks of the extent that are damaged, in order.
+    /// Damaged blocks of the extent, in order.
     pub damaged: Vec<Damaged>,
 }
 
-/// What is to be said beside each replica; `None` where nothing has to be.
+/// Header to write beside each replica; `None` where no write is needed.
 pub type ChecksumHeaders = [Option<ChecksumHeader>; REPLICAS_MAX];
 
-/// What is being written.
+/// The header write in progress.
 #[derive(Debug)]
 struct Writing {
     valid: [Option<Sections>; REPLICAS_MAX],
     damaged: Vec<Damaged>,
 }
 
-/// The seals of one extent.
+/// Checksum state of one extent.
 #[derive(Debug, Default)]
 pub(super) struct ExtentChecksums {
-    /// By replica, the sections that should be sealed.
+    /// Sections, by replica, whose checksums should be valid.
     wanted: [Sections; REPLICAS_MAX],
-    /// By replica, the sections that are, durably.
+    /// Sections, by replica, whose checksums are durably valid.
     recorded: [Sections; REPLICAS_MAX],
     damaged: Vec<Damaged>,
     damaged_recorded: Vec<Damaged>,
     writing: Option<Writing>,
-    /// The section that is being scrubbed.
+    /// Scrub of a section in progress.
     pub scrub: Option<Box<SectionScrub>>,
 }
 
 impl ExtentChecksums {
-    /// What was found beside a replica. It counts only for one that is in sync; of others it has to go.
+    /// Takes the header that was found beside a replica. It counts only if the replica is in sync. Otherwise
+    /// its valid sections must be removed durably.
     pub fn found(&mut self, slot: usize, header: ChecksumHeader, is_in_sync: bool) {
         self.recorded[slot] = header.valid;
         if is_in_sync {
@@ -122,7 +124,7 @@ impl ExtentChecksums {
         }
     }
 
-    /// A replica does not have everything any more, or another one takes its place.
+    /// Invalidates the checksums of a replica that is no longer in sync or is replaced.
     pub fn lose(&mut self, slot: usize) {
         self.wanted[slot] = Sections::default();
         if let Some(scrub) = &mut self.scrub {
@@ -130,36 +132,37 @@ impl ExtentChecksums {
         }
     }
 
-    /// Nobody knows what stands beside a replica: it was not watched.
+    /// Assumes that any header may lie beside a replica, because the replica was out of reach.
     pub fn distrust(&mut self, slot: usize) {
         self.lose(slot);
         self.recorded[slot] = Sections::ALL;
     }
 
-    /// Sections that may be sealed beside a replica at this moment, or become so.
+    /// Sections whose checksums may be durably valid beside a replica now, or become so by the write in
+    /// progress.
     pub fn may_be(&self, slot: usize) -> Sections {
         let writing = self.writing.as_ref().and_then(|writing| writing.valid[slot]);
         self.recorded[slot].with(writing.unwrap_or_default())
     }
 
-    /// Nobody knows whether it still stands beside replicas which blocks are damaged.
+    /// Forgets which damaged blocks are durably listed, because the headers are unknown.
     pub fn distrust_damage(&mut self) {
         self.damaged_recorded.clear();
     }
 
-    /// True if a section of a replica is sealed, durably and for good.
+    /// True if the checksums of a section of a replica are valid, durably and with no invalidation pending.
     pub fn is_valid(&self, slot: usize, section: u32) -> bool {
         let section = Sections::one(section);
         self.wanted[slot].meets(section) && self.recorded[slot].meets(section)
     }
 
-    /// A replica is to be sealed in a section, or not any more.
+    /// Makes the checksums of a section of a replica wanted as valid or invalid.
     pub fn want(&mut self, slot: usize, section: u32, is_valid: bool) {
         let (wanted, section) = (&mut self.wanted[slot], Sections::one(section));
         *wanted = if is_valid { wanted.with(section) } else { wanted.without(section) };
     }
 
-    /// A change is about to begin: what is said of its range must not be said any more.
+    /// Invalidates the range of a change that is about to begin.
     pub fn change(&mut self, request: &Request) {
         let touched = Sections::of(request.offset, request.length);
         self.wanted.iter_mut().for_each(|wanted| *wanted = wanted.without(touched));
@@ -170,12 +173,12 @@ impl ExtentChecksums {
             return;
         }
         self.damaged.retain(|damaged| !covers(request, damaged.block));
-        // What is overwritten in part has another checksum, and is no better for it.
+        // A partly overwritten block stays damaged, but its correct checksum is unknown now.
         let partly = self.damaged.iter_mut().filter(|damaged| touches(request, damaged.block));
         partly.for_each(|damaged| damaged.expected = None);
     }
 
-    /// True if nothing is durably said of a range, beside these replicas, that a change would make untrue.
+    /// True if no header beside these replicas says anything of a range that a change would make untrue.
     pub fn is_free(&self, request: &Request, slots: Slots) -> bool {
         let touched = Sections::of(request.offset, request.length);
         if slots.iter().any(|slot| self.may_be(slot).meets(touched)) {
@@ -190,18 +193,18 @@ impl ExtentChecksums {
         said.all(|damaged| self.damaged.contains(damaged))
     }
 
-    /// Blocks that are damaged, in order.
+    /// Damaged blocks, in order.
     pub fn damaged(&self) -> &[Damaged] {
         &self.damaged
     }
 
-    /// What is known of a block that was found damaged before.
+    /// Entry of a block that was found damaged before.
     pub fn listed(&self, block: u32) -> Option<Damaged> {
         let place = self.damaged.binary_search_by_key(&block, |damaged| damaged.block);
         place.ok().map(|place| self.damaged[place])
     }
 
-    /// A block was found damaged.
+    /// Lists a block as damaged.
     pub fn note_damage(&mut self, damaged: Damaged) {
         match self.damaged.binary_search_by_key(&damaged.block, |known| known.block) {
             Ok(place) => self.damaged[place] = damaged,
@@ -210,12 +213,12 @@ impl ExtentChecksums {
         }
     }
 
-    /// A block is as it should be.
+    /// Removes a block from the damaged ones, because it is correct.
     pub fn forget_damage(&mut self, block: u32) {
         self.damaged.retain(|damaged| damaged.block != block);
     }
 
-    /// What has to be written beside which replicas, if nothing is being written: these are in sync, those stale.
+    /// Headers to write beside replicas in sync and stale ones, unless a write is in progress.
     pub fn next_header_write(&mut self, in_sync: Slots, stale: Slots) -> Option<ChecksumHeaders> {
         if self.writing.is_some() {
             return None;
@@ -235,8 +238,9 @@ impl ExtentChecksums {
         Some(valid.map(|valid| valid.map(header)))
     }
 
-    /// What was written stands; of replicas whose checksums had to be dropped nothing is said at all. Beside replicas that
-    /// failed it may stand or not: nothing more is to be sealed there, and what is said there is written again.
+    /// Handles the end of a header write. A replica whose checksums had to be dropped has no header any more.
+    /// Beside a failed replica the new header may be there or not. Its checksums become valid in no further
+    /// section, and its header is written again.
     pub fn header_written(&mut self, failed: Slots, dropped: Slots) {
         let writing = self.writing.take().expect("one header is written at a time");
         for slot in failed.iter() {
@@ -265,7 +269,7 @@ impl ExtentChecksums {
     }
 }
 
-/// The bytes of a block of an extent.
+/// Byte range of a block of an extent.
 fn block_range(block: u32) -> std::ops::Range<u32> {
     let start = block * BLOCK_BYTES as u32;
     start..start + BLOCK_BYTES as u32
@@ -296,7 +300,7 @@ mod tests {
         [0, 1].into_iter().collect()
     }
 
-    /// Two replicas, each sealed in its first two sections, with a damaged block in the second.
+    /// Two replicas with valid checksums in their first two sections, and a damaged block in the second.
     fn header() -> ExtentChecksums {
         let damaged = vec![Damaged { block: SECTION / 4096 + 1, expected: Some(7) }];
         let mut header = ExtentChecksums::default();
@@ -308,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_touches_the_sections_that_it_lies_in() {
+    fn range_covers_all_sections_it_touches() {
         assert_eq!(Sections::of(0, 1), Sections(1));
         assert_eq!(Sections::of(SECTION - 1, 2), Sections(3));
         assert_eq!(Sections::of(SECTION, SECTION), Sections(2));
@@ -339,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_written_still_stands_and_what_was_dropped_does_not() {
+    fn failed_header_write_keeps_checksums_and_dropped_file_does_not() {
         let (mut header, change) = (header(), write(0, 4096));
         header.change(&change);
         header.next_header_write(both(), Slots::default()).unwrap();
@@ -352,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_block_is_forgotten_durably_before_it_is_overwritten() {
+    fn damaged_block_is_forgotten_durably_before_overwrite() {
         let (mut header, whole) = (header(), write(SECTION + 4096, 4096));
         let (part, block) = (write(SECTION + 4096 + 512, 512), SECTION / 4096 + 1);
         header.change(&part);
@@ -367,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_beside_a_stale_replica_does_not_count_and_has_to_go() {
+    fn checksums_of_stale_replica_are_ignored_and_invalidated() {
         let mut header = ExtentChecksums::default();
         header.found(0, ChecksumHeader { valid: Sections(1), damaged: Vec::new() }, true);
         header.found(1, ChecksumHeader { valid: Sections(1), damaged: Vec::new() }, false);
@@ -377,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_damaged_blocks_are_kept_than_fit() {
+    fn list_of_damaged_blocks_is_bounded() {
         let mut header = ExtentChecksums::default();
         let blocks = (0..DAMAGED_BLOCKS_MAX as u32 + 10).rev();
         blocks.for_each(|block| header.note_damage(Damaged { block, expected: None }));

@@ -1,10 +1,11 @@
-//! Making new volumes of what others hold at one instant, while these go on being written to: the ground of snapshots,
-//! clones and restoring.
+//! Snapshots in progress: new volumes with the content of others at one instant, while these are written.
 //!
-//! It does not know what the new volumes are for. They come into being in the order of all changes: a record that says
-//! that they are being made, files, everything captured and durable, and only then what makes them volumes. No lock
-//! is held while it is captured; the volumes concerned must not be changed in size, moved or deleted meanwhile,
-//! which is asked for here by name.
+//! Snapshots, clones and restores build on this module, which does not know the purpose of the new volumes.
+//! The order of all changes holds for a new volume: first a record with the state `creating`, then files and
+//! their durable content. The final record comes last.
+//!
+//! No lock is held while the content is shared or duplicated. In this time the volumes concerned must not be
+//! resized, moved or deleted. Other modules ask here by volume whether this is so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,22 +23,22 @@ use super::{Change, Control};
 use crate::dataplane::{SnapshotProgress, SnapshotSpec};
 use crate::store::{Store, WriteScope, epoch_record, extent_count};
 
-/// How long a capture waits for another one of the same volume.
+/// How long a snapshot waits for another snapshot in progress of the same volume.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Epoch of the replica metadata of captured extents: nothing was there before them.
+/// First epoch of the new volumes' replica metadata: nothing was there before.
 const FIRST_EPOCH: u64 = 1;
-/// What is noted of captured extents.
+/// Epoch record of each extent of a new volume.
 const FIRST_EPOCH_RECORD: EpochRecord =
     EpochRecord { reserved: FIRST_EPOCH, known: FIRST_EPOCH, is_failed: false };
 
-/// A volume, and the new one that what it holds goes to.
+/// A volume, and the new volume that gets its content.
 #[derive(Clone, Debug)]
 pub(super) struct Pair {
     pub source: VolumeRecord,
     pub target: VolumeRecord,
 }
 
-/// Captures that are under way, by each volume that must stay as it is meanwhile, or is being made.
+/// Snapshots in progress, by each volume that must not change or is being created.
 #[derive(Debug, Default)]
 pub(super) struct SnapshotsInProgress {
     under_way: Mutex<BTreeMap<VolumeId, Arc<SnapshotProgress>>>,
@@ -49,12 +50,13 @@ impl SnapshotsInProgress {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if a volume is being captured, or made of what is.
+    /// True if a volume is the source or the target of a snapshot in progress, or must not change because of
+    /// one.
     pub fn concern(&self, volume: VolumeId) -> bool {
         self.under_way().contains_key(&volume)
     }
 
-    /// Enters captures unless one of their volumes is in another one.
+    /// Enters snapshots unless one of their volumes is part of another snapshot in progress.
     fn enter(&self, entries: BTreeMap<VolumeId, Arc<SnapshotProgress>>) -> Option<Entered<'_>> {
         let mut under_way = self.under_way();
         if entries.keys().any(|volume| under_way.contains_key(volume)) {
@@ -65,7 +67,7 @@ impl SnapshotsInProgress {
         Some(Entered { snapshots_in_progress: self, volumes })
     }
 
-    /// Waits until none concerns any of some volumes; false if that takes too long.
+    /// Waits until no snapshot in progress concerns any of the volumes; false if that takes too long.
     fn wait(&self, volumes: &[VolumeId], until: Instant) -> bool {
         let pause = until.saturating_duration_since(Instant::now());
         let is_busy = |under_way: &mut BTreeMap<VolumeId, _>| {
@@ -76,7 +78,7 @@ impl SnapshotsInProgress {
     }
 }
 
-/// Captures that are entered until this goes.
+/// Entries of snapshots in progress, removed when this value is dropped.
 struct Entered<'a> {
     snapshots_in_progress: &'a SnapshotsInProgress,
     volumes: Vec<VolumeId>,
@@ -90,20 +92,22 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// Captures that are prepared.
+/// Prepared snapshots.
 pub(super) struct Begun<'a> {
     pairs: Vec<Pair>,
     specs: Vec<SnapshotSpec>,
-    /// The writes to each drive since before the first file was made there.
+    /// The writes to each drive, from before the first file was made there.
     writes: BTreeMap<DriveId, WriteScope>,
-    /// The volumes that stay as they are meanwhile.
+    /// The volumes that must not change until the end.
     concerned: Vec<VolumeId>,
     _entered: Entered<'a>,
 }
 
 impl Control {
-    /// Prepares captures: all at one instant, once they go on. What is to be captured in what is asked for under the
-    /// decision lock, again if another capture of one of the volumes has to end first; others may stay as they are too.
+    /// Prepares snapshots, all of the same instant.
+    ///
+    /// `pairs` names the volumes under the decision lock. It is called again if another snapshot in progress
+    /// of one of them has to end first. The volumes in `others` must not change either.
     pub(super) fn begin_snapshots(
         &self,
         others: &[VolumeId],
@@ -115,7 +119,7 @@ impl Control {
             let mut change = self.begin_volume_change(&concerned)?;
             let pairs = pairs()?;
             if pairs.iter().any(|pair| !change.holds(pair.source.id)) {
-                // Others bear the names by now.
+                // Other volumes have these names now.
                 continue;
             }
             let progress = || Arc::<SnapshotProgress>::default();
@@ -124,7 +128,7 @@ impl Control {
             let pairwise = all.iter().flat_map(|(source, target, progress)| {
                 [(*source, Arc::clone(progress)), (*target, Arc::clone(progress))]
             });
-            // Whoever stays as it is for it is told how far it is.
+            // The volumes in `others` show the progress of the first pair.
             let first = all.first().map_or_else(progress, |(.., progress)| Arc::clone(progress));
             let others_too = others.iter().map(|other| (*other, Arc::clone(&first)));
             let entries = pairwise.chain(others_too).collect();
@@ -148,12 +152,12 @@ impl Control {
         }
     }
 
-    /// Refuses what would change the files of a volume that is being captured.
+    /// Refuses a change of a volume's files during a snapshot in progress.
     pub(super) fn refuse_snapshot_in_progress(&self, volume: &VolumeRecord) -> Outcome<()> {
         if self.snapshots_in_progress.concern(volume.id) { Err(busy(volume)) } else { Ok(()) }
     }
 
-    /// Bytes that are left to capture of a volume, or of a snapshot of it, if it is being captured.
+    /// Bytes that a snapshot in progress of a volume, or of one of its snapshots, has left.
     pub(super) fn snapshot_bytes_left(&self, volume: VolumeId) -> Option<u64> {
         let left = |id: VolumeId| {
             self.snapshots_in_progress.under_way().get(&id).map(|progress| progress.bytes_left())
@@ -166,7 +170,7 @@ impl Control {
         std::iter::once(volume).chain(snapshots).find_map(left)
     }
 
-    /// Notes durably what is going to be made, and makes its files.
+    /// Records a new volume durably as `creating`, and makes its files.
     fn prepare(&self, pair: &Pair, progress: Arc<SnapshotProgress>) -> Outcome<SnapshotSpec> {
         let Pair { source, target } = pair;
         let key = keys::volume(target.id);
@@ -179,7 +183,8 @@ impl Control {
         Ok(SnapshotSpec { volume: source.id, targets, progress })
     }
 
-    /// Where filesystems cannot share, everything is copied: a drive must not fill up by it.
+    /// Refuses snapshots that do not fit. Filesystems that cannot share duplicate everything, and this must
+    /// not fill a drive.
     fn refuse_without_space(&self, pairs: &[Pair]) -> Outcome<()> {
         let mut needed: BTreeMap<u64, u64> = BTreeMap::new();
         for source in pairs.iter().map(|pair| &pair.source) {
@@ -203,8 +208,10 @@ impl Control {
         Ok(())
     }
 
-    /// Captures what was prepared and makes volumes of it, by `publish`, which finds all files in place and records what
-    /// they are; it is called under the decision lock. If anything fails, nothing is left.
+    /// Takes prepared snapshots and makes volumes of them.
+    ///
+    /// `publish` records the volumes once all files are in place. It is called under the decision lock. If
+    /// anything fails, nothing is left.
     pub(super) fn finish_snapshots<T>(
         &self,
         begun: Begun<'_>,
@@ -212,7 +219,8 @@ impl Control {
     ) -> Outcome<T> {
         let in_snapshot = self.data_plane.snapshot(&begun.specs);
         let in_snapshot = in_snapshot.map_err(|error| ControlError::refused(error.to_string()));
-        // Nobody should wait for all of it to become durable: what is left for later is little.
+        // This makes most data durable before the locks are taken, so that the final sync under locks is
+        // short.
         let settled = in_snapshot.and_then(|in_snapshot| {
             begun.writes.values().try_for_each(WriteScope::make_durable)?;
             Ok(in_snapshot)
@@ -223,15 +231,17 @@ impl Control {
             change.beside(|| settled.and_then(|in_snapshot| self.put_in_place(&begun, &in_snapshot)));
         let published = in_place.and_then(|pairs| {
             let published = publish(&mut change, &pairs)?;
-            // Replicas that could not be captured are made anew.
+            // Replicas that are not in the snapshot are added again.
             pairs.iter().for_each(|pair| self.begin_moves(pair.target.id));
             Ok(published)
         });
         published.inspect_err(|_| change.beside(|| self.undo_snapshots(&begun.pairs)))
     }
 
-    /// Gives back what was made so far. What cannot be taken back now is at the next start, because the catalogue says
-    /// what to do. Nobody was told of these volumes; what bears one of their names is something else.
+    /// Reclaims the files that were made so far. Files that cannot be reclaimed now are reclaimed at the next
+    /// start, because the catalogue has the records.
+    ///
+    /// No client knows these volumes. Another volume may have one of their names, and is not touched.
     fn undo_snapshots(&self, pairs: &[Pair]) {
         for Pair { target, .. } in pairs {
             match self.mark_deleting(target) {
@@ -243,14 +253,14 @@ impl Control {
         }
     }
 
-    /// Opens the scope of writes to each drive that volumes are captured on, once however many of them are there.
+    /// Opens a scope of writes on each drive of the source volumes, once per drive.
     fn begin_writes(&self, pairs: &[Pair]) -> Outcome<BTreeMap<DriveId, WriteScope>> {
         let stores: BTreeMap<DriveId, Store> =
             pairs.iter().flat_map(|pair| self.stores_there(&pair.source)).collect();
         stores.into_iter().map(|(drive, store)| Ok((drive, store.begin_writes()?))).collect()
     }
 
-    /// Makes volumes of what was captured, durably.
+    /// Completes the new volumes durably.
     fn put_in_place(&self, begun: &Begun<'_>, in_snapshot: &[Vec<Slots>]) -> Outcome<Vec<Pair>> {
         let complete = |(pair, in_snapshot): (&Pair, &Vec<Slots>)| self.complete_pair(pair, in_snapshot);
         let pairs: Vec<Pair> = begun.pairs.iter().zip(in_snapshot).map(complete).collect::<Outcome<_>>()?;
@@ -267,7 +277,8 @@ impl Control {
         Ok(pairs)
     }
 
-    /// Completes the files of a new volume, with the replica metadata of what was captured. Replicas that were not are none.
+    /// Completes the files of a new volume, with replica metadata. Replicas that are not in the snapshot are
+    /// removed from its placement.
     fn complete_pair(&self, pair: &Pair, in_snapshot: &[Slots]) -> Outcome<Pair> {
         let mut target = pair.target.clone();
         let count = extent_count(target.size_bytes);
@@ -282,7 +293,7 @@ impl Control {
             let extents = 0..u32::try_from(count).expect("a volume's size is bounded");
             epoch_record::begin(&self.epoch_records(target.id), extents, FIRST_EPOCH_RECORD)?;
         }
-        // Nothing is asked of a drive that did not answer before.
+        // No request goes to a drive that did not answer before.
         let unused: Vec<DriveId> = target
             .placement
             .drives()
@@ -304,7 +315,7 @@ impl Control {
     }
 }
 
-/// The volumes that captures of these pairs need as they are, and others, each once.
+/// The volumes that must not change during snapshots of these pairs, and others, each once.
 fn concerned(others: &[VolumeId], pairs: &[Pair]) -> Vec<VolumeId> {
     let sources = pairs.iter().map(|pair| pair.source.id);
     let all: BTreeSet<VolumeId> = sources.chain(others.iter().copied()).collect();
@@ -316,12 +327,12 @@ fn busy(volume: &VolumeRecord) -> ControlError {
     ControlError::refused(format!("a snapshot or clone of {title} is being made; try again when it is done"))
 }
 
-/// Nothing was captured on a drive that was away when the files were made, so nothing should be there.
+/// The drive was missing when the files were made. It has no part of the snapshot and should hold no replica.
 fn came_late(drive: DriveId) -> ControlError {
     ControlError::refused(format!("drive {drive} came back while the snapshot was in progress; try again"))
 }
 
-/// Where the extents of a volume that is made of another are: where those are, and on no drive beside.
+/// Placement of a volume made of another: the drives that hold its extents, and no others.
 pub(super) fn placement_like(source: &VolumeRecord) -> Placement {
     let mut placement = source.placement.clone();
     for drive in source.placement.drives() {
@@ -334,7 +345,7 @@ fn is_on(volume: &VolumeRecord, drive: DriveId, extent: u32) -> bool {
     volume.placement.replicas_of(extent.into()).any(|(_, on)| on == drive)
 }
 
-/// The metadata of an extent all of whose replicas are alike.
+/// The metadata of an extent whose replicas are all in sync.
 fn metadata_of(slots: Slots) -> ReplicaMetadata {
     let replica_state = |slot| if slots.contains(slot) { ReplicaState::InSync } else { ReplicaState::Absent };
     ReplicaMetadata::first(FIRST_EPOCH, std::array::from_fn(replica_state))
