@@ -1,8 +1,8 @@
-//! The command line: words, flags and options in any order, and nothing left over.
+//! Command line of this program: words, flags and options in any order, and nothing left over.
 
 use anyhow::{Result, bail};
 
-/// What is left of the command line.
+/// Words of the command line that are not taken yet.
 pub struct Arguments(Vec<String>);
 
 impl Arguments {
@@ -17,7 +17,7 @@ impl Arguments {
         is_word.then(|| self.0.remove(0))
     }
 
-    /// Takes a flag; true if it was there.
+    /// Takes a flag. Returns true if it was given.
     pub fn flag(&mut self, name: &str) -> bool {
         let position = self.0.iter().position(|word| word == name);
         position.inspect(|&at| drop(self.0.remove(at))).is_some()
@@ -39,7 +39,7 @@ impl Arguments {
         Ok(Some(self.0.remove(at)))
     }
 
-    /// Refuses whatever was not taken.
+    /// Refuses all words that were not taken.
     pub fn finish(self) -> Result<()> {
         match self.0.first() {
             Some(word) => bail!("unknown argument '{word}'"),
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_taken_in_any_order_and_leftovers_refused() {
+    fn options_are_accepted_in_any_order_and_leftovers_refused() {
         let mut all = arguments("bench --json=a.json nbd --quick --state /x");
         assert_eq!(all.word().as_deref(), Some("bench"));
         assert_eq!(all.option("--json").unwrap().as_deref(), Some("a.json"));

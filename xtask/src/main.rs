@@ -1,4 +1,4 @@
-//! Everything the project does to itself: checks, the demo, the benches. The only scripting there is.
+//! Tasks of the project: checks, the demo and the benches. The project has no other scripts.
 //!
 //! This program knows Weir only from outside: by its command line, its sockets and its sources.
 

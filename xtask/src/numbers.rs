@@ -2,7 +2,7 @@
 
 use crate::world::fio::Completion;
 
-/// The middle of some numbers; 0 if there are none.
+/// Returns the median of some numbers, or 0 if there are none.
 pub fn median(numbers: impl IntoIterator<Item = f64>) -> f64 {
     let mut numbers: Vec<f64> = numbers.into_iter().collect();
     numbers.sort_by(f64::total_cmp);
@@ -13,7 +13,7 @@ pub fn median(numbers: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
-/// The number that this part of some numbers, from 0 to 1, is below or at; 0 if there are none.
+/// Returns the quantile of some numbers at `part`, from 0 to 1, or 0 if there are none.
 pub fn quantile(numbers: &[f64], part: f64) -> f64 {
     let mut numbers = numbers.to_vec();
     numbers.sort_by(f64::total_cmp);
@@ -21,20 +21,21 @@ pub fn quantile(numbers: &[f64], part: f64) -> f64 {
     numbers.get(rank - 1).copied().unwrap_or(0.0)
 }
 
-/// Completions in `[from_ms, to_ms)`; they are in order.
+/// Returns the completions in `[from_ms, to_ms)`. The completions must be in order.
 pub fn between(completions: &[Completion], from_ms: u64, to_ms: u64) -> &[Completion] {
     let start = completions.partition_point(|completion| completion.at_ms < from_ms);
     let end = completions.partition_point(|completion| completion.at_ms < to_ms);
     &completions[start..end.max(start)]
 }
 
-/// Completions per second in `[from_ms, to_ms)`.
+/// Returns the completions per second in `[from_ms, to_ms)`.
 pub fn rate(completions: &[Completion], from_ms: u64, to_ms: u64) -> f64 {
     let seconds = to_ms.saturating_sub(from_ms).max(1) as f64 / 1000.0;
     between(completions, from_ms, to_ms).len() as f64 / seconds
 }
 
-/// The latency in microseconds that `per_cent` of the completions do not exceed; 0 if there are none.
+/// Returns the latency in microseconds that `per_cent` of the completions do not exceed, or 0 if there are
+/// none.
 pub fn percentile_us(completions: &[Completion], per_cent: usize) -> f64 {
     let mut all: Vec<u64> = completions.iter().map(|completion| completion.latency_ns).collect();
     all.sort_unstable();
@@ -42,7 +43,7 @@ pub fn percentile_us(completions: &[Completion], per_cent: usize) -> f64 {
     all.get(rank - 1).map_or(0.0, |&latency_ns| latency_ns as f64 / 1000.0)
 }
 
-/// The count that differs most from `expected`, over windows of `width_ms` from `from_ms` to `to_ms`.
+/// Returns the count that differs most from `expected`, over windows of `width_ms` from `from_ms` to `to_ms`.
 pub fn worst_window(
     completions: &[Completion],
     from_ms: u64,
@@ -55,7 +56,7 @@ pub fn worst_window(
     counts.max_by(|a, b| (a - expected).abs().total_cmp(&(b - expected).abs())).unwrap_or(0.0)
 }
 
-/// How many requests at most had completed ahead of a schedule of `rate` per second since the first one.
+/// Returns the most requests ahead of a schedule of `rate` per second that begins with the first completion.
 pub fn ahead_of_schedule(completions: &[Completion], rate: f64) -> f64 {
     let Some(first) = completions.first() else { return 0.0 };
     let due = |at_ms: u64| 1.0 + (at_ms - first.at_ms) as f64 / 1000.0 * rate;
@@ -63,19 +64,20 @@ pub fn ahead_of_schedule(completions: &[Completion], rate: f64) -> f64 {
     ahead.fold(0.0, f64::max)
 }
 
-/// How a stream of completions kept to a rate.
+/// Pace of a stream of completions under a rate.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     /// Completions per second over the whole time.
     pub whole: f64,
-    /// Completions per second from one second to the next, in the median.
+    /// Median of completions per second, from one second to the next.
     pub usual: f64,
 }
 
-/// How completions kept to `rate` in `[from_ms, to_ms)`, which is at least two seconds.
+/// Returns the pace of completions under `rate` in `[from_ms, to_ms)`, which is at least two seconds.
 ///
-/// A client that is busy counts late and never early. So each second is represented by the moment at which its count
-/// was furthest ahead of the rate, and the count between two of these moments is the server's and not the client's.
+/// A busy client counts late and never early. Each second is therefore represented by the moment at which its
+/// count was furthest ahead of the rate. The count from one moment to the next shows the server and not the
+/// client.
 pub fn pace(completions: &[Completion], from_ms: u64, to_ms: u64, rate: f64) -> Pace {
     let all = between(completions, from_ms, to_ms);
     let ahead = |count: usize, at_ms: u64| count as f64 - (at_ms - from_ms) as f64 / 1000.0 * rate;
@@ -91,12 +93,12 @@ pub fn pace(completions: &[Completion], from_ms: u64, to_ms: u64, rate: f64) -> 
     Pace { whole: rate + whole, usual: rate + median(gains) }
 }
 
-/// Whether a count is within a fraction of what is expected, or within one of it.
+/// Returns true if a count differs from the expected one by at most a fraction of it, or by at most one.
 pub fn is_near(count: f64, expected: f64, tolerance: f64) -> bool {
     (count - expected).abs() <= (expected * tolerance).max(1.0)
 }
 
-/// How far a number is from what is expected, in per cent.
+/// Returns the difference between a number and the expected one, in per cent.
 pub fn off_per_cent(number: f64, expected: f64) -> f64 {
     (number / expected - 1.0) * 100.0
 }
@@ -129,24 +131,25 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_ahead_of_schedule_and_a_steady_stream_is_not() {
+    fn only_a_burst_is_ahead_of_schedule() {
         assert_eq!(ahead_of_schedule(&every_ms(1000, 1), 1000.0), 0.0);
         let burst = vec![Completion { at_ms: 5, latency_ns: 1 }; 50];
         assert_eq!(ahead_of_schedule(&burst, 1000.0), 49.0);
     }
 
     #[test]
-    fn pace_is_that_of_the_server_however_late_the_client_counts() {
+    fn pace_is_independent_of_late_client_counts() {
         let prompt = every_ms(8000, 1);
         let off = |found: f64, expected: f64| (found - expected).abs() < 1.0;
         let found = pace(&prompt, 0, 8000, 1000.0);
         assert!(off(found.whole, 1000.0) && off(found.usual, 1000.0), "{found:?}");
-        // For 300 ms of each second it counts nothing, and then everything at once; also where the time begins.
+        // The client counts nothing for 300 ms of each second, and then everything at once. The measured time
+        // begins in one of the gaps.
         let late = |at_ms: u64| if at_ms % 1000 < 300 { at_ms - at_ms % 1000 + 300 } else { at_ms };
         let counted = prompt.iter().map(|c| Completion { at_ms: late(c.at_ms), ..*c });
         let found = pace(&counted.collect::<Vec<_>>(), 1200, 7200, 1000.0);
         assert!(off(found.whole, 1000.0) && off(found.usual, 1000.0), "{found:?}");
-        // A machine that stands still for a second takes that from the whole and not from what is usual.
+        // A machine that stalls for a second lowers the rate of the whole time and not the usual rate.
         let stalled = prompt.iter().filter(|c| !(3000..4000).contains(&c.at_ms)).copied();
         let found = pace(&stalled.collect::<Vec<_>>(), 0, 8000, 1000.0);
         assert!(found.whole < 900.0 && off(found.usual, 1000.0), "{found:?}");

@@ -1,4 +1,4 @@
-//! What a bench or the demo has to say: tables for people, numbers for programs, and whether the claims hold.
+//! Report of a bench or the demo: tables for people, numbers for programs, and verdicts on the claims.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use anyhow::{Context, Result, bail};
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 
-/// Claims that are all shown; of more, only those that do not hold are.
+/// Largest number of claims that are all shown. Of more claims, only the failed ones are shown.
 const SHOWN_MAX: usize = 20;
 
-/// A collection of rows and claims.
+/// Collection of rows and claims.
 pub struct Report {
     name: String,
     rows: Vec<Value>,
@@ -23,7 +23,7 @@ struct Claim {
 }
 
 impl Report {
-    /// A report with nothing in it.
+    /// Creates an empty report.
     pub fn new(name: &str) -> Report {
         Report { name: name.to_owned(), rows: Vec::new(), claims: Vec::new() }
     }
@@ -33,12 +33,13 @@ impl Report {
         self.rows.push(row);
     }
 
-    /// Adds a claim, with what was found.
+    /// Adds a claim with its result.
     pub fn claim(&mut self, what: impl Into<String>, found: impl Into<String>, holds: bool) {
         self.claims.push(Claim { what: what.into(), found: found.into(), holds });
     }
 
-    /// Prints the claims (of very many only those that do not hold), writes the file if one is wanted, and fails if a claim does not hold.
+    /// Prints the claims, writes the file if one is wanted, and fails if a claim does not hold. Of very many
+    /// claims, it prints only the failed ones.
     pub fn finish(self, file: Option<&Path>) -> Result<()> {
         let failed = self.claims.iter().filter(|claim| !claim.holds).count();
         for claim in self.claims.iter().filter(|claim| !claim.holds || self.claims.len() <= SHOWN_MAX) {
@@ -62,7 +63,7 @@ impl Report {
     }
 }
 
-/// Prints a table: the first column to the left, numbers to the right.
+/// Prints a table, with the first column aligned to the left and numbers to the right.
 pub fn print_table(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>) {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN).set_header(headings.iter().copied());
@@ -75,7 +76,7 @@ pub fn print_table(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>
     println!("{table}\n");
 }
 
-/// A whole number with blanks between the thousands.
+/// Returns a whole number with blanks between the thousands.
 pub fn grouped(number: f64) -> String {
     let digits = format!("{:.0}", number.max(0.0));
     let mut text = String::new();
@@ -88,7 +89,7 @@ pub fn grouped(number: f64) -> String {
     text
 }
 
-/// Microseconds as milliseconds; a dash if there was nothing to measure.
+/// Returns microseconds as milliseconds, or a dash if nothing was measured.
 pub fn milliseconds(microseconds: f64) -> String {
     if microseconds > 0.0 { format!("{:.3}", microseconds / 1000.0) } else { "-".to_owned() }
 }
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_that_does_not_hold_fails_the_report() {
+    fn failed_claim_fails_the_report() {
         let mut report = Report::new("test");
         report.claim("one is one", "1", true);
         assert!(report.finish(None).is_ok());

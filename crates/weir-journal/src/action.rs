@@ -1,57 +1,58 @@
-//! What goes into a journal and what comes out of it.
+//! Requests to a journal, and the actions and answers that a journal returns.
 
 use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, PIECE_BYTES};
 
-/// Names what somebody asked for until its [`Action::Done`]. Whoever asks chooses it; no two are under way.
+/// Identifier of a request, until its [`Action::Done`]. The caller chooses it; no two requests in flight have
+/// the same ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// The lasting name of the file of a replica of an extent, among those of the journal's volume.
+/// Persistent name of the file of one extent replica, unique within the journal's volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileKey {
-    /// Which extent of the volume.
+    /// Number of the extent in the volume.
     pub extent: u32,
-    /// The number of the replica.
+    /// Number of the replica.
     pub replica: u8,
 }
 
-/// A file's number in one running journal, until it is forgotten.
+/// Number of a file in one running journal, until the file is forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub u32);
 
-/// Names an operation that brings data to a slow file until its answer.
+/// Identifier of a destage operation on a slow file, until the operation is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DestageId(pub u32);
 
-/// How a range is changed.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Bytes are written, at most 128 KiB.
+    /// Writes bytes, at most 128 KiB.
     Write {
-        /// Whether it must be stable before it is acknowledged (forced unit access).
+        /// Whether the write must be stable before it is acknowledged (forced unit access).
         is_durable: bool,
-        /// [`crate::checksum`] of the bytes. Not looked at if the write passes by, see
+        /// [`crate::checksum`] of the bytes. A write that bypasses the journal does not need it, see
         /// [`crate::Journal::passes_by`].
         checksum: u32,
     },
-    /// The range reads as zeroes, its space stays.
+    /// Makes the range read as zeroes and keeps its space.
     Zero,
-    /// The range reads as zeroes, its space is given back.
+    /// Makes the range read as zeroes and gives its space back.
     Release,
 }
 
-/// A change that is asked for. The range is whole blocks within an extent.
+/// A requested change. The range consists of whole blocks within an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Request {
-    /// Under which name its end is told.
+    /// Ticket under which the end of the change is reported.
     pub ticket: Ticket,
-    /// Whose bytes.
+    /// File that is changed.
     pub file: FileId,
-    /// Where in the file, in bytes.
+    /// Start of the range in the file, in bytes.
     pub offset: u32,
-    /// How many bytes; at least a block.
+    /// Length of the range, in bytes; at least a block.
     pub length: u32,
-    /// How.
+    /// Kind of the change.
     pub kind: Kind,
 }
 
@@ -71,7 +72,7 @@ impl Request {
         matches!(self.kind, Kind::Write { is_durable: true, .. })
     }
 
-    /// Blocks of payload in a record.
+    /// Number of payload blocks in a record.
     pub(crate) fn payload_blocks(&self) -> u32 {
         if matches!(self.kind, Kind::Write { .. }) { self.length / BLOCK_BYTES as u32 } else { 0 }
     }
@@ -81,7 +82,7 @@ impl Request {
     }
 }
 
-/// Blocks of a file.
+/// A range of blocks of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Span {
     pub file: FileId,
@@ -103,36 +104,36 @@ impl Span {
     }
 }
 
-/// Why the slow drive did not do something.
+/// The reason why the slow drive did not carry out an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum SlowFault {
-    /// Its filesystem cannot zero or give back space. Nothing is broken.
+    /// The filesystem can neither zero nor give back space. Nothing is broken.
     #[error("not supported by the filesystem of the slow drive")]
     Unsupported,
-    /// It is full. A write that passed by may succeed later; what the journal holds has nowhere to go.
+    /// The drive is full. A bypass write may succeed later; data in the journal has nowhere to go.
     #[error("no space left on the slow drive")]
     NoSpace,
-    /// The system was short of memory or descriptors. Whoever carries destages out waits this out, or the
-    /// file fails.
+    /// The system was short of memory or descriptors. The executor of destages retries until they succeed;
+    /// otherwise the file fails.
     #[error("the system is short of memory or file descriptors")]
     Short,
-    /// It failed.
+    /// The drive failed.
     #[error("input/output error of the slow drive")]
     Broken,
 }
 
-/// Why data did not get from the journal to the slow file.
+/// The reason why data did not get from the journal to the slow file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum DestageFault {
-    /// It could not be read from the journal.
+    /// The journal could not be read.
     #[error("input/output error of the journal")]
     Journal,
-    /// It could not be written.
+    /// The slow file could not be written.
     #[error(transparent)]
     Slow(#[from] SlowFault),
 }
 
-/// Why a request failed.
+/// The reason why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Fault {
     /// The journal has failed, and with it all replicas behind it.
@@ -141,82 +142,84 @@ pub enum Fault {
     /// The file has failed, or is being forgotten.
     #[error("the file behind the journal has failed, or is given up")]
     File,
-    /// The write passed by, and this happened to it.
+    /// The write bypassed the journal and the slow drive returned this fault.
     #[error(transparent)]
     Slow(#[from] SlowFault),
 }
 
-/// As many requests wait as may: this one was not taken, and may be asked for again when others have ended.
+/// The queue holds as many requests as it may. The request was not taken; the caller may ask again when other
+/// requests have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} requests wait for the journal, which is the most", weir_types::bounds::JOURNAL_WAITING_MAX)]
 pub struct QueueFull;
 
-/// Where a part of what is read lies. The parts of a range come in order, without gaps.
+/// The location of one part of a read. The parts of a range come in order, without gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
-    /// In the journal's file.
+    /// The part lies in the journal's file.
     Journal {
-        /// Where in it, in bytes.
+        /// Position in the journal's file, in bytes.
         position_bytes: u64,
-        /// How many bytes.
+        /// Length, in bytes.
         length: u32,
     },
-    /// In the slow file.
+    /// The part lies in the slow file.
     Slow {
-        /// Where in it, in bytes.
+        /// Offset in the slow file, in bytes.
         offset: u32,
-        /// How many bytes.
+        /// Length, in bytes.
         length: u32,
     },
-    /// Nowhere: it reads as zeroes.
+    /// The part lies nowhere and reads as zeroes.
     Zero {
-        /// How many bytes.
+        /// Length, in bytes.
         length: u32,
     },
 }
 
-/// Keeps what a read was told from being written over, until it is given back by
+/// A reference that protects the records of one read from being overwritten. The reader gives it back with
 /// [`crate::Journal::read_ended`].
 #[derive(Debug, PartialEq, Eq, Hash)]
 #[must_use = "the space that was read from is not used again until this is given back"]
 pub struct Pin {
-    /// The oldest record that is read.
+    /// Oldest record that is read.
     pub(crate) sequence: Option<u64>,
 }
 
-/// A piece of the journal's file.
+/// A contiguous range of the journal's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Source {
-    /// Where in it, in bytes.
+    /// Position in the journal's file, in bytes.
     pub position_bytes: u64,
-    /// How many bytes.
+    /// Length, in bytes.
     pub length: u32,
 }
 
-/// What a slow file gets.
+/// The content that a destage operation writes to a slow file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum DestageContent {
-    /// Bytes of the journal, these pieces one behind the other, at most 1 MiB, in one write.
+    /// Bytes of the journal: these ranges in sequence, at most 1 MiB, in one write.
     Data(Vec<Source>),
-    /// Bytes that are zero, in writes, because the filesystem can nothing better.
+    /// Zero bytes, as ordinary writes, because the filesystem supports neither zeroing nor releasing.
     Zeroes,
-    /// Zeroes; the space stays.
+    /// Zeroes; the space stays allocated.
     Zero,
-    /// Nothing; the space is given back.
+    /// Zeroes; the space is given back.
     Release,
 }
 
-/// What the executor must do. All but ends and failures are answered once, in any order.
+/// A task for the executor. Every action except ends and failures is answered once, in any order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Write the record whose header [`crate::Journal::encode_record`] gives and whose payload
-    /// [`crate::Journal::record_payloads`] names, in one piece → [`crate::Journal::record_written`].
+    /// Write the record in one piece → [`crate::Journal::record_written`]. [`crate::Journal::encode_record`]
+    /// gives the header and [`crate::Journal::record_payloads`] names the payload.
     WriteRecord {
-        /// Where in the journal's file, in bytes.
+        /// Position in the journal's file, in bytes.
         position_bytes: u64,
-        /// Length with its header, in bytes.
+        /// Length with the header, in bytes.
         length: u32,
-        /// Whether the record must be stable when this is answered. Others need not become so.
+        /// Whether the record must be stable when this action is answered. Other records need not become
+        /// stable.
         is_durable: bool,
     },
     /// Make everything stable that was written to the journal's file so far →
@@ -225,58 +228,59 @@ pub enum Action {
     /// Write the block that [`crate::Journal::encode_superblock`] gives, durably →
     /// [`crate::Journal::superblock_written`].
     WriteSuperblock {
-        /// Where in the journal's file, in bytes.
+        /// Position in the journal's file, in bytes.
         position_bytes: u64,
     },
-    /// Bring something to a slow file → [`crate::Journal::destaged`].
+    /// Destage a range to a slow file → [`crate::Journal::destaged`].
     Destage {
-        /// Which operation.
+        /// Identifier of the operation.
         operation: DestageId,
-        /// To which file.
+        /// File that is written.
         file: FileId,
-        /// Where in it, in bytes.
+        /// Start of the range in the file, in bytes.
         offset: u32,
-        /// How many bytes.
+        /// Length of the range, in bytes.
         length: u32,
-        /// What.
+        /// Content of the range.
         content: DestageContent,
     },
-    /// Carry a write out on the slow file itself → [`crate::Journal::passed_by`].
+    /// Carry out a write on the slow file itself → [`crate::Journal::passed_by`].
     PassBy {
-        /// Which write.
+        /// Ticket of the write.
         ticket: Ticket,
-        /// To which file.
+        /// File that is written.
         file: FileId,
-        /// Where in it, in bytes.
+        /// Start of the range in the file, in bytes.
         offset: u32,
-        /// How many bytes.
+        /// Length of the range, in bytes.
         length: u32,
-        /// Whether it must be stable when this is answered.
+        /// Whether the write must be stable when this action is answered.
         is_durable: bool,
     },
     /// Make everything stable that was completed on a slow file → [`crate::Journal::slow_synced`].
     SyncSlow {
-        /// Which file.
+        /// File that is synced.
         file: FileId,
     },
     /// A change or sync has ended.
     Done {
-        /// Which.
+        /// Ticket of the request.
         ticket: Ticket,
-        /// How.
+        /// Result of the request.
         result: Result<(), Fault>,
     },
-    /// Nothing of a file is left, and nothing will be brought to it: its name may be given to a new file.
+    /// The journal holds nothing of a file and will destage nothing to it. A new file may get its name.
     Forgotten {
-        /// Which file it was.
+        /// Name of the forgotten file.
         file: FileKey,
     },
-    /// A file has failed: the replica has lost what was acknowledged. When it is on record that it is stale, it
-    /// is to be forgotten; until then its records keep their space.
+    /// A file has failed: the replica has lost acknowledged data. The caller records durably that the replica
+    /// is stale, then forgets the file. Until then its records keep their space.
     FileFailed {
-        /// Which file.
+        /// File that failed.
         file: FileId,
     },
-    /// The journal has failed: all replicas behind it have lost what was acknowledged. It is of no more use.
+    /// The journal has failed: all replicas behind it have lost acknowledged data. The journal is of no more
+    /// use.
     JournalFailed,
 }

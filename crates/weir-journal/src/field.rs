@@ -1,38 +1,39 @@
-//! Numbers in blocks: little endian, at fixed places, with a checksum at the end. It knows no field by name.
+//! Encoding of on-disk blocks: little-endian numbers at fixed places, with a checksum at the end. The module
+//! knows no field by name.
 
 use crate::Block;
 
-/// Where the checksum lies.
+/// Byte position of the checksum in a block.
 pub(crate) const CHECKSUM_START: usize = size_of::<Block>() - 4;
 
-/// Why a block holds nothing that can be used.
+/// The reason why a block holds nothing usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BlockFault {
-    /// It is something else, or was never written.
+    /// The block is of another kind, or was never written.
     #[error("it does not begin as it should")]
     Magic,
-    /// It was damaged, or was written in part.
+    /// The block was damaged, or was written in part.
     #[error("its checksum is {found:#010x} where its content has {expected:#010x}")]
     Checksum {
-        /// What it says.
+        /// Checksum stored in the block.
         found: u32,
-        /// What its content has.
+        /// Checksum of the block's content.
         expected: u32,
     },
-    /// Another version wrote it.
+    /// Another version wrote the block.
     #[error("it has format {found}, where {expected} is accepted")]
     Format {
-        /// What it says.
+        /// Format stored in the block.
         found: u32,
-        /// What is understood.
+        /// Format that this version accepts.
         expected: u32,
     },
-    /// A number in it makes no sense.
+    /// A number in the block makes no sense.
     #[error("its {field} is {found}, which makes no sense there")]
     Field {
-        /// Which number.
+        /// Name of the field.
         field: &'static str,
-        /// What it says.
+        /// Value of the field.
         found: u64,
     },
 }
@@ -53,14 +54,15 @@ pub(crate) fn number64(block: &Block, start: usize) -> u64 {
     u64::from_le_bytes(array(block, start))
 }
 
-/// Puts the checksum of the first bytes where it belongs; those behind them are zero.
+/// Stores the checksum of the first `length` bytes in its place. The bytes between them and the checksum are
+/// zero.
 pub(crate) fn write_checksum(block: &mut Block, length: usize) {
     let checksum = crate::checksum(&block[..length]);
     put(block, CHECKSUM_START, &checksum.to_le_bytes());
 }
 
-/// Checks what all blocks have: a magic, after it the version of their form, and a checksum of the first
-/// bytes, with zeroes behind them.
+/// Checks the parts that all blocks share: the magic, the format version after it, the checksum, and the
+/// zeroes. The checksum covers the first `length` bytes; zeroes follow them.
 pub(crate) fn check(block: &Block, magic: &[u8; 8], format: u32, length: usize) -> Result<(), BlockFault> {
     if block[..magic.len()] != *magic {
         return Err(BlockFault::Magic);
@@ -77,7 +79,7 @@ pub(crate) fn check(block: &Block, magic: &[u8; 8], format: u32, length: usize) 
     }
 }
 
-/// An error about a field unless it is sound.
+/// Returns an error about a field unless the field is sound.
 pub(crate) fn require(is_sound: bool, field: &'static str, found: impl Into<u64>) -> Result<(), BlockFault> {
     if is_sound { Ok(()) } else { Err(BlockFault::Field { field, found: found.into() }) }
 }

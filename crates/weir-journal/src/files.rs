@@ -1,5 +1,5 @@
-//! The files behind a journal: what of each is stable without the journal, and whether it still counts; it
-//! knows nothing of what is in the journal.
+//! The files behind a journal: what is stable in each slow file, and whether the file is served. The module
+//! knows nothing of the journal's content.
 
 use std::collections::BTreeMap;
 
@@ -7,39 +7,40 @@ use weir_types::bounds::JOURNAL_FILES_MAX;
 
 use crate::action::{FileId, FileKey};
 
-/// Whether a file is served.
+/// The state of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileState {
-    /// It is.
+    /// The file is served.
     Open,
-    /// The slow drive failed it.
+    /// The slow drive failed the file.
     Failed,
-    /// It is on its way out. The record that says so, if one must.
+    /// The file is being forgotten. The value is the record that forgets the file, once written; zero if none
+    /// is needed.
     Forgetting(Option<u64>),
 }
 
-/// One file.
+/// A file behind the journal.
 #[derive(Clone, Debug)]
 pub(crate) struct File {
     pub key: FileKey,
     pub file_state: FileState,
-    /// The newest record that has an entry of it, zero if none ever had.
+    /// Newest record that has an entry of the file; zero if none ever had.
     pub last_sequence: u64,
-    /// Changes of the slow file that were completed.
+    /// Number of completed changes of the slow file.
     pub changes: u64,
-    /// Those among them that are stable.
+    /// Number of changes that are stable.
     pub synced: u64,
-    /// The last one that passed by and was not durable.
+    /// Number of the last bypass write that was not durable.
     pub passed_by: u64,
-    /// Changes when the sync began that runs.
+    /// Number of changes at the start of the running sync.
     pub syncing: Option<u64>,
-    /// Changes that somebody wants to be stable.
+    /// Number of changes that a caller wants to be stable.
     pub wants_synced: u64,
-    /// Operations on the slow file.
+    /// Number of operations in flight on the slow file.
     pub under_way: u32,
-    /// Its drive may have forgotten what was not synced: nothing is brought there.
+    /// Whether the drive may have lost unsynced writes. Nothing is destaged to the file then.
     pub is_suspended: bool,
-    /// Its filesystem can neither zero nor release.
+    /// Whether the filesystem can neither zero nor release.
     pub is_without_fallocate: bool,
 }
 
@@ -49,7 +50,7 @@ impl File {
             key,
             file_state: FileState::Open,
             last_sequence: 0,
-            // What passed by in an earlier life, and was never synced, is covered by the first sync.
+            // The first sync covers bypass writes of an earlier life that were never synced.
             changes: 1,
             synced: 0,
             passed_by: 1,
@@ -67,7 +68,7 @@ impl File {
         self.begin_sync()
     }
 
-    /// True if a sync begins.
+    /// Returns true if a sync begins.
     fn begin_sync(&mut self) -> bool {
         let may_begin = self.file_state == FileState::Open && !self.is_suspended && self.syncing.is_none();
         let begins = may_begin && self.wants_synced > self.synced;
@@ -78,13 +79,13 @@ impl File {
         begins
     }
 
-    /// Nothing is asked of the slow file any more, and a sync that runs tells nothing.
+    /// Suspends the file: nothing more is asked of the slow file, and a running sync proves nothing.
     pub fn suspend(&mut self) {
         self.is_suspended = true;
         self.syncing = self.syncing.map(|_| 0);
     }
 
-    /// A sync has ended well; true if another one must begin.
+    /// Ends a successful sync; true if another sync must begin.
     pub fn end_sync(&mut self) -> bool {
         let syncing = self.syncing.take().expect("a sync that ends has begun");
         self.synced = self.synced.max(syncing);
@@ -92,7 +93,7 @@ impl File {
     }
 }
 
-/// As many files as may be are behind the journal.
+/// The journal already has the largest allowed number of files behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{JOURNAL_FILES_MAX} files are behind the journal, which is the most")]
 pub struct TooManyFiles;
@@ -106,7 +107,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// The number of a file, a new one if it has none.
+    /// Returns the number of a file, a new one if the file has none.
     pub fn open(&mut self, key: FileKey) -> Result<FileId, TooManyFiles> {
         if let Some(id) = self.ids.get(&key) {
             return Ok(*id);
@@ -123,7 +124,7 @@ impl Files {
         Ok(id)
     }
 
-    /// The file that is forgotten; its number may name another one from now on.
+    /// Removes a forgotten file. Another file may get its number from now on.
     pub fn remove(&mut self, id: FileId) -> FileKey {
         let file = self.files[id.0 as usize].take().expect("a file is forgotten once");
         self.ids.remove(&file.key);
@@ -139,7 +140,7 @@ impl Files {
         self.files[id.0 as usize].as_mut().expect("a file's number is used until it is forgotten")
     }
 
-    /// All of them, by name.
+    /// Returns all files, in order of their names.
     pub fn iter(&self) -> impl Iterator<Item = (FileKey, FileId)> + '_ {
         self.ids.iter().map(|(key, id)| (*key, *id))
     }

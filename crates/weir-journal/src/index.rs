@@ -1,5 +1,5 @@
-//! Which record has the newest version of which blocks; it knows no order of events and nothing of how space
-//! is used.
+//! The index: for each block, the record with its newest version. The module knows no order of events and
+//! nothing of how space is used.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -8,32 +8,32 @@ use weir_types::bounds::{BLOCK_BYTES, JOURNAL_DESTAGE_BYTES_MAX};
 
 use crate::action::{FileId, Span};
 
-/// Most blocks that are brought to a slow file in one write.
+/// Largest number of blocks that one write destages to a slow file.
 const RUN_BLOCKS_MAX: u32 = (JOURNAL_DESTAGE_BYTES_MAX / BLOCK_BYTES) as u32;
 
-/// Where the content of a piece is.
+/// The location of a piece's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Data {
-    /// In the log, from this block on.
+    /// The content lies in the log, from this block on.
     At(u32),
-    /// Nowhere: it is zero, and its space stays.
+    /// The content is zero and its space stays allocated.
     Zero,
-    /// Nowhere: it is zero, and its space is given back.
+    /// The content is zero and its space is given back.
     Release,
 }
 
-/// How far a piece is on its way to the slow file.
+/// The destage state of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It is only in the journal.
+    /// The piece is only in the journal.
     Dirty,
-    /// It is being written.
+    /// The piece is being written to the slow file.
     Destaging,
-    /// It was written, and a sync of the file is still to come or has been.
+    /// The piece was written; a sync of the file is still to come or has completed.
     Destaged,
 }
 
-/// Blocks that have their newest version in one record.
+/// Adjacent blocks that have their newest version in one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub blocks: u32,
@@ -43,7 +43,7 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// What is left of it without its first blocks.
+    /// Returns the piece without its first blocks.
     fn without(self, blocks: u32) -> Piece {
         let data = match self.data {
             Data::At(block) => Data::At(block + blocks),
@@ -53,25 +53,25 @@ impl Piece {
     }
 }
 
-/// Blocks that are brought to a slow file in one operation.
+/// Blocks that one operation destages to a slow file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub span: Span,
-    /// Of the first piece; those of data all have some.
+    /// Content of the first piece. If it is data, all pieces of the run are data.
     pub data: Data,
-    /// For data: the pieces of the log, as first block and number.
+    /// For data: the pieces in the log, as first block and number of blocks.
     pub sources: Vec<(u32, u32)>,
 }
 
-/// The newest pieces, none of which overlaps another. At most twice as many as there are entries in the log,
-/// because each of these has two ends.
+/// The newest pieces; no two overlap. There are at most twice as many pieces as entries in the log, because
+/// each entry has two ends.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    /// By file, then block.
+    /// Pieces by file, then block.
     pieces: BTreeMap<u64, Piece>,
 }
 
-/// Files are far apart: no piece reaches into the next one.
+/// Keys of different files are far apart: no piece reaches into the next file.
 fn key(file: FileId, block: u32) -> u64 {
     u64::from(file.0) << 32 | u64::from(block)
 }
@@ -81,12 +81,12 @@ fn block_of(key: u64) -> u32 {
 }
 
 impl Index {
-    /// Puts the blocks of a newer record in the place of what was there.
+    /// Replaces a span by the blocks of a newer record.
     pub fn insert(&mut self, span: Span, data: Data, sequence: u64) {
         let piece = Piece { blocks: span.blocks, data, state: State::Dirty, sequence };
         let (start, end) = (key(span.file, span.block), key(span.file, span.end()));
         if let Some((first, last)) = self.pieces.range_mut(..end).next_back() {
-            // What is written again is mostly written alike.
+            // Most rewrites cover exactly the same range as the write before.
             if *first == start && last.blocks == span.blocks {
                 *last = piece;
                 return;
@@ -98,7 +98,7 @@ impl Index {
         self.pieces.insert(start, piece);
     }
 
-    /// Takes blocks out.
+    /// Removes blocks.
     fn cut(&mut self, span: Span) {
         let (start, end) = (key(span.file, span.block), key(span.file, span.end()));
         if let Some((first, piece)) = self.pieces.range_mut(..start).next_back() {
@@ -120,26 +120,26 @@ impl Index {
         }
     }
 
-    /// The pieces that have blocks of a span, from the first on, with their own first blocks.
+    /// Returns the pieces that overlap a span, in order, each with its own first block.
     fn within(&self, span: Span) -> impl Iterator<Item = (u32, Piece)> + '_ {
         let (start, end) = (key(span.file, span.block), key(span.file, span.end()));
         let overlapping = |(first, piece): &(&u64, &Piece)| **first + u64::from(piece.blocks) > start;
         let last = self.pieces.range(..end).next_back().filter(overlapping);
-        // Most have one piece or none, and searching is what costs.
+        // Fast path: most spans have one piece or none, and searching dominates the cost.
         let is_alone = last.is_none_or(|(first, _)| *first <= start);
         let before = if is_alone { last } else { self.pieces.range(..start).next_back().filter(overlapping) };
         let others = (!is_alone).then(|| self.pieces.range(start..end)).into_iter().flatten();
         before.into_iter().chain(others).map(|(first, piece)| (block_of(*first), *piece))
     }
 
-    /// True if any record that recovery could read has blocks of a span: each such block has a newest piece,
-    /// and pieces stay until their record is dropped, which no newer one is before.
+    /// Returns true if any record that recovery could read has blocks of a span. Each block with a record has
+    /// a newest piece. The piece stays until its record is dropped, and no newer record is dropped before.
     pub fn covers(&self, span: Span) -> bool {
         self.within(span).next().is_some()
     }
 
-    /// Tells what the blocks of a span are, in order: how many, and the piece that has exactly them, if one
-    /// does.
+    /// Reports the content of a span in order: a number of blocks, and the piece that has exactly these
+    /// blocks, if any.
     pub fn read(&self, span: Span, mut tell: impl FnMut(u32, Option<Piece>)) {
         let mut at = span.block;
         for (first, piece) in self.within(span) {
@@ -157,7 +157,7 @@ impl Index {
         }
     }
 
-    /// Drops what a record has of a span.
+    /// Removes the pieces of one record in a span.
     pub fn remove(&mut self, span: Span, sequence: u64) {
         let first = key(span.file, span.block);
         if let Entry::Occupied(piece) = self.pieces.entry(first)
@@ -168,7 +168,7 @@ impl Index {
             }
             return;
         }
-        // A piece of this record lies wholly within its span.
+        // A piece of this record lies wholly within the record's span.
         let mut from = first;
         let end = key(span.file, span.end());
         while from < end {
@@ -180,27 +180,27 @@ impl Index {
         }
     }
 
-    /// Drops everything of a file.
+    /// Removes all pieces of a file.
     pub fn forget(&mut self, file: FileId) {
         while let Some((&key, _)) = self.pieces.range(key(file, 0)..=key(file, u32::MAX)).next() {
             self.pieces.remove(&key);
         }
     }
 
-    /// The pieces of a file, with their first blocks.
+    /// Returns the pieces of a file, with their first blocks.
     pub fn pieces_of(&self, file: FileId) -> impl Iterator<Item = (u32, Piece)> + '_ {
         let pieces = self.pieces.range(key(file, 0)..=key(file, u32::MAX));
         pieces.map(|(key, piece)| (block_of(*key), *piece))
     }
 
-    /// The first run of a span that only the journal has, from records up to one: what can be written at once
-    /// from there on, newer or older.
+    /// Returns the first run of a span that exists only in the journal. Its first piece is from a record up
+    /// to `through`. The run extends as far as one write can, over newer and older pieces.
     pub fn run(&self, span: Span, through: u64) -> Option<Run> {
         let is_wanted = |piece: &Piece| piece.state == State::Dirty && piece.sequence <= through;
         let start = key(span.file, span.block);
         let mut pieces = self.pieces.range(start..);
         let (block, first) = match pieces.next() {
-            // Most ranges are still as they were written.
+            // Fast path: most ranges are still as they were written.
             Some((key, piece)) if *key == start && is_wanted(piece) => (span.block, *piece),
             _ => {
                 let (block, first) = self.within(span).find(|(_, piece)| is_wanted(piece))?;
@@ -227,7 +227,7 @@ impl Index {
         Some(run)
     }
 
-    /// Moves all pieces of a span that are in one state to another.
+    /// Moves all pieces of a span that are in one state to another state.
     pub fn advance(&mut self, span: Span, from: State, to: State) {
         let (start, end) = (key(span.file, span.block), key(span.file, span.end()));
         for (_, piece) in self.pieces.range_mut(start..end).filter(|(_, piece)| piece.state == from) {
@@ -235,7 +235,7 @@ impl Index {
         }
     }
 
-    /// Takes pieces of a file that were written, from records behind one, for not written.
+    /// Marks destaged pieces of a file as dirty again, if their record is newer than `sequence`.
     pub fn doubt(&mut self, file: FileId, sequence: u64) {
         let pieces = self.pieces.range_mut(key(file, 0)..=key(file, u32::MAX));
         let is_meant = |piece: &Piece| piece.state == State::Destaged && piece.sequence > sequence;
@@ -286,7 +286,7 @@ mod tests {
         ]
     }
 
-    /// One block as the oracle keeps it.
+    /// One block in the oracle.
     type Cell = Option<(Data, u64, State)>;
 
     const ALL: Span = Span { file: FILE, block: 0, blocks: BLOCKS };
@@ -307,11 +307,11 @@ mod tests {
     proptest! {
         /// The oracle is a list of blocks.
         #[test]
-        fn it_agrees_with_a_list_of_blocks(steps in proptest::collection::vec(step(), 1..80)) {
+        fn index_matches_a_list_of_blocks(steps in proptest::collection::vec(step(), 1..80)) {
             let mut index = Index::default();
             let mut oracle: Vec<Cell> = vec![None; BLOCKS as usize];
             let mut entries: Vec<(u64, Span)> = Vec::new();
-            // Files beside it are not touched.
+            // Neighbouring files must not change.
             index.insert(Span { file: FileId(2), block: 0, blocks: 1 << 18 }, Data::Zero, 1);
             index.insert(Span { file: FileId(4), block: 0, blocks: 1 << 18 }, Data::Zero, 1);
             for (sequence, step) in (1..).zip(steps) {
@@ -327,7 +327,7 @@ mod tests {
                         entries.push((sequence, span));
                     }
                     Step::Advance(span) => {
-                        // Whole pieces only, as those that destage do.
+                        // Advances whole pieces only, as destaging does.
                         let Some(run) = index.run(span, u64::MAX) else { continue };
                         index.advance(run.span, State::Dirty, State::Destaged);
                         for block in run.span.block..run.span.end() {
@@ -366,7 +366,7 @@ mod tests {
         }
 
         #[test]
-        fn a_run_is_all_that_can_be_written_at_once(
+        fn run_is_the_longest_single_write(
             spans in proptest::collection::vec((span(), 0..3u8), 1..20),
             from in 0..BLOCKS,
             through in 1..20u64,

@@ -1,5 +1,5 @@
-//! The records of the log between its tail and its head, and the space they take; it knows nothing of what is
-//! in them but the ranges, which it keeps until the record is dropped.
+//! The log: the records between its tail and its head, and the space they take. The module knows only the
+//! ranges of records, and keeps them until the record is dropped.
 
 use std::collections::VecDeque;
 
@@ -10,10 +10,10 @@ use crate::geometry::Geometry;
 #[derive(Clone, Copy, Debug)]
 struct Record {
     position: u32,
-    /// Blocks from its beginning to that of the next one.
+    /// Blocks from the beginning of this record to the beginning of the next one.
     claim: u32,
     entries: u32,
-    /// Reads whose oldest record it is.
+    /// Number of reads whose oldest record this is.
     pins: u32,
 }
 
@@ -23,16 +23,16 @@ pub(crate) struct Log {
     geometry: Geometry,
     /// Sequence number of the first record, or of the next one if there is none.
     first: u64,
-    /// Where the next record begins.
+    /// Block where the next record begins.
     head: u32,
     records: VecDeque<Record>,
-    /// The ranges of all entries, in order. Those that forget a file are empty.
+    /// Ranges of all entries, in order. An entry that forgets a file has an empty range.
     entries: VecDeque<Span>,
     used_blocks: u32,
 }
 
 impl Log {
-    /// An empty log whose next record has this number and place.
+    /// Returns an empty log whose next record has this sequence number and position.
     pub fn new(geometry: Geometry, first: u64, head: u32) -> Log {
         let (records, entries) = (VecDeque::new(), VecDeque::new());
         Log { geometry, first, head, records, entries, used_blocks: 0 }
@@ -48,28 +48,28 @@ impl Log {
         self.first + self.records.len() as u64
     }
 
-    /// The block where the next record begins.
+    /// Block where the next record begins.
     pub fn head(&self) -> u32 {
         self.head
     }
 
-    /// The block where a record begins, or the next one.
+    /// Block where a record begins; for a number that does not exist yet, the next record's block.
     pub fn position(&self, sequence: u64) -> u32 {
         self.records.get((sequence - self.first) as usize).map_or(self.head, |record| record.position)
     }
 
-    /// True if there is room for a record of so many blocks with its header.
+    /// Returns true if there is room for a record of this many blocks with its header.
     pub fn fits(&self, blocks: u32) -> bool {
         let (_, claim) = self.geometry.next(self.head, blocks);
         claim <= self.geometry.log_blocks() - self.used_blocks
     }
 
-    /// How many more entries may be in the log.
+    /// Number of entries that still fit in the log.
     pub fn entries_left(&self) -> usize {
         self.geometry.entries_max() - self.entries.len()
     }
 
-    /// Adds a record of so many blocks with its header, for which there is room.
+    /// Appends a record of this many blocks with its header. The caller has checked that there is room.
     pub fn push(&mut self, blocks: u32, entries: impl Iterator<Item = Span>) {
         let before = self.entries.len();
         self.entries.extend(entries);
@@ -81,7 +81,7 @@ impl Log {
         self.head = next;
     }
 
-    /// Drops the oldest record, and tells the ranges of its entries.
+    /// Drops the oldest record, and reports the ranges of its entries.
     pub fn pop(&mut self, mut tell: impl FnMut(Span)) -> u32 {
         let record = self.records.pop_front().expect("there is a record to drop");
         assert_eq!(record.pins, 0, "no record is dropped that is read");
@@ -91,8 +91,8 @@ impl Log {
         record.entries
     }
 
-    /// The oldest records up to one, as many as have together at most so many entries and take so many
-    /// blocks, one at least: the last of them, and how many entries they have.
+    /// Finds the oldest records up to `through` that together stay within `entries_max` and `blocks_max`; at
+    /// least one. Returns the last of them and their number of entries.
     pub fn oldest(&self, through: u64, entries_max: usize, blocks_max: u32) -> Option<(u64, usize)> {
         let mut found = None;
         let (mut entries, mut blocks) = (0, 0);
@@ -107,12 +107,12 @@ impl Log {
         found
     }
 
-    /// The ranges of the oldest entries.
+    /// Ranges of the oldest entries.
     pub fn entries(&self, count: usize) -> impl Iterator<Item = Span> + '_ {
         self.entries.iter().take(count).copied()
     }
 
-    /// Blocks that the records between two numbers take, the first one not counted.
+    /// Blocks that the records after `after`, up to `through`, take.
     pub fn blocks_between(&self, after: u64, through: u64) -> u32 {
         let (from, to) = ((after + 1).saturating_sub(self.first), (through + 1).saturating_sub(self.first));
         self.records.range(from as usize..to as usize).map(|record| record.claim).sum()
@@ -123,27 +123,27 @@ impl Log {
         self.records[(sequence - self.first) as usize].pins += 1;
     }
 
-    /// Takes that back.
+    /// Releases one pin of a record.
     pub fn unpin(&mut self, sequence: u64) {
         self.records[(sequence - self.first) as usize].pins -= 1;
     }
 
-    /// Reads whose oldest record is among those up to one.
+    /// Number of reads whose oldest record is at most `through`.
     pub fn pins(&self, through: u64) -> u32 {
         (self.first..=through).zip(&self.records).map(|(_, record)| record.pins).sum()
     }
 
-    /// Blocks that are taken.
+    /// Blocks in use.
     pub fn used_blocks(&self) -> u32 {
         self.used_blocks
     }
 
-    /// Entries that are kept.
+    /// Number of entries in the log.
     pub fn entries_len(&self) -> usize {
         self.entries.len()
     }
 
-    /// How full it is, in thousandths: of blocks or of entries, whichever is more.
+    /// Fullness of the log, in thousandths: of blocks or of entries, whichever is more.
     pub fn fullness_per_mille(&self) -> u32 {
         let blocks = u64::from(self.used_blocks) * 1000 / u64::from(self.geometry.log_blocks());
         let entries = self.entries.len() as u64 * 1000 / self.geometry.entries_max() as u64;

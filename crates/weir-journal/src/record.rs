@@ -1,5 +1,5 @@
-//! The header of a record: which changes its payload is. It knows bytes, and nothing of what follows from an
-//! entry.
+//! The header of a record: the changes that its payload carries. The module knows bytes, and nothing of what
+//! follows from an entry.
 
 use weir_types::JournalId;
 use weir_types::bounds::{
@@ -11,7 +11,7 @@ use crate::action::FileKey;
 use crate::field::{self, BlockFault, array, number32, number64, put, require};
 use crate::superblock::FORMAT;
 
-/// What a header begins with.
+/// First bytes of a header.
 const MAGIC: [u8; 8] = *b"WEIRJREC";
 
 const FORMAT_START: usize = 8;
@@ -23,9 +23,9 @@ const LIFE_START: usize = 48;
 const GENERATION_START: usize = 56;
 const ENTRIES_START: usize = 64;
 const PAYLOAD_START: usize = 68;
-/// Where the first entry lies.
+/// Byte position of the first entry.
 const LIST_START: usize = 72;
-/// Bytes of an entry.
+/// Length of an entry, in bytes.
 const ENTRY_BYTES: usize = 20;
 
 const EXTENT_START: usize = 0;
@@ -37,54 +37,54 @@ const CHECKSUM_START: usize = 16;
 
 const _: () = assert!(LIST_START + JOURNAL_RECORD_ENTRIES_MAX * ENTRY_BYTES <= field::CHECKSUM_START);
 
-/// What is true of a record as a whole.
+/// The fields of a record as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Whose record it is.
+    /// Journal that the record belongs to.
     pub journal: JournalId,
-    /// The block of the log where it lies.
+    /// Block of the log where the record lies.
     pub position: u32,
-    /// One more than that of the record before it.
+    /// Sequence number: one more than that of the record before.
     pub sequence: u64,
-    /// Highest sequence number that was stable when it was written.
+    /// Highest sequence number that was stable when the record was written.
     pub stable: u64,
-    /// In which life it was written.
+    /// Life of the journal in which the record was written.
     pub life: u64,
-    /// Generation of the superblock that was stable when it was written.
+    /// Generation of the superblock that was stable when the record was written.
     pub generation: u64,
 }
 
-/// What an entry does.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
-    /// Writes its payload.
+    /// Writes the entry's payload.
     Write {
-        /// That of the payload.
+        /// Checksum of the payload.
         checksum: u32,
     },
-    /// Makes the range zero.
+    /// Makes the range zero and keeps its space.
     Zero,
-    /// Gives the range back.
+    /// Makes the range zero and gives its space back.
     Release,
-    /// Takes back everything that was said of the file before; without a range.
+    /// Takes back everything that earlier entries said of the file. The entry has no range.
     Forget,
 }
 
 /// One change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Of which file.
+    /// File that is changed.
     pub file: FileKey,
-    /// Where in it, in bytes.
+    /// Start of the range in the file, in bytes.
     pub offset: u32,
-    /// How many bytes.
+    /// Length of the range, in bytes.
     pub length: u32,
-    /// What.
+    /// Kind of the change.
     pub kind: EntryKind,
 }
 
 impl Entry {
-    /// Blocks of its payload.
+    /// Number of payload blocks.
     pub fn payload_blocks(&self) -> u32 {
         if matches!(self.kind, EntryKind::Write { .. }) { self.length / BLOCK_BYTES as u32 } else { 0 }
     }
@@ -140,7 +140,7 @@ impl Entry {
     }
 }
 
-/// Makes the header of a record of these entries, which must not be more than [`JOURNAL_RECORD_ENTRIES_MAX`].
+/// Encodes the header of a record of these entries, at most [`JOURNAL_RECORD_ENTRIES_MAX`].
 pub fn encode(header: &Header, entries: impl Iterator<Item = Entry>, block: &mut Block) {
     block.fill(0);
     let (mut count, mut payload_blocks) = (0u32, 0);
@@ -159,14 +159,14 @@ pub fn encode(header: &Header, entries: impl Iterator<Item = Entry>, block: &mut
     put(block, GENERATION_START, &header.generation.to_le_bytes());
     put(block, ENTRIES_START, &count.to_le_bytes());
     put(block, PAYLOAD_START, &u32::to_le_bytes(payload_blocks));
-    // Most have few entries, and a checksum of the whole block would be most of what they cost.
+    // Most records have few entries; a checksum of the whole block would dominate their cost.
     field::write_checksum(block, LIST_START + count as usize * ENTRY_BYTES);
 }
 
-/// What a header says.
+/// Decodes a header.
 ///
 /// # Errors
-/// If it is none, was damaged, is of another version, or makes no sense.
+/// If the block is no header, was damaged, is of another version, or makes no sense.
 pub fn decode(block: &Block) -> Result<(Header, Vec<Entry>), BlockFault> {
     let (count, payload_blocks) = (number32(block, ENTRIES_START), number32(block, PAYLOAD_START));
     let listed = (count as usize).min(JOURNAL_RECORD_ENTRIES_MAX);

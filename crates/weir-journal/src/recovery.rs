@@ -1,5 +1,6 @@
-//! Making a journal of what lies in its file: which records count, and whether one is missing that should. It
-//! knows nothing of what is done with them afterwards, and trusts nothing that it reads.
+//! Recovery: making a journal from the content of its file. The module decides which records count, and
+//! whether a record is missing that must exist. It knows nothing of their later use, and trusts nothing that
+//! it reads.
 
 use weir_types::bounds::BLOCK_BYTES;
 use weir_types::{JournalId, VolumeId};
@@ -15,57 +16,57 @@ use crate::log::Log;
 use crate::record::{self, Entry, EntryKind, Header};
 use crate::superblock::Superblock;
 
-/// Blocks that are read at a time: more than the largest record has.
+/// Number of blocks per read: more than the largest record has.
 const CHUNK_BLOCKS: u32 = 512;
 const BLOCK: usize = BLOCK_BYTES as usize;
 
-/// What the executor must do next.
+/// A task for the executor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Make everything stable that was ever written to the file → [`Recovery::synced`].
     Sync,
     /// Read a part of the file → [`Recovery::read`].
     Read {
-        /// Where, in bytes.
+        /// Position in the file, in bytes.
         position_bytes: u64,
-        /// How many bytes.
+        /// Length, in bytes.
         length: u32,
     },
     /// Write the block that [`Recovery::encode_superblock`] gives, durably →
     /// [`Recovery::superblock_written`].
     WriteSuperblock {
-        /// Where, in bytes.
+        /// Position in the file, in bytes.
         position_bytes: u64,
     },
     /// Take the journal: [`Recovery::finish`].
     Ready,
 }
 
-/// Why a record does not count.
+/// The reason why a record does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordFault {
     /// There is no whole header.
     #[error("its header is none: {0}")]
     Header(#[from] BlockFault),
-    /// It is one of another journal, place, number or life.
+    /// The record is of another journal, position, sequence number or life.
     #[error("in its place is record {0}, which does not follow")]
     Other(u64),
-    /// It goes beyond the end of the log.
+    /// The record is longer than a record may be, or goes beyond the end of the log.
     #[error("it has {0} blocks, more than a record may have")]
     TooLong(u32),
-    /// Its payload was damaged or written in part.
+    /// The payload was damaged or written in part.
     #[error("the payload of its entry {entry} has checksum {found:#010x} and should have {expected:#010x}")]
     Payload {
-        /// Which entry, from 0.
+        /// Number of the entry, from 0.
         entry: usize,
-        /// What the payload has.
+        /// Checksum of the payload.
         found: u32,
-        /// What the entry says.
+        /// Checksum stored in the entry.
         expected: u32,
     },
 }
 
-/// What proves that a record was stable.
+/// The proof that a record was stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Proof {
     /// The superblock says so.
@@ -76,64 +77,64 @@ pub enum Proof {
     Record(u64),
 }
 
-/// Why there is no journal. Whichever it is, the replicas behind it are stale: their files lack changes that
-/// were acknowledged.
+/// The reason why recovery yields no journal. In every case the replicas behind the journal are stale: their
+/// files lack acknowledged changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecoveryError {
-    /// The file holds none.
+    /// The file holds no journal.
     #[error(
         "the journal is lost: its file holds no superblock. The replicas behind it must be treated as stale"
     )]
     Lost,
-    /// Neither superblock can be used.
+    /// Neither superblock is usable.
     #[error(
         "the journal is damaged: of its superblocks, the first cannot be used because {first}, the second \
          because {second}. The replicas behind it must be treated as stale"
     )]
     Superblocks {
-        /// What is wrong with the first.
+        /// Fault of the first superblock.
         first: BlockFault,
-        /// What is wrong with the second.
+        /// Fault of the second superblock.
         second: BlockFault,
     },
-    /// A later version wrote it.
+    /// A later version wrote the journal.
     #[error(
         "the journal has format {found}, where {expected} is accepted: a version that knows it must empty it"
     )]
     Format {
-        /// What it says.
+        /// Format stored in the superblock.
         found: u32,
-        /// What is understood.
+        /// Format that this version accepts.
         expected: u32,
     },
-    /// It is another journal.
+    /// The file holds another journal.
     #[error(
         "the file holds journal {found}, where {expected} is wanted. The replicas behind the latter must be \
          treated as stale"
     )]
     Foreign {
-        /// Whose file it is.
+        /// Journal in the file.
         found: JournalId,
-        /// Whose it should be.
+        /// Expected journal.
         expected: JournalId,
     },
-    /// It is in front of another volume.
+    /// The journal belongs to another volume.
     #[error("the journal belongs to volume {found}, not {expected}")]
     ForeignVolume {
-        /// What it says.
+        /// Volume stored in the superblock.
         found: VolumeId,
-        /// What it should say.
+        /// Expected volume.
         expected: VolumeId,
     },
-    /// The file was cut or has grown.
+    /// The file was truncated or has grown.
     #[error(
         "the journal was made with {expected} bytes and its file has {found}. The replicas behind it must be \
          treated as stale"
     )]
     Size {
-        /// What the file has.
+        /// Size of the file, in bytes.
         found: u64,
-        /// What it should have.
+        /// Size that the file must have, in bytes.
         expected: u64,
     },
     /// A record is missing that was acknowledged as stable.
@@ -142,26 +143,26 @@ pub enum RecoveryError {
          and is not there: {fault}. The replicas behind it must be treated as stale"
     )]
     Damaged {
-        /// Which record.
+        /// Sequence number of the record.
         sequence: u64,
-        /// Where it should lie.
+        /// Block of the log where the record must lie.
         position: u32,
-        /// What is there.
+        /// Fault found at that block.
         fault: RecordFault,
-        /// Why it should be.
+        /// Proof that the record was stable.
         proof: Proof,
     },
-    /// A superblock is missing that was stable: what the one before it says of the tail is not true any more.
+    /// A stable superblock is missing, so the older one's tail is not valid any more.
     #[error(
         "the journal is damaged: its newest superblock has generation {found}, and record {sequence} \
          was written when generation {expected} was stable. The replicas behind it must be treated as stale"
     )]
     OldSuperblock {
-        /// The newest that there is.
+        /// Generation of the newest superblock in the file.
         found: u64,
-        /// The newest that there should be at least.
+        /// Lowest generation that the newest superblock must have.
         expected: u64,
-        /// The record that says so.
+        /// Sequence number of the record that says so.
         sequence: u64,
     },
     /// There are more records than a log has room for, or their entries make no sense together.
@@ -169,19 +170,20 @@ pub enum RecoveryError {
         "the journal is damaged: record {0} is one too many. The replicas behind it must be treated as stale"
     )]
     TooMuch(u64),
-    /// Too many files.
+    /// There are too many files.
     #[error(transparent)]
     Files(#[from] TooManyFiles),
 }
 
-/// Where a recovery is.
+/// The stage of a recovery.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     Sync,
     Superblocks,
-    /// Reads records; the next one begins at the log's head.
+    /// Reads records; the next record begins at the log's head.
     Records,
-    /// Looks for a proof that the record was stable that ended the log; from this block on, so many are left.
+    /// Searches for a proof that the missing record at the end of the log was stable. The search goes on at
+    /// block `from`, with `left` blocks to go.
     End {
         from: u32,
         left: u32,
@@ -207,7 +209,7 @@ pub struct Recovery {
 }
 
 impl Recovery {
-    /// Begins to recover a journal from a file of so many bytes.
+    /// Begins to recover a journal from a file of this size.
     ///
     /// # Errors
     /// If no journal has this size.
@@ -215,7 +217,7 @@ impl Recovery {
         Ok(Recovery::with_geometry(journal, volume, Geometry::of_file(file_bytes)?))
     }
 
-    /// The same for an imagined journal.
+    /// Begins to recover a simulated journal of this geometry.
     pub fn with_geometry(journal: JournalId, volume: VolumeId, geometry: Geometry) -> Recovery {
         let superblock = Superblock {
             journal,
@@ -241,7 +243,7 @@ impl Recovery {
         }
     }
 
-    /// What is to be done next.
+    /// Returns the next step.
     pub fn step(&self) -> Step {
         let read = |from: u32, blocks: u32| {
             let blocks = blocks.min(CHUNK_BLOCKS).min(self.geometry.log_blocks() - from);
@@ -262,16 +264,16 @@ impl Recovery {
         }
     }
 
-    /// The answer to [`Step::Sync`]. After one that failed there is no journal.
+    /// Takes the answer to [`Step::Sync`]. If the sync failed, there is no journal.
     pub fn synced(&mut self) {
         self.stage = Stage::Superblocks;
     }
 
-    /// The answer to [`Step::Read`]: all the bytes that it asks for. If they cannot be read there is no
+    /// Takes the answer to [`Step::Read`]: all the requested bytes. If they cannot be read, there is no
     /// journal.
     ///
     /// # Errors
-    /// If what is found is no journal that can be relied on.
+    /// If the content is no reliable journal.
     pub fn read(&mut self, bytes: &[u8]) -> Result<(), RecoveryError> {
         let (blocks, rest) = bytes.as_chunks::<BLOCK>();
         assert!(rest.is_empty() && !blocks.is_empty(), "whole blocks are asked for");
@@ -283,17 +285,17 @@ impl Recovery {
         }
     }
 
-    /// The superblock that [`Step::WriteSuperblock`] asks for.
+    /// Encodes the superblock that [`Step::WriteSuperblock`] asks for.
     pub fn encode_superblock(&self, block: &mut Block) {
         self.superblock.encode(block);
     }
 
-    /// The answer to [`Step::WriteSuperblock`]. After one that failed there is no journal.
+    /// Takes the answer to [`Step::WriteSuperblock`]. If the write failed, there is no journal.
     pub fn superblock_written(&mut self) {
         self.stage = Stage::Ready;
     }
 
-    /// The journal.
+    /// Returns the recovered journal.
     pub fn finish(self) -> Journal {
         assert!(matches!(self.stage, Stage::Ready), "a journal is taken when all steps are done");
         let Recovery { geometry, superblock, log, index, files, .. } = self;
@@ -302,7 +304,7 @@ impl Recovery {
 
     fn take_superblocks(&mut self, blocks: &[Block]) -> Result<(), RecoveryError> {
         let found = [&blocks[0], &blocks[1]].map(Superblock::decode);
-        // What a later version wrote can neither be told nor be written over.
+        // This version can neither read nor overwrite a block of a later version.
         if let Some(BlockFault::Format { found, expected }) = found.iter().find_map(format_fault) {
             return Err(RecoveryError::Format { found, expected });
         }
@@ -329,12 +331,12 @@ impl Recovery {
         Ok(())
     }
 
-    /// Takes all records that lie wholly in what was read, which begins with the next one.
+    /// Takes all records that lie wholly in the blocks that were read. The blocks begin with the next record.
     fn take_records(&mut self, blocks: &[Block]) -> Result<(), RecoveryError> {
         let begin = self.log.head();
         loop {
             let position = self.log.head();
-            // The next one lies before what was read if the log has begun anew.
+            // The next record lies before these blocks if the log has wrapped around.
             let Some(rest) = position.checked_sub(begin).and_then(|skip| blocks.get(skip as usize..)) else {
                 return Ok(());
             };
@@ -348,7 +350,7 @@ impl Recovery {
             let length = 1 + entries.iter().map(Entry::payload_blocks).sum::<u32>();
             let is_first = position == begin;
             match rest.get(1..length as usize) {
-                // Begin the next chunk with it, which has room for every record.
+                // The next chunk begins with this record, and every record fits in a chunk.
                 None if !is_first => return Ok(()),
                 None => return self.end(RecordFault::TooLong(length)),
                 Some(payload) => match check_payload(&entries, payload) {
@@ -359,7 +361,7 @@ impl Recovery {
         }
     }
 
-    /// The header that a block of the log holds, if it is that of the next record.
+    /// Returns the header in a block of the log, if it is the header of the next record.
     fn header_of(
         &self,
         at: u32,
@@ -386,7 +388,7 @@ impl Recovery {
         Ok(if is_long { Err(RecordFault::TooLong(length)) } else { Ok((header, entries)) })
     }
 
-    /// True if a header was written by this journal to this place.
+    /// Returns true if this journal wrote the header to this position.
     fn is_ours(&self, at: u32, header: &Header) -> Result<bool, RecoveryError> {
         if header.journal != self.journal || header.position != at {
             return Ok(false);
@@ -424,11 +426,11 @@ impl Recovery {
         Ok(())
     }
 
-    /// The log has ended, unless the record that is not there was stable.
+    /// Ends the log, unless the missing record was stable.
     fn end(&mut self, fault: RecordFault) -> Result<(), RecoveryError> {
         let (sequence, position) = (self.log.next(), self.log.head());
         let Superblock { stable, life_began, .. } = self.superblock;
-        // A life begins with what is stable then.
+        // Everything before the beginning of a life was stable at that time.
         if stable.max(life_began - 1) >= sequence {
             return Err(RecoveryError::Damaged { sequence, position, fault, proof: Proof::Superblock });
         }
@@ -436,7 +438,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// Looks through blocks behind the end for a record that was begun when the missing one was stable.
+    /// Searches the blocks after the end for a record that began when the missing record was stable.
     fn take_end(
         &mut self,
         blocks: &[Block],

@@ -1,4 +1,5 @@
-//! The superblock: whose journal a file is, and where its log begins; it knows nothing of what is in the log.
+//! The superblock: the identity of a journal's file, and the beginning of its log. The module knows nothing
+//! of the log's content.
 
 use weir_types::{JournalId, VolumeId};
 
@@ -7,9 +8,9 @@ pub use crate::field::BlockFault;
 use crate::field::{self, array, number32, number64, put, require};
 use crate::geometry::Geometry;
 
-/// What a superblock begins with.
+/// First bytes of a superblock.
 const MAGIC: [u8; 8] = *b"WEIRJRNL";
-/// Version of the form of a journal.
+/// Version of the on-disk format of a journal.
 pub const FORMAT: u32 = 1;
 
 const FORMAT_START: usize = 8;
@@ -23,31 +24,31 @@ const TAIL_START: usize = 72;
 const STABLE_START: usize = 80;
 const POSITION_START: usize = 88;
 
-/// What a superblock says.
+/// The fields of a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// Which journal it is.
+    /// Identity of the journal.
     pub journal: JournalId,
-    /// The volume whose replicas it is in front of.
+    /// Volume whose replicas the journal serves.
     pub volume: VolumeId,
-    /// Blocks of the log.
+    /// Number of blocks of the log.
     pub log_blocks: u32,
-    /// One more with each superblock that is written.
+    /// Generation: one more with each superblock that is written.
     pub generation: u64,
-    /// One more with each recovery.
+    /// Life: one more with each recovery.
     pub life: u64,
     /// Sequence number of the first record of this life.
     pub life_began: u64,
     /// Sequence number of the oldest record that counts, or of the next one if there is none.
     pub tail: u64,
-    /// The block of the log where that begins.
+    /// Block of the log where that record begins.
     pub tail_position: u32,
-    /// Highest sequence number that was stable when this was written.
+    /// Highest sequence number that was stable when the superblock was written.
     pub stable: u64,
 }
 
 impl Superblock {
-    /// The block that says so.
+    /// Encodes the superblock into a block.
     pub fn encode(&self, block: &mut Block) {
         block.fill(0);
         put(block, 0, &MAGIC);
@@ -64,10 +65,10 @@ impl Superblock {
         field::write_checksum(block, field::CHECKSUM_START);
     }
 
-    /// What a block says.
+    /// Decodes a superblock.
     ///
     /// # Errors
-    /// If it is none, was damaged, is of another version, or makes no sense.
+    /// If the block is no superblock, was damaged, is of another version, or makes no sense.
     pub fn decode(block: &Block) -> Result<Superblock, BlockFault> {
         field::check(block, &MAGIC, FORMAT, field::CHECKSUM_START)?;
         let superblock = Superblock {
@@ -94,7 +95,7 @@ impl Superblock {
             self.log_blocks,
         )?;
         require(geometry.may_begin(self.tail_position), "position of the tail", self.tail_position)?;
-        // Numbers that grow by one are never near their end.
+        // Numbers that grow by one never come near their end.
         for (field, number) in
             [("generation", self.generation), ("life", self.life), ("stable record", self.stable)]
         {
@@ -105,8 +106,8 @@ impl Superblock {
     }
 }
 
-/// The superblocks of a new journal, which are written durably to the beginning of its file before it is
-/// recovered for the first time. What else lies in the file does not matter: its identity is a new one.
+/// Returns the superblocks of a new journal. They are written durably to the beginning of its file before the
+/// first recovery. Other content of the file does not matter, because the journal's identity is new.
 pub fn format(journal: JournalId, volume: VolumeId, geometry: Geometry) -> [Block; 2] {
     [0, 1].map(|generation| {
         let log_blocks = geometry.log_blocks();

@@ -1,4 +1,4 @@
-//! The fuzz drivers on generated input, so that every run of the tests covers what the fuzzer does.
+//! The fuzz drivers on generated input: every test run covers the same checks as the fuzzer.
 
 mod support;
 
@@ -10,12 +10,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
     #[test]
-    fn twenty_thousand_headers(data in proptest::collection::vec(any::<u8>(), 0..400)) {
+    fn generated_headers_pass_the_driver(data in proptest::collection::vec(any::<u8>(), 0..400)) {
         drive_header(&data);
     }
 
     #[test]
-    fn twenty_thousand_superblocks(data in proptest::collection::vec(any::<u8>(), 0..120)) {
+    fn generated_superblocks_pass_the_driver(data in proptest::collection::vec(any::<u8>(), 0..120)) {
         drive_superblock(&data);
     }
 }

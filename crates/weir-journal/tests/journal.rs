@@ -1,4 +1,4 @@
-//! What is asked of the files, and in which order, where order or number matter.
+//! Tests of the actions of a journal, where their order or number matters.
 
 mod support;
 
@@ -16,7 +16,7 @@ fn records(machine: &Machine) -> usize {
 }
 
 #[test]
-fn what_comes_while_a_record_is_written_goes_together_into_the_next() {
+fn requests_during_a_record_write_share_the_next_record() {
     let mut machine = Machine::new(LOG_BLOCKS);
     let file = machine.file(0);
     let tickets: Vec<u64> = (0..20).map(|n| machine.write(file, n, 1, 1 + n as u8, false)).collect();
@@ -31,7 +31,7 @@ fn what_comes_while_a_record_is_written_goes_together_into_the_next() {
 }
 
 #[test]
-fn a_write_is_read_only_once_its_record_is_written() {
+fn write_is_readable_only_after_its_record_is_written() {
     let mut machine = Machine::new(LOG_BLOCKS);
     let file = machine.file(0);
     machine.slow.insert((file, 5), 7);
@@ -42,10 +42,10 @@ fn a_write_is_read_only_once_its_record_is_written() {
 }
 
 #[test]
-fn a_durable_write_alone_is_one_durable_record_and_no_sync() {
+fn single_durable_write_needs_no_sync() {
     let mut machine = Machine::new(LOG_BLOCKS);
     let file = machine.file(0);
-    // The first sync of a file covers what passed by in an earlier life.
+    // The first sync of a file covers bypass writes of an earlier life.
     machine.sync(file);
     assert_eq!(machine.asked, [Action::SyncSlow { file }]);
     machine.run();
@@ -53,13 +53,13 @@ fn a_durable_write_alone_is_one_durable_record_and_no_sync() {
     assert!(matches!(machine.asked[0], Action::WriteRecord { is_durable: true, .. }));
     machine.run_one();
     assert!(machine.is_done(ticket) && machine.asked.is_empty());
-    // Nothing is unstable, so there is nothing to wait for.
+    // Nothing is unstable, so the sync ends at once.
     let sync = machine.sync(file);
     assert!(machine.is_done(sync));
 }
 
 #[test]
-fn a_durable_write_behind_an_unstable_one_waits_for_a_sync() {
+fn durable_write_after_an_unstable_one_waits_for_a_sync() {
     let mut machine = Machine::new(LOG_BLOCKS);
     let file = machine.file(0);
     machine.write(file, 0, 1, 1, false);
@@ -74,13 +74,13 @@ fn a_durable_write_behind_an_unstable_one_waits_for_a_sync() {
 }
 
 #[test]
-fn large_writes_pass_by_unless_a_record_has_a_block_of_theirs() {
+fn large_writes_bypass_unless_a_record_overlaps() {
     let mut machine = Machine::new(LOG_BLOCKS);
     let file = machine.file(0);
     machine.write(file, 0, LARGE, 1, false);
     assert!(matches!(machine.asked[0], Action::PassBy { .. }));
     machine.run();
-    // One that waits or is being written counts as well.
+    // Records that wait or are being written count as well.
     machine.write(file, 40, 1, 2, false);
     machine.write(file, 100, 1, 2, false);
     for start in [32, 96] {
@@ -92,7 +92,7 @@ fn large_writes_pass_by_unless_a_record_has_a_block_of_theirs() {
     machine.write(file, 32, LARGE, 3, false);
     machine.run();
     assert_eq!(machine.content(file, 38, 4), [3, 3, 3, 3]);
-    // Once the records are gone it may.
+    // The write may bypass the journal once the records are gone.
     machine.with(|journal, actions| journal.set_draining(true, actions));
     machine.run();
     assert!(machine.journal.is_empty());
@@ -101,7 +101,7 @@ fn large_writes_pass_by_unless_a_record_has_a_block_of_theirs() {
 }
 
 #[test]
-fn a_sync_covers_what_passed_by() {
+fn sync_covers_bypass_writes() {
     let mut machine = Machine::new(LOG_BLOCKS);
     let file = machine.file(0);
     machine.write(file, 0, LARGE, 1, false);
@@ -113,7 +113,7 @@ fn a_sync_covers_what_passed_by() {
 }
 
 #[test]
-fn nothing_is_brought_over_a_write_that_is_passing_by() {
+fn destage_waits_for_overlapping_bypass_write() {
     let mut machine = Machine::new(LOG_BLOCKS);
     let file = machine.file(0);
     machine.write(file, 0, LARGE, 1, false);
@@ -130,7 +130,7 @@ fn nothing_is_brought_over_a_write_that_is_passing_by() {
 }
 
 #[test]
-fn space_is_not_used_again_while_somebody_reads_from_it() {
+fn log_space_is_not_reused_during_a_read() {
     let mut machine = Machine::new(LOG_BLOCKS);
     let file = machine.file(0);
     machine.write(file, 0, 1, 1, false);
@@ -140,7 +140,7 @@ fn space_is_not_used_again_while_somebody_reads_from_it() {
     machine.with(|journal, actions| journal.set_draining(true, actions));
     machine.run();
     assert!(!machine.journal.is_empty());
-    // Those who come later do not hold it up.
+    // Later readers do not delay the drop.
     let mut others = Vec::new();
     let other = machine.journal.read(file, 0, BLOCK as u32, &mut others).unwrap();
     assert!(matches!((parts[0], others[0]), (Part::Journal { .. }, Part::Slow { .. })));
@@ -150,7 +150,7 @@ fn space_is_not_used_again_while_somebody_reads_from_it() {
     machine.with(|journal, actions| journal.read_ended(other, actions));
 }
 
-/// The writes to slow files that are asked for at present, as file, block and number of blocks.
+/// Returns the writes to slow files that are requested at present, as file, block and number of blocks.
 fn destages(machine: &Machine) -> Vec<(FileId, u32, u32)> {
     let destage = |action: &Action| match action {
         Action::Destage { file, offset, length, .. } => {
@@ -162,7 +162,7 @@ fn destages(machine: &Machine) -> Vec<(FileId, u32, u32)> {
 }
 
 #[test]
-fn slow_files_get_newest_versions_sorted_and_merged_and_only_when_there_is_much() {
+fn destage_writes_newest_versions_sorted_and_merged() {
     let mut machine = Machine::new(LOG_BLOCKS);
     let (one, two) = (machine.file(0), machine.file(1));
     for block in [50, 3, 51, 90, 3, 52] {
@@ -191,7 +191,7 @@ fn slow_files_get_newest_versions_sorted_and_merged_and_only_when_there_is_much(
 }
 
 #[test]
-fn what_is_young_stays_in_a_journal_that_has_room_for_it() {
+fn young_records_stay_while_the_log_has_room() {
     let mut machine = Machine::new(LOG_BLOCKS);
     let file = machine.file(0);
     let write_pass = |machine: &mut Machine, byte: u8| {
@@ -208,7 +208,8 @@ fn what_is_young_stays_in_a_journal_that_has_room_for_it() {
     assert_eq!(destages(&machine), [(file, 0, 256)]);
     machine.run();
     assert!(machine.journal.fullness_per_mille() < 250);
-    // In passes over not quite half of the log, what is the oldest was replaced before it is its turn.
+    // A workload that rewrites not quite half of the log in passes replaces its oldest data before that data
+    // is destaged.
     let mut machine = Machine::new(LOG_BLOCKS);
     assert_eq!(machine.file(0), file);
     write_pass(&mut machine, 1);
@@ -219,10 +220,10 @@ fn what_is_young_stays_in_a_journal_that_has_room_for_it() {
 }
 
 #[test]
-fn a_journal_that_is_full_of_the_largest_writes_goes_on() {
+fn log_full_of_largest_writes_makes_progress() {
     let mut machine = Machine::new(264);
     let file = machine.file(0);
-    // Small ones first, so that none of the large ones passes by.
+    // The small change comes first, so that no large write bypasses the journal.
     machine.change(file, 0, 8192, Kind::Zero);
     let tickets: Vec<u64> =
         (0..200).map(|n| machine.write(file, n * LARGE, LARGE, 1 + n as u8, n % 3 == 0)).collect();
@@ -234,12 +235,11 @@ fn a_journal_that_is_full_of_the_largest_writes_goes_on() {
 }
 
 #[test]
-fn whoever_waits_for_space_gets_all_that_is_free() {
+fn waiting_write_gets_all_free_space() {
     let mut machine = Machine::new(4 * LOG_BLOCKS);
     let (one, two) = (machine.file(0), machine.file(1));
     machine.change(one, 0, 8192, Kind::Zero);
-    // Many entries in few blocks, and behind them so much that the next write has to wait for more than
-    // theirs.
+    // The many entries take few blocks. The large writes after them need more space than the entries free.
     for n in 0..400 {
         machine.change(two, n * 2, 1, Kind::Zero);
     }
@@ -249,7 +249,7 @@ fn whoever_waits_for_space_gets_all_that_is_free() {
     assert!(writes.iter().all(|ticket| machine.is_done(*ticket)));
 }
 
-/// Does what is to be done with the journal, and nothing with slow files; how many changes wait then.
+/// Runs the actions on the journal and none on slow files. Returns the number of waiting changes.
 fn run_log(machine: &mut Machine) -> usize {
     let is_of_log = |action: &Action| matches!(action, Action::WriteRecord { .. } | Action::SyncJournal);
     while let Some(index) = machine.asked.iter().position(is_of_log) {
@@ -260,10 +260,10 @@ fn run_log(machine: &mut Machine) -> usize {
 }
 
 #[test]
-fn a_nearly_full_journal_takes_in_about_what_is_brought_and_does_not_wait_for_the_batch() {
+fn nearly_full_journal_accepts_writes_at_the_destage_rate() {
     let mut machine = Machine::new(2 * LOG_BLOCKS);
     let file = machine.file(0);
-    // None of them is next to another, so each is brought by itself.
+    // The blocks are not adjacent, so each is destaged by itself.
     for n in 0..4000 {
         machine.write(file, 2 * n, 1, 1, false);
     }
@@ -286,7 +286,7 @@ fn a_nearly_full_journal_takes_in_about_what_is_brought_and_does_not_wait_for_th
 }
 
 #[test]
-fn entries_without_payload_fill_a_journal_too() {
+fn entries_without_payload_count_towards_fullness() {
     let mut machine = Machine::new(264);
     let file = machine.file(0);
     for n in 0..2000 {
@@ -303,7 +303,7 @@ fn entries_without_payload_fill_a_journal_too() {
 }
 
 #[test]
-fn a_filesystem_that_cannot_release_gets_zeroes() {
+fn zeroes_are_written_where_release_is_unsupported() {
     let mut machine = Machine::new(LOG_BLOCKS);
     let file = machine.file(0);
     machine.change(file, 0, 600, Kind::Release);
@@ -322,7 +322,7 @@ fn a_filesystem_that_cannot_release_gets_zeroes() {
 }
 
 #[test]
-fn a_failed_file_keeps_its_records_until_it_is_forgotten() {
+fn failed_file_keeps_its_records_until_forgotten() {
     let mut machine = Machine::new(LOG_BLOCKS);
     let (bad, good) = (machine.file(0), machine.file(1));
     machine.write(bad, 0, 1, 1, false);
@@ -339,7 +339,7 @@ fn a_failed_file_keeps_its_records_until_it_is_forgotten() {
     assert!(!machine.journal.is_empty());
     let refused = machine.write(bad, 1, 1, 3, false);
     assert_eq!(machine.ends.last(), Some(&(refused, Err(Fault::File))));
-    // Should the power fail now, it is all there.
+    // If the power fails now, all data is still in the journal.
     let mut again = Machine::with_file(machine.geometry, machine.journal_file.clone()).unwrap();
     let file = again.file(0);
     assert_eq!(again.content(file, 0, 1), [1]);
@@ -357,7 +357,7 @@ fn a_failed_file_keeps_its_records_until_it_is_forgotten() {
 }
 
 #[test]
-fn a_journal_that_fails_answers_everything_once() {
+fn failed_journal_answers_every_request_once() {
     let mut machine = Machine::new(LOG_BLOCKS);
     let file = machine.file(0);
     machine.write(file, 0, 1, 1, false);
@@ -378,14 +378,14 @@ fn a_journal_that_fails_answers_everything_once() {
     assert_eq!(failed, expected);
     assert!(machine.ends.iter().all(|(_, result)| *result == Err(Fault::Journal)));
     assert_eq!(machine.asked.iter().skip(before).collect::<Vec<_>>(), [&Action::JournalFailed]);
-    // What is still answered changes nothing.
+    // Later answers change nothing.
     machine.with(|journal, actions| journal.journal_synced(Ok::<(), ()>(()), actions));
     assert_eq!(machine.ends.len(), expected.len());
     assert_eq!(machine.journal.read(file, 0, 4096, &mut Vec::new()), Err(Fault::Journal));
 }
 
 #[test]
-fn only_what_the_oldest_records_wait_for_is_in_the_way() {
+fn only_files_of_the_oldest_records_are_in_the_way() {
     let mut machine = Machine::new(LOG_BLOCKS);
     let (away, gone, idle) = (machine.file(0), machine.file(1), machine.file(2));
     for file in [away, gone, idle] {
@@ -398,7 +398,7 @@ fn only_what_the_oldest_records_wait_for_is_in_the_way() {
     let writes: Vec<u64> = (1..100).map(|n| machine.write(away, n * 8, 8, 2, false)).collect();
     machine.run();
     assert_eq!(machine.journal.in_the_way(), BTreeSet::from([key(0), key(1)]));
-    // Its entries are still in the records, and it is not any more.
+    // The records still have entries of the file, but the log no longer waits for the file.
     machine.with(|journal, actions| journal.forget(gone, actions));
     machine.run();
     assert_eq!(machine.journal.in_the_way(), BTreeSet::from([key(0)]));

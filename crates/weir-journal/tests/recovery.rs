@@ -1,4 +1,4 @@
-//! What becomes of a journal whose file is not as it should be.
+//! Tests of recovery from damaged, foreign and torn journal files.
 
 mod support;
 
@@ -20,7 +20,8 @@ fn error_of(mut file: Vec<u8>) -> RecoveryError {
     recover(&mut file, recovery).expect_err("this is no journal that can be relied on")
 }
 
-/// A journal with records of one block of payload each, the first at block 2 of the file, every one synced.
+/// Returns a journal with records of one block of payload each, every one synced. The first record is at
+/// block 2 of the file.
 fn synced_records(count: u8) -> Machine {
     let mut machine = Machine::new(LOG_BLOCKS);
     let file = machine.file(0);
@@ -34,7 +35,7 @@ fn synced_records(count: u8) -> Machine {
 }
 
 #[test]
-fn what_was_written_is_there_again() {
+fn recovery_restores_written_data() {
     let mut machine = synced_records(5);
     let file = machine.file(1);
     machine.change(file, 7, 3, Kind::Zero);
@@ -49,7 +50,7 @@ fn what_was_written_is_there_again() {
 }
 
 #[test]
-fn a_lost_foreign_or_resized_journal_is_named() {
+fn lost_foreign_and_resized_journals_are_distinguished() {
     let empty = vec![0; geometry().file_bytes() as usize];
     assert_eq!(error_of(empty), RecoveryError::Lost);
 
@@ -72,18 +73,18 @@ fn a_lost_foreign_or_resized_journal_is_named() {
 }
 
 #[test]
-fn one_superblock_is_enough_and_none_is_an_outcome() {
-    // The newest one was torn: nothing was written since.
+fn one_valid_superblock_is_enough() {
+    // The newest superblock was torn: nothing was written since.
     let mut new = Machine::new(LOG_BLOCKS);
     new.journal_file[100] ^= 1;
     assert!(Machine::with_file(new.geometry, new.journal_file).is_ok());
-    // The older one is damaged.
+    // The older superblock is damaged.
     let mut machine = synced_records(3);
     machine.journal_file[BLOCK + 100] ^= 1;
     let mut again = Machine::with_file(machine.geometry, machine.journal_file.clone()).unwrap();
     let file = again.file(0);
     assert_eq!(again.content(file, 1, 3), [1, 2, 3]);
-    // Both are.
+    // Both superblocks are damaged.
     machine.journal_file[100] ^= 1;
     let error = error_of(machine.journal_file);
     let RecoveryError::Superblocks { first: BlockFault::Checksum { .. }, .. } = error else {
@@ -92,8 +93,8 @@ fn one_superblock_is_enough_and_none_is_an_outcome() {
 }
 
 #[test]
-fn an_old_superblock_is_not_taken_for_the_newest() {
-    // Of an earlier life, and of this one.
+fn old_superblock_is_not_accepted_as_the_newest() {
+    // The old superblock is of an earlier life, then of this life.
     let mut machine = synced_records(3);
     for drains in [false, true] {
         if drains {
@@ -118,7 +119,7 @@ fn an_old_superblock_is_not_taken_for_the_newest() {
 }
 
 #[test]
-fn a_later_version_is_left_alone() {
+fn later_format_is_refused() {
     let mut file = new_file(geometry());
     file[8] = 2;
     let checksum = weir_journal::checksum(&file[..BLOCK - 4]);
@@ -127,7 +128,7 @@ fn a_later_version_is_left_alone() {
 }
 
 #[test]
-fn a_damaged_record_that_later_ones_prove_stable_is_damage() {
+fn damaged_record_is_reported_if_later_records_prove_it_stable() {
     let machine = synced_records(6);
     // Header and payload of the third record.
     for at in [(2 + 4) * BLOCK + 70, (2 + 5) * BLOCK + 4000] {
@@ -140,7 +141,7 @@ fn a_damaged_record_that_later_ones_prove_stable_is_damage() {
         let words = error.to_string();
         assert!(words.contains("damaged") && words.contains("stale"), "{words}");
     }
-    // Two of them, also if the one behind is gone too.
+    // Two records are damaged: damage is also found if the record after the damaged one is gone.
     let mut file = machine.journal_file.clone();
     file[(2 + 4) * BLOCK..(2 + 8) * BLOCK].fill(0);
     let error = error_of(file);
@@ -148,11 +149,11 @@ fn a_damaged_record_that_later_ones_prove_stable_is_damage() {
 }
 
 #[test]
-fn a_record_that_the_superblock_says_was_stable_is_missed() {
+fn missing_record_is_reported_if_the_superblock_proves_it_stable() {
     let machine = synced_records(4);
     let again = Machine::with_file(machine.geometry, machine.journal_file).unwrap();
     let mut file = again.journal_file;
-    // The last one: no other follows it, but a life has begun behind it.
+    // No record follows the last one, but a life has begun after it.
     file[(2 + 6) * BLOCK] ^= 1;
     let error = error_of(file);
     let RecoveryError::Damaged { sequence: 4, proof: Proof::Superblock, .. } = error else {
@@ -161,19 +162,19 @@ fn a_record_that_the_superblock_says_was_stable_is_missed() {
 }
 
 #[test]
-fn nothing_is_read_behind_a_torn_record() {
+fn log_ends_at_a_torn_record() {
     let mut machine = Machine::new(LOG_BLOCKS);
     let file = machine.file(0);
     for byte in 1..=4 {
         machine.write(file, u32::from(byte), 1, byte, false);
         machine.run();
     }
-    // The payload of the second one was not written; the others were, but were never synced.
+    // The payload of the second record was not written. The other records were written, but never synced.
     machine.journal_file[(2 + 3) * BLOCK..(2 + 4) * BLOCK].fill(0);
     let mut again = Machine::with_file(machine.geometry, machine.journal_file).unwrap();
     let file = again.file(0);
     assert_eq!(again.content(file, 1, 4), [1, 0, 0, 0]);
-    // A record of the same size takes the torn one's place: those behind it are still none.
+    // A record of the same size takes the torn record's place. The records after it still do not count.
     again.write(file, 9, 1, 9, false);
     again.run();
     let mut again = Machine::with_file(again.geometry, again.journal_file).unwrap();

@@ -1,6 +1,6 @@
-//! The errors that an NBD request can be answered with.
+//! Errors that answer an NBD request.
 
-/// Why a request failed, as the protocol can say it.
+/// The reason why a request failed, as an error of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum NbdError {
     /// The export is read-only, or access was denied.
@@ -21,10 +21,10 @@ pub enum NbdError {
     /// A read that must not be fragmented is too long for one chunk.
     #[error("value too large")]
     Overflow,
-    /// Zeroing would not be faster than writing, and only a fast way was asked for.
+    /// Zeroing would not be faster than writing, and the request allows only a fast way.
     #[error("operation not supported")]
     NotSupported,
-    /// The server is going down.
+    /// The server is shutting down.
     #[error("server is shutting down")]
     Shutdown,
 }
@@ -42,7 +42,7 @@ impl NbdError {
         NbdError::Shutdown,
     ];
 
-    /// The error's number on the wire.
+    /// Number of the error on the wire.
     pub const fn number(self) -> u32 {
         match self {
             NbdError::Perm => 1,
@@ -56,10 +56,11 @@ impl NbdError {
         }
     }
 
-    /// The error that tells a client of a failed system call, by Linux error number.
+    /// Returns the protocol's error for a failed system call, by Linux error number.
     ///
-    /// What the protocol has no number for is an input/output error. Numbers that it reserves for one
-    /// command (`EOVERFLOW`, `EOPNOTSUPP`) are not passed on either: a client could not make sense of them.
+    /// An error without a number in the protocol becomes an input/output error. So do numbers that the
+    /// protocol reserves for one command (`EOVERFLOW`, `EOPNOTSUPP`), because a client could not make sense
+    /// of them.
     pub const fn from_errno(errno: i32) -> NbdError {
         match errno {
             // EPERM, EACCES, EROFS
@@ -80,13 +81,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_those_of_the_protocol() {
+    fn error_numbers_match_the_protocol() {
         let numbers = NbdError::ALL.map(NbdError::number);
         assert_eq!(numbers, [1, 5, 12, 22, 28, 75, 95, 108]);
     }
 
     #[test]
-    fn errno_becomes_what_the_protocol_asks_for() {
+    fn errno_maps_to_the_protocol_error() {
         for (errno, error) in [
             (1, NbdError::Perm),
             (5, NbdError::Io),

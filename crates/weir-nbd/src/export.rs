@@ -1,4 +1,4 @@
-//! What is exported, and what a handshake settled about it.
+//! Exports, and the session that a handshake negotiates for one of them.
 
 use crate::protocol::*;
 
@@ -7,26 +7,27 @@ use crate::protocol::*;
 pub struct ExportInfo {
     /// Canonical name, at most [`crate::bounds::STRING_BYTES_MAX`] bytes.
     pub name: String,
-    /// Text for people; empty if there is none. What exceeds [`crate::bounds::STRING_BYTES_MAX`] is cut off.
+    /// Text for people; empty if there is none. It is cut off after [`crate::bounds::STRING_BYTES_MAX`]
+    /// bytes.
     pub description: String,
     /// Size in bytes.
     pub size_bytes: u64,
-    /// True if everything that would change the content is refused.
+    /// Whether every request that would change the content is refused.
     pub read_only: bool,
     /// Offsets and lengths must be multiples of this many bytes: a power of two, 1 to 65 536.
     pub block_size_minimum: u32,
-    /// Requests aligned to this many bytes are served best: a power of two, at least 512.
+    /// Alignment of requests that performs best, in bytes: a power of two, at least 512.
     pub block_size_preferred: u32,
-    /// Longest read or write, in bytes: a multiple of the minimum. Nothing beyond
-    /// [`weir_types::bounds::REQUEST_BYTES_MAX`] is accepted in any case.
+    /// Longest read or write, in bytes: a multiple of the minimum. Requests longer than
+    /// [`weir_types::bounds::REQUEST_BYTES_MAX`] are always refused.
     pub block_size_maximum: u32,
 }
 
 impl ExportInfo {
-    /// The flags that tell a client what the export can do.
+    /// Returns the flags that describe the export's abilities.
     ///
-    /// A read-only export does not offer what it would refuse, and only a client with structured replies is
-    /// offered unfragmented ones.
+    /// A read-only export does not offer commands that it would refuse. Only a client with structured replies
+    /// is offered unfragmented reads.
     pub(crate) fn transmission_flags(&self, structured_replies: bool) -> u16 {
         let always = NBD_FLAG_HAS_FLAGS
             | NBD_FLAG_SEND_FLUSH
@@ -41,24 +42,24 @@ impl ExportInfo {
     }
 }
 
-/// Where a handshake looks up what is exported.
+/// A directory in which a handshake looks up exports.
 pub trait ExportDirectory {
-    /// The export of that name, if there is one and this client may have it. The empty name asks for the
+    /// Returns the export of that name, if it exists and this client may have it. The empty name asks for the
     /// default export.
     fn find(&self, name: &str) -> Option<ExportInfo>;
 
-    /// Name and description of every export that this client may know of.
+    /// Returns name and description of every export that this client may see.
     fn list(&self) -> Vec<(String, String)>;
 }
 
-/// What a finished handshake settled: the terms of the transmission phase.
+/// The result of a finished handshake: the terms of the transmission phase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// The export that the client took, as it was found at that instant.
+    /// Export that the client took, as found at that instant.
     pub export: ExportInfo,
-    /// True if the client understands structured replies; reads must then be answered with them.
+    /// Whether the client understands structured replies; reads must then be answered with them.
     pub structured_replies: bool,
-    /// Identity of the `base:allocation` context in replies to block status requests, if the client chose it
-    /// for this export.
+    /// Identifier of the `base:allocation` context in replies to block status requests, if the client chose
+    /// it for this export.
     pub allocation_context: Option<u32>,
 }

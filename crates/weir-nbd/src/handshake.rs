@@ -13,22 +13,22 @@ use crate::export::{ExportDirectory, ExportInfo, Session};
 use crate::protocol::*;
 use options::{ContextRequest, InfoRequest, Malformed};
 
-/// Identity of the `base:allocation` context; there is no other context that it could be mistaken for.
+/// Identifier of the `base:allocation` context, the only context.
 const ALLOCATION_CONTEXT_ID: u32 = 1;
 
 /// The server's side of one handshake.
 ///
-/// It holds at most one option of its client, and of that no more than [`OPTION_BYTES_MAX`] bytes.
+/// It holds at most one option of its client, and no more than [`OPTION_BYTES_MAX`] bytes of that option.
 #[derive(Debug)]
 pub struct Handshake {
     awaited: Awaited,
-    /// What arrived of the awaited piece; never more than that piece.
+    /// Bytes of the awaited piece that have arrived; never more than that piece.
     piece: Vec<u8>,
     options_seen: u32,
     client_is_fixed: bool,
     leave_out_zeroes: bool,
     structured_replies: bool,
-    /// The export name that `base:allocation` was last chosen for.
+    /// Export name for which the client last chose `base:allocation`.
     context_export: Option<String>,
 }
 
@@ -41,7 +41,7 @@ enum Awaited {
         option: u32,
         length: u32,
     },
-    /// Data that is not kept because it is too long.
+    /// Data that is too long to keep and is skipped.
     DrainedData {
         option: u32,
         left: u32,
@@ -50,21 +50,21 @@ enum Awaited {
     Nothing,
 }
 
-/// What one call of [`Handshake::advance`] did.
+/// The result of one call of [`Handshake::advance`].
 #[derive(Debug)]
 pub struct Step {
-    /// Bytes of the input that were consumed.
+    /// Number of input bytes that were consumed.
     pub consumed: usize,
-    /// How the handshake stands. In every case the output is to be sent first.
+    /// State of the handshake. In every case the caller sends the output first.
     pub progress: Progress,
 }
 
-/// How a handshake stands.
+/// The state of a handshake.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Progress {
     /// All input was consumed, and more is needed.
     NeedInput,
-    /// There is much output to be sent; call again with the rest of the input once that is done.
+    /// Much output is waiting. The caller sends it, then calls again with the rest of the input.
     SendOutput,
     /// The handshake is over and the transmission phase begins. Input not consumed belongs to it.
     Transmission(Session),
@@ -73,7 +73,7 @@ pub enum Progress {
 }
 
 impl Handshake {
-    /// A handshake whose greeting has been (or is being) sent.
+    /// Returns a handshake whose greeting was sent or is being sent.
     pub fn new() -> Handshake {
         Handshake {
             awaited: Awaited::ClientFlags,
@@ -86,7 +86,7 @@ impl Handshake {
         }
     }
 
-    /// What the server sends first, before it has heard anything.
+    /// Returns the greeting, which the server sends before any input arrives.
     pub fn greeting() -> [u8; GREETING_BYTES] {
         let flags = NBD_FLAG_FIXED_NEWSTYLE | NBD_FLAG_NO_ZEROES;
         let mut bytes = [0; GREETING_BYTES];
@@ -102,10 +102,10 @@ impl Handshake {
         self.piece.capacity() + self.context_export.as_ref().map_or(0, String::capacity)
     }
 
-    /// Consumes as much of `input` as it can, and appends to `output` what must be sent.
+    /// Consumes as much of `input` as it can, and appends the bytes to send to `output`.
     ///
-    /// The input may be cut anywhere, even after every byte. Once the handshake is over, nothing more is
-    /// consumed.
+    /// The input may be cut anywhere, even after every byte. After the end of the handshake it consumes
+    /// nothing more.
     pub fn advance(&mut self, input: &[u8], directory: &dyn ExportDirectory, output: &mut Vec<u8>) -> Step {
         let output_start = output.len();
         let mut consumed = 0;
@@ -134,7 +134,7 @@ impl Handshake {
         }
     }
 
-    /// Takes from `input` what the awaited piece lacks; returns how much that was.
+    /// Moves bytes that the awaited piece lacks from `input`; returns their number.
     fn take(&mut self, input: &[u8]) -> usize {
         let taken = input.len().min(self.missing_bytes());
         match &mut self.awaited {
@@ -144,7 +144,7 @@ impl Handshake {
         taken
     }
 
-    /// Acts on the awaited piece, which is complete; returns how the handshake ended, if it did.
+    /// Acts on the complete awaited piece; returns how the handshake ended, if it did.
     fn digest(&mut self, directory: &dyn ExportDirectory, output: &mut Vec<u8>) -> Option<Progress> {
         let piece = std::mem::take(&mut self.piece);
         let end = match self.awaited {
@@ -192,7 +192,7 @@ impl Handshake {
         }
         self.options_seen += 1;
         if option == NBD_OPT_ABORT {
-            // Its data, which it should not have, is of no interest to anybody.
+            // The option should have no data; any data is ignored.
             replies::acknowledge(output, option);
             return Some(Progress::Close(CloseReason::Aborted));
         }
@@ -203,7 +203,7 @@ impl Handshake {
         None
     }
 
-    /// Why the connection cannot go on after the header of an option, if so.
+    /// Returns the reason why the connection cannot go on after the header of an option, if there is one.
     fn objection(&self, magic: u64, option: u32, length: u32) -> Option<CloseReason> {
         if magic != NBD_OPTS_MAGIC {
             return Some(CloseReason::BadOptionMagic(magic));
@@ -212,7 +212,7 @@ impl Handshake {
             return Some(CloseReason::TooManyOptions);
         }
         if option == NBD_OPT_EXPORT_NAME {
-            // There is no way to answer this option with an error.
+            // The protocol has no error reply to this option.
             return (length as usize > STRING_BYTES_MAX).then_some(CloseReason::BadExportName);
         }
         if !self.client_is_fixed {
@@ -273,7 +273,7 @@ impl Handshake {
         Progress::Transmission(session)
     }
 
-    /// Describes an export; returns the session that a client gets who takes it, if the export exists.
+    /// Describes an export. If the export exists, returns the session of a client that takes it.
     fn answer_info(
         &self,
         option: u32,
@@ -304,7 +304,7 @@ impl Handshake {
             return Ok(());
         }
         if request.query_count == 0 || request.asks_for_base || request.asks_for_allocation {
-            // The protocol reserves the identity in this reply and wants it zero.
+            // The protocol reserves the identifier in this reply and demands zero.
             replies::allocation_context(output, option, 0);
         }
         replies::acknowledge(output, option);
@@ -318,7 +318,7 @@ impl Handshake {
         output: &mut Vec<u8>,
     ) -> Result<(), Malformed> {
         let option = NBD_OPT_SET_META_CONTEXT;
-        // Every request replaces the choice before it, even one that fails.
+        // Every request replaces the choice before it, even a request that fails.
         self.context_export = None;
         let request = self.context_request(data)?;
         if directory.find(request.export_name).is_none() {
@@ -340,7 +340,7 @@ impl Handshake {
         }
     }
 
-    /// The session of a client who takes the export under the name it asked for.
+    /// Returns the session of a client that takes the export under this name.
     fn session(&self, asked_name: &str, export: ExportInfo) -> Session {
         let has_context = self.context_export.as_deref() == Some(asked_name);
         Session {

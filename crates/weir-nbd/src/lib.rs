@@ -1,9 +1,10 @@
-//! The server's side of the NBD protocol, as state machines that only turn bytes into values and values
-//! into bytes.
+//! The server's side of the NBD protocol, as state machines that turn bytes into values and values into
+//! bytes.
 //!
-//! This crate knows no clock, thread, socket or file. A connection is served in two phases: a [`Handshake`]
-//! is fed with what the client sends until it yields a [`Session`]; from then on a [`RequestDecoder`] turns
-//! the client's bytes into [`Request`]s, and the functions of [`reply`] make the headers of the answers.
+//! This crate knows no clock, thread, socket or file. A connection has two phases. In the first, a
+//! [`Handshake`] takes the client's bytes until it yields a [`Session`]. In the second, a [`RequestDecoder`]
+//! turns the client's bytes into [`Request`]s, and the functions of [`reply`] make the headers of the
+//! answers.
 //!
 //! ```
 //! use weir_nbd::{ExportDirectory, ExportInfo, Handshake, Progress};

@@ -1,4 +1,4 @@
-//! The numbers of the NBD protocol, under the names that its specification gives them.
+//! The numbers of the NBD protocol, under the names of its specification.
 //!
 //! All of them travel in network byte order.
 
@@ -94,7 +94,7 @@ pub const NBD_INFO_BLOCK_SIZE: u16 = 3;
 
 /// Namespace of the metadata contexts that the protocol itself defines; alone, the wildcard for all of them.
 pub const NBD_META_NAMESPACE_BASE: &str = "base:";
-/// The metadata context that tells holes and zeroes.
+/// The metadata context that reports holes and zeroes.
 pub const NBD_META_BASE_ALLOCATION: &str = "base:allocation";
 /// State in `base:allocation`: the range takes no space.
 pub const NBD_STATE_HOLE: u32 = 1 << 0;
@@ -103,7 +103,7 @@ pub const NBD_STATE_ZERO: u32 = 1 << 1;
 
 /// Request: read.
 pub const NBD_CMD_READ: u16 = 0;
-/// Request: write; the only one that is followed by data.
+/// Request: write; the only request that is followed by data.
 pub const NBD_CMD_WRITE: u16 = 1;
 /// Request: end the connection.
 pub const NBD_CMD_DISC: u16 = 2;
@@ -115,7 +115,7 @@ pub const NBD_CMD_TRIM: u16 = 4;
 pub const NBD_CMD_CACHE: u16 = 5;
 /// Request: make the range read as zeroes.
 pub const NBD_CMD_WRITE_ZEROES: u16 = 6;
-/// Request: tell the state of the range.
+/// Request: report the state of the range.
 pub const NBD_CMD_BLOCK_STATUS: u16 = 7;
 
 /// Command flag: answer when the request's own writes are stable.
@@ -124,7 +124,7 @@ pub const NBD_CMD_FLAG_FUA: u16 = 1 << 0;
 pub const NBD_CMD_FLAG_NO_HOLE: u16 = 1 << 1;
 /// Command flag: send the data in one chunk.
 pub const NBD_CMD_FLAG_DF: u16 = 1 << 2;
-/// Command flag: tell the state of one extent only.
+/// Command flag: report the state of one extent only.
 pub const NBD_CMD_FLAG_REQ_ONE: u16 = 1 << 3;
 /// Command flag: zero the range only if that is faster than writing zeroes.
 pub const NBD_CMD_FLAG_FAST_ZERO: u16 = 1 << 4;

@@ -1,13 +1,13 @@
-//! The replies of the transmission phase. Headers are built on the stack; data follows them from elsewhere.
+//! Replies of the transmission phase. Headers are built on the stack; the caller sends the data after them.
 
 use crate::bounds::STATUS_EXTENTS_MAX;
 use crate::error::NbdError;
 use crate::protocol::*;
 
-/// Bytes of the longest [`ReplyHeader`]: an error with its offset.
+/// Length of the longest [`ReplyHeader`], in bytes: an error with its offset.
 pub const REPLY_HEADER_BYTES_MAX: usize = 34;
 
-/// Bytes of a structured chunk before its payload.
+/// Length of a structured chunk before its payload, in bytes.
 const CHUNK_HEADER_BYTES: usize = 20;
 
 /// A reply without the data that may follow it.
@@ -20,13 +20,13 @@ pub struct ReplyHeader {
 impl ReplyHeader {
     const EMPTY: ReplyHeader = ReplyHeader { bytes: [0; REPLY_HEADER_BYTES_MAX], length: 0 };
 
-    /// The bytes to send.
+    /// Returns the bytes to send.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }
 
-    /// The header with more bytes at its end.
+    /// Returns the header with more bytes at its end.
     #[inline]
     fn with<const N: usize>(mut self, more: [u8; N]) -> ReplyHeader {
         let start = usize::from(self.length);
@@ -42,8 +42,8 @@ impl std::fmt::Debug for ReplyHeader {
     }
 }
 
-/// A simple reply: the answer to any request of a session without structured replies, and to any request
-/// but reads and block status in a session with them.
+/// Returns a simple reply. In a session without structured replies it answers any request. In a session with
+/// them it answers any request except reads and block status.
 ///
 /// After a success that answers a read, exactly the data read must follow.
 #[inline]
@@ -58,7 +58,7 @@ pub fn simple_reply(cookie: u64, result: Result<(), NbdError>) -> ReplyHeader {
         .with(cookie.to_be_bytes())
 }
 
-/// The answer to a request that failed as a whole, in the form that the session asks for.
+/// Returns the answer to a request that failed as a whole, in the form that the session demands.
 #[inline]
 pub fn error_reply(structured_replies: bool, cookie: u64, error: NbdError) -> ReplyHeader {
     match structured_replies {
@@ -67,7 +67,7 @@ pub fn error_reply(structured_replies: bool, cookie: u64, error: NbdError) -> Re
     }
 }
 
-/// The head of a chunk whose payload has `payload_length` bytes.
+/// Returns the header of a chunk whose payload has `payload_length` bytes.
 #[inline]
 fn chunk(cookie: u64, kind: u16, is_last: bool, payload_length: u32) -> ReplyHeader {
     let flags = if is_last { NBD_REPLY_FLAG_DONE } else { 0 };
@@ -79,17 +79,17 @@ fn chunk(cookie: u64, kind: u16, is_last: bool, payload_length: u32) -> ReplyHea
         .with(payload_length.to_be_bytes())
 }
 
-/// The header of a chunk of data read at `offset`; exactly `data_length` bytes must follow it.
+/// Returns the header of a chunk of data read at `offset`; exactly `data_length` bytes must follow it.
 ///
-/// `data_length` is not 0 and at most [`weir_types::bounds::REQUEST_BYTES_MAX`]. Set `is_last` only if
-/// nothing can fail any more: the data is already in memory.
+/// `data_length` is not 0 and at most [`weir_types::bounds::REQUEST_BYTES_MAX`]. The caller sets `is_last`
+/// only if nothing can fail any more: the data is already in memory.
 #[inline]
 pub fn data_chunk(cookie: u64, offset: u64, data_length: u32, is_last: bool) -> ReplyHeader {
     debug_assert!((1..=u32::MAX - 8).contains(&data_length));
     chunk(cookie, NBD_REPLY_TYPE_OFFSET_DATA, is_last, data_length + 8).with(offset.to_be_bytes())
 }
 
-/// A whole chunk that says: `hole_length` bytes (not 0) read at `offset` are zeroes.
+/// Returns a whole chunk: `hole_length` bytes (not 0) read at `offset` are zeroes.
 #[inline]
 pub fn hole_chunk(cookie: u64, offset: u64, hole_length: u32, is_last: bool) -> ReplyHeader {
     debug_assert_ne!(hole_length, 0);
@@ -98,22 +98,22 @@ pub fn hole_chunk(cookie: u64, offset: u64, hole_length: u32, is_last: bool) -> 
         .with(hole_length.to_be_bytes())
 }
 
-/// A whole chunk that ends a reply without adding to it.
+/// Returns a whole chunk that ends a reply without adding to it.
 #[inline]
 pub fn done_chunk(cookie: u64) -> ReplyHeader {
     chunk(cookie, NBD_REPLY_TYPE_NONE, true, 0)
 }
 
-/// A whole chunk that ends a reply: the request failed, and nothing sent for it before counts.
+/// Returns a whole chunk that ends a reply: the request failed, and nothing sent for it before counts.
 #[inline]
 pub fn error_chunk(cookie: u64, error: NbdError) -> ReplyHeader {
     chunk(cookie, NBD_REPLY_TYPE_ERROR, true, 6).with(error.number().to_be_bytes()).with([0; 2])
 }
 
-/// A whole chunk that says: the request failed at `offset`, an absolute position within the request.
+/// Returns a whole chunk: the request failed at `offset`, an absolute position within the request.
 ///
-/// Data of the same range must have been sent before, if it is sent at all. Use it for reads, writes, trims,
-/// write-zeroes, cache and block status only: a flush has no offset.
+/// Data of the same range must have been sent before, if it is sent at all. The chunk is valid only for
+/// reads, writes, trims, write-zeroes, cache and block status: a flush has no offset.
 #[inline]
 pub fn error_offset_chunk(cookie: u64, error: NbdError, offset: u64, is_last: bool) -> ReplyHeader {
     chunk(cookie, NBD_REPLY_TYPE_ERROR_OFFSET, is_last, 14)
@@ -122,14 +122,14 @@ pub fn error_offset_chunk(cookie: u64, error: NbdError, offset: u64, is_last: bo
         .with(offset.to_be_bytes())
 }
 
-/// The state of consecutive bytes, as the `base:allocation` context tells it.
+/// The state of consecutive bytes in the `base:allocation` context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusExtent {
     /// Length in bytes; not 0.
     pub length: u32,
-    /// True if the bytes take no space.
+    /// Whether the bytes take no space.
     pub is_hole: bool,
-    /// True if the bytes read as zeroes.
+    /// Whether the bytes read as zeroes.
     pub is_zero: bool,
 }
 
@@ -141,10 +141,12 @@ impl StatusExtent {
     }
 }
 
-/// A whole chunk with the states of consecutive extents, the first of which begins at the request's offset.
+/// Returns a whole chunk with the states of consecutive extents. The first extent begins at the request's
+/// offset.
 ///
-/// There must be at least one; of more than [`STATUS_EXTENTS_MAX`] the first are told. If the client asked
-/// for one extent, pass one, not longer than the request; otherwise only the last may reach past its end.
+/// There must be at least one extent; after [`STATUS_EXTENTS_MAX`] the rest are left out. If the client asked
+/// for one extent, the caller passes one, not longer than the request. Otherwise only the last extent may
+/// reach past the request's end.
 pub fn block_status_chunk(cookie: u64, context_id: u32, extents: &[StatusExtent], is_last: bool) -> Vec<u8> {
     debug_assert!(!extents.is_empty() && extents.iter().all(|extent| extent.length != 0));
     let told = &extents[..extents.len().min(STATUS_EXTENTS_MAX)];

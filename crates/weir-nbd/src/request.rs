@@ -1,4 +1,4 @@
-//! The requests of the transmission phase: decoding them and checking them against the session's terms.
+//! Requests of the transmission phase: decoding them and checking them against the session's terms.
 
 use weir_types::bounds::REQUEST_BYTES_MAX;
 
@@ -6,61 +6,63 @@ use crate::error::NbdError;
 use crate::export::Session;
 use crate::protocol::*;
 
-/// What a request asks for.
+/// The command of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Read the range.
     Read {
-        /// The data must be sent in one chunk, holes written out; only asked for with structured replies.
+        /// Whether the data must be sent in one chunk, holes written out; possible only with structured
+        /// replies.
         dont_fragment: bool,
     },
     /// Write the range; the payload follows the request.
     Write {
-        /// Answer when the data is stable.
+        /// Whether the answer must wait until the data is stable.
         fua: bool,
     },
-    /// Make every write that was answered before stable. Has no range.
+    /// Make every write that was answered before stable. The command has no range.
     Flush,
-    /// The content of the range is no longer needed.
+    /// Discard the range: its content is no longer needed.
     Trim {
-        /// Answer when the effect is stable.
+        /// Whether the answer must wait until the effect is stable.
         fua: bool,
     },
     /// Make the range read as zeroes.
     WriteZeroes {
-        /// Answer when the effect is stable.
+        /// Whether the answer must wait until the effect is stable.
         fua: bool,
-        /// The range must keep (or get) its space.
+        /// Whether the range must keep (or get) its space.
         no_hole: bool,
-        /// Fail with [`NbdError::NotSupported`] at once unless it is faster than writing zeroes.
+        /// Whether the command fails with [`NbdError::NotSupported`] at once unless it is faster than writing
+        /// zeroes.
         fast_zero: bool,
     },
-    /// Tell the allocation state of the range.
+    /// Report the allocation state of the range.
     BlockStatus {
-        /// Tell one extent only, not longer than the range.
+        /// Whether to report one extent only, not longer than the range.
         request_one: bool,
     },
-    /// The range will be needed soon.
+    /// Prefetch the range: it will be needed soon.
     Cache,
 }
 
-/// A request that is valid under the session's terms: a known command with known flags, and a range that is
-/// not empty (but for flush), is aligned, and lies within the export.
+/// A request that is valid under the session's terms: a known command with known flags. Its range is aligned,
+/// lies within the export, and is not empty except for flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The client's mark, to be repeated in the reply.
+    /// Cookie of the client, to be repeated in the reply.
     pub cookie: u64,
     /// First byte of the range; 0 for flush.
     pub offset: u64,
-    /// Bytes of the range; 0 for flush. At most the smaller of the export's largest block size and
-    /// [`REQUEST_BYTES_MAX`] for reads and writes; up to 4 GiB - 1 for others, as they carry no data.
+    /// Length of the range, in bytes; 0 for flush. Reads and writes have at most the smaller of the export's
+    /// largest block size and [`REQUEST_BYTES_MAX`]. Other commands carry no data and have up to 4 GiB - 1.
     pub length: u32,
-    /// What to do with the range.
+    /// Command for the range.
     pub command: Command,
 }
 
 impl Request {
-    /// Bytes of payload that follow the request in the client's stream: those of a write.
+    /// Bytes of payload that follow the request in the client's stream; only a write has payload.
     #[inline]
     pub fn payload_bytes(&self) -> usize {
         match self.command {
@@ -73,49 +75,50 @@ impl Request {
 /// A request that must be answered with an error, and with nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The client's mark, to be repeated in the reply.
+    /// Cookie of the client, to be repeated in the reply.
     pub cookie: u64,
-    /// The command's number on the wire, which may be one that nobody knows.
+    /// Number of the command on the wire, which may be unknown.
     pub command: u16,
-    /// What to answer; see [`crate::reply::error_reply`].
+    /// Error to answer with; see [`crate::reply::error_reply`].
     pub error: NbdError,
 }
 
-/// Why a client's stream cannot be followed any further. The connection must be dropped.
+/// The reason why a client's stream cannot be decoded any further. The connection must be dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// What should be a request does not begin like one.
+    /// A request does not begin with the magic number.
     #[error("a request begins with {0:#010x} and not with {NBD_REQUEST_MAGIC:#010x}")]
     BadMagic(u32),
-    /// A write is longer than what any client may assume to be accepted.
+    /// A write is longer than any client may assume to be accepted.
     #[error("a write of {0} bytes is longer than {REQUEST_BYTES_MAX} bytes")]
     WriteTooLong(u32),
 }
 
-/// What was found in the client's stream.
+/// The next item in the client's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded {
-    /// No whole request yet. What was not consumed must be presented again, with more behind it.
+    /// The input has no whole request yet. The caller presents the unconsumed input again, with more after
+    /// it.
     NeedInput,
     /// A valid request. The payload of a write ([`Request::payload_bytes`]) is next in the stream, and the
     /// caller takes it before it asks for the next request.
     Request(Request),
     /// A request to be answered with an error. The decoder skips its payload, if it has one.
     Refused(Refusal),
-    /// The client says goodbye: finish what is in flight, then close.
+    /// The client disconnects: the caller finishes requests in flight, then closes.
     Disconnect,
-    /// The client broke the protocol: close.
+    /// The client broke the protocol: the caller closes.
     Violation(Violation),
 }
 
-/// Turns the client's stream of the transmission phase into requests.
+/// A decoder that turns the client's stream of the transmission phase into requests.
 ///
-/// It keeps the session's terms and, after a refused write, how much of its payload is still to be skipped;
-/// it never keeps any of the client's bytes.
+/// It keeps the session's terms and, after a refused write, the length of the payload that it still skips. It
+/// never keeps any of the client's bytes.
 #[derive(Clone, Debug)]
 pub struct RequestDecoder {
     size_bytes: u64,
-    /// Offsets and lengths must have none of these bits.
+    /// Bits that offsets and lengths must not have.
     misaligned_bits: u32,
     /// Longest read or write, in bytes.
     length_max: u32,
@@ -153,7 +156,7 @@ impl Header {
     }
 }
 
-/// The bytes of one field, at a place known when this is compiled: one load, and no check at run time.
+/// Returns the bytes of one field, at a place known at compile time: one load, and no check at run time.
 #[inline]
 fn field<const N: usize>(bytes: &[u8; REQUEST_HEADER_BYTES], start: usize) -> [u8; N] {
     let mut field = [0; N];
@@ -162,7 +165,7 @@ fn field<const N: usize>(bytes: &[u8; REQUEST_HEADER_BYTES], start: usize) -> [u
 }
 
 impl RequestDecoder {
-    /// A decoder under the terms that a handshake settled.
+    /// Returns a decoder under the terms that a handshake negotiated.
     pub fn new(session: &Session) -> RequestDecoder {
         let export = &session.export;
         debug_assert!(export.block_size_minimum.is_power_of_two());
@@ -182,10 +185,10 @@ impl RequestDecoder {
         self.payload_left
     }
 
-    /// Looks at the stream; returns how many bytes of `input` were consumed, and what was found.
+    /// Decodes the stream; returns how many bytes of `input` were consumed, and the next item.
     ///
-    /// At most one request is consumed in a call, with any payload to be skipped before it. Once it returned
-    /// [`Decoded::Disconnect`] or [`Decoded::Violation`], nothing that follows has a meaning.
+    /// A call consumes at most one request, with any payload to be skipped before it. After
+    /// [`Decoded::Disconnect`] or [`Decoded::Violation`] the rest of the stream has no meaning.
     #[inline]
     pub fn next(&mut self, input: &[u8]) -> (usize, Decoded) {
         let skipped = input.len().min(self.payload_left as usize);
@@ -204,7 +207,7 @@ impl RequestDecoder {
         if header.command == NBD_CMD_DISC {
             return Decoded::Disconnect;
         }
-        // Skipping it would mean to read up to 4 GiB for nothing.
+        // Skipping the payload would mean reading up to 4 GiB in vain.
         if header.command == NBD_CMD_WRITE && header.length > REQUEST_BYTES_MAX {
             return Decoded::Violation(Violation::WriteTooLong(header.length));
         }
@@ -225,8 +228,8 @@ impl RequestDecoder {
         Decoded::Refused(Refusal { cookie: header.cookie, command: header.command, error })
     }
 
-    /// The command with its flags; an error if it is unknown, was not negotiated, or has a flag that is not
-    /// its own. FUA is accepted everywhere, because clients are known to send it everywhere.
+    /// Returns the command with its flags. It is an error if the command is unknown or was not negotiated, or
+    /// has a flag that is not its own. FUA is accepted everywhere, because some clients send it everywhere.
     #[inline]
     fn command(&self, header: &Header) -> Result<Command, NbdError> {
         let fua = header.has(NBD_CMD_FLAG_FUA);
@@ -257,7 +260,7 @@ impl RequestDecoder {
         }
     }
 
-    /// Checks whether the command may be done at all, then where.
+    /// Checks whether the export permits the command, then whether the range is valid.
     #[inline]
     fn check(&self, command: Command, header: &Header) -> Result<(), NbdError> {
         let past_end = match command {
@@ -270,7 +273,8 @@ impl RequestDecoder {
         let carries_data = matches!(command, Command::Read { .. } | Command::Write { .. });
         let is_too_long = carries_data && header.length > self.length_max;
         let misaligned = (header.offset | u64::from(header.length)) & u64::from(self.misaligned_bits);
-        // The protocol leaves empty requests open. Refusing them keeps every range below this layer non-empty.
+        // The protocol leaves empty requests open. Refusing them keeps every range below this layer
+        // non-empty.
         if header.length == 0 || is_too_long || misaligned != 0 {
             return Err(NbdError::Inval);
         }
@@ -280,7 +284,7 @@ impl RequestDecoder {
     }
 }
 
-/// Offset and length of a flush are reserved and must be zero.
+/// Checks a flush: its offset and length are reserved and must be zero.
 fn check_is_zero(header: &Header) -> Result<(), NbdError> {
     match (header.offset, header.length) {
         (0, 0) => Ok(()),

@@ -1,4 +1,4 @@
-//! The fuzz drivers on generated input, so that every run of the tests covers what the fuzzer does.
+//! The fuzz drivers on generated input: every test run covers the same checks as the fuzzer.
 
 mod support;
 
@@ -17,11 +17,11 @@ fn run(executions: u64, driver: fn(&[u8])) {
 }
 
 #[test]
-fn fifty_thousand_handshakes() {
+fn generated_handshakes_pass_the_driver() {
     run(50_000, drive_handshake);
 }
 
 #[test]
-fn fifty_thousand_request_streams() {
+fn generated_request_streams_pass_the_driver() {
     run(50_000, drive_requests);
 }

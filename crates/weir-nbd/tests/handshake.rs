@@ -1,4 +1,4 @@
-//! The handshake, byte for byte, and option by option.
+//! Tests of the handshake, byte for byte and option by option.
 
 mod support;
 
@@ -24,12 +24,12 @@ const INVALID: u32 = 0x8000_0003;
 const UNKNOWN: u32 = 0x8000_0006;
 const TOO_BIG: u32 = 0x8000_0009;
 
-/// What came of a client that is modern and sends these options.
+/// Runs the handshake of a modern client that sends these options.
 fn haggle(options: &[Vec<u8>]) -> Outcome {
     run_handshake(&[&3u32.to_be_bytes(), options.concat().as_slice()].concat(), &[usize::MAX >> 8])
 }
 
-/// The replies to these options.
+/// Returns the replies to these options.
 fn replies(options: &[Vec<u8>]) -> Vec<OptionReply> {
     let outcome = haggle(options);
     let (replies, rest) = client::read_option_replies(&outcome.output);
@@ -37,7 +37,7 @@ fn replies(options: &[Vec<u8>]) -> Vec<OptionReply> {
     replies
 }
 
-/// Option and kind of each reply to these options.
+/// Returns option and kind of each reply to these options.
 fn kinds(options: &[Vec<u8>]) -> Vec<(u32, u32)> {
     replies(options).iter().map(|reply| (reply.option, reply.kind)).collect()
 }
@@ -57,7 +57,7 @@ fn session(options: &[Vec<u8>]) -> Session {
 }
 
 #[test]
-fn greeting_is_that_of_fixed_newstyle() {
+fn greeting_is_fixed_newstyle() {
     assert_eq!(Handshake::greeting(), *b"NBDMAGICIHAVEOPT\x00\x03");
 }
 
@@ -91,7 +91,7 @@ fn export_name_byte_for_byte() {
 }
 
 #[test]
-fn what_follows_the_handshake_is_left_alone() {
+fn input_after_the_handshake_is_not_consumed() {
     for last in [option(GO, &info_data("disk", &[])), option(EXPORT_NAME, b"")] {
         let before = [3u32.to_be_bytes().as_slice(), &last].concat();
         let outcome = run_handshake(&[before.as_slice(), &[0x25; 100]].concat(), &[usize::MAX >> 8]);
@@ -100,7 +100,7 @@ fn what_follows_the_handshake_is_left_alone() {
 }
 
 #[test]
-fn information_is_given_as_asked_for() {
+fn only_requested_information_is_sent() {
     let info = |name: &str, kinds: &[u16]| {
         let replies = replies(&[option(INFO, &info_data(name, kinds))]);
         replies.into_iter().map(|reply| reply.data).collect::<Vec<_>>()
@@ -146,7 +146,7 @@ fn contexts_are_listed() {
 }
 
 #[test]
-fn context_counts_for_the_export_it_was_chosen_for() {
+fn context_applies_only_to_its_export() {
     let begin = option(STRUCTURED_REPLY, b"");
     let set = |name: &str, queries: &[&str]| option(SET_META_CONTEXT, &context_data(name, queries));
     let chosen = |options: &[Vec<u8>], name: &str| {
@@ -178,7 +178,7 @@ fn unfragmented_reads_are_offered_with_structured_replies() {
 }
 
 #[test]
-fn bad_options_are_answered_with_an_error_and_harm_nothing() {
+fn bad_options_get_an_error_and_the_handshake_goes_on() {
     let info = info_data("disk", &[1, 3]);
     let contexts = context_data("disk", &["base:allocation"]);
     let cases = [
@@ -234,7 +234,7 @@ fn bad_context_requests_are_answered_with_an_error() {
 }
 
 #[test]
-fn abort_is_acknowledged_whatever_its_data() {
+fn abort_with_any_data_is_acknowledged() {
     for bytes in [option(ABORT, b""), option(ABORT, b"bye"), option_with_length(ABORT, u32::MAX, b"")] {
         let outcome = haggle(&[bytes]);
         assert_eq!(outcome.end, Some(Progress::Close(CloseReason::Aborted)));
@@ -272,7 +272,7 @@ fn violations_close_the_connection() {
 }
 
 #[test]
-fn haggling_has_an_end() {
+fn number_of_options_is_bounded() {
     let mut stream = 3u32.to_be_bytes().to_vec();
     stream.extend(option(STARTTLS, b"").repeat(OPTIONS_MAX as usize));
     assert_eq!(run_handshake(&stream, &[usize::MAX >> 8]).end, None);
@@ -282,7 +282,7 @@ fn haggling_has_an_end() {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_not_answered_for_ever() {
+fn output_to_a_client_that_does_not_read_is_bounded() {
     let mut stream = 3u32.to_be_bytes().to_vec();
     stream.extend(option(LIST, b"").repeat(100));
     let mut output = Vec::new();
@@ -292,7 +292,7 @@ fn a_client_that_does_not_read_is_not_answered_for_ever() {
     assert!((OUTPUT_PAUSE_BYTES..2 * OUTPUT_PAUSE_BYTES).contains(&output.len()));
 }
 
-/// As many exports as asked for, with names of the length given.
+/// A directory with a given number of exports, with names of a given length.
 struct Many(usize, usize);
 
 impl ExportDirectory for Many {
@@ -305,7 +305,7 @@ impl ExportDirectory for Many {
 }
 
 #[test]
-fn long_lists_are_given_or_refused_as_a_whole() {
+fn long_lists_are_sent_or_refused_as_a_whole() {
     let stream = [3u32.to_be_bytes().as_slice(), &option(LIST, b"")].concat();
     let list = |directory: Many| {
         let mut output = Vec::new();

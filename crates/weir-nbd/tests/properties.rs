@@ -1,4 +1,4 @@
-//! What holds for all inputs, with counterexamples made small.
+//! Property tests of the codec, with shrunk counterexamples.
 
 mod support;
 
@@ -12,7 +12,7 @@ use support::oracle;
 use weir_nbd::reply::*;
 use weir_nbd::{Decoded, ExportInfo, NbdError, RequestDecoder, Session, StatusExtent};
 
-/// Sizes of fragments, not all of them 0.
+/// Generates sizes of fragments, not all of them 0.
 fn cuts() -> impl Strategy<Value = Vec<usize>> {
     prop::collection::vec(0usize..40, 1..6).prop_filter("progress", |cuts| cuts.iter().any(|&cut| cut > 0))
 }
@@ -56,7 +56,8 @@ fn any_session() -> impl Strategy<Value = Session> {
     )
 }
 
-/// A request anywhere, but often near the end of the export, near the longest length, and well formed.
+/// Generates any request, but often one that is well formed, near the end of the export, or near the longest
+/// length.
 fn any_request(size_bytes: u64) -> impl Strategy<Value = WireRequest> {
     let magic = prop_oneof![30 => Just(REQUEST_MAGIC), 1 => any::<u32>()];
     let command = prop_oneof![30 => 0u16..9, 1 => any::<u16>()];
@@ -95,7 +96,8 @@ fn any_error() -> impl Strategy<Value = NbdError> {
     prop::sample::select(NbdError::ALL.to_vec())
 }
 
-/// More cases than usual, as each is cheap. A failure prints the seed that repeats it; no file is kept.
+/// Runs more cases than usual, because each is cheap. A failure prints the seed that repeats it; no file is
+/// kept.
 fn config() -> ProptestConfig {
     ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() }
 }
@@ -116,7 +118,7 @@ proptest! {
     }
 
     #[test]
-    fn requests_are_judged_as_the_oracle_does((session, requests) in session_and_requests(20)) {
+    fn decoder_agrees_with_the_oracle((session, requests) in session_and_requests(20)) {
         for wire in requests {
             let mut decoder = RequestDecoder::new(&session);
             let (consumed, decoded) = decoder.next(&wire.encode());
@@ -144,7 +146,7 @@ proptest! {
     }
 
     #[test]
-    fn a_valid_request_keeps_all_its_fields(
+    fn valid_request_keeps_all_its_fields(
         cookie in any::<u64>(),
         offset in 0..u64::MAX / 2,
         length in 1u32..=32 << 20,
@@ -161,7 +163,7 @@ proptest! {
     }
 
     #[test]
-    fn a_client_reads_what_the_server_says(
+    fn client_decodes_every_reply(
         cookie in any::<u64>(),
         offset in any::<u64>(),
         length in 1u32..=32 << 20,
@@ -185,7 +187,7 @@ proptest! {
     }
 
     #[test]
-    fn a_client_reads_block_status(
+    fn client_decodes_block_status(
         cookie in any::<u64>(),
         context in any::<u32>(),
         extents in prop::collection::vec((1..=u32::MAX, any::<bool>(), any::<bool>()), 1..50),

@@ -1,4 +1,4 @@
-//! Requests and replies, byte for byte, and rule by rule.
+//! Tests of requests and replies, byte for byte and rule by rule.
 
 mod support;
 
@@ -31,7 +31,7 @@ fn decode(session: &Session, wire: WireRequest) -> Decoded {
     RequestDecoder::new(session).next(&wire.encode()).1
 }
 
-/// The command and no error, or the error.
+/// Decodes a request; returns its command, or the error of the refusal.
 fn verdict(session: &Session, wire: WireRequest) -> Result<Command, NbdError> {
     match decode(session, wire) {
         Decoded::Request(request) => {
@@ -91,7 +91,7 @@ fn commands_take_their_own_flags_only() {
 }
 
 #[test]
-fn what_was_not_negotiated_is_refused() {
+fn unnegotiated_features_are_refused() {
     let session = plain(disk());
     assert_eq!(verdict(&session, wire(READ, 4, 0, 512)), Err(NbdError::Inval));
     assert_eq!(verdict(&session, wire(BLOCK_STATUS, 0, 0, 512)), Err(NbdError::Inval));
@@ -133,7 +133,7 @@ fn flush_has_no_range() {
 }
 
 #[test]
-fn lengths_of_what_carries_data_are_limited() {
+fn read_and_write_lengths_are_limited() {
     let export = ExportInfo { size_bytes: 1 << 40, block_size_maximum: 1 << 20, ..disk() };
     for (maximum, longest) in [(1 << 20, 1 << 20), (32 << 20, 32 << 20), (u32::MAX, 32 << 20)] {
         let session = full(ExportInfo { block_size_maximum: maximum, ..export.clone() });
@@ -153,7 +153,7 @@ fn lengths_of_what_carries_data_are_limited() {
 }
 
 #[test]
-fn the_smallest_block_is_enforced() {
+fn minimum_block_size_is_enforced() {
     let session = full(ExportInfo { block_size_minimum: 4096, ..disk() });
     for command in [READ, WRITE, TRIM, CACHE, WRITE_ZEROES, BLOCK_STATUS] {
         let verdict = |offset, length| verdict(&session, wire(command, 0, offset, length));
@@ -176,7 +176,7 @@ fn read_only_exports_refuse_changes() {
 }
 
 #[test]
-fn the_payload_of_a_refused_write_is_skipped() {
+fn payload_of_refused_write_is_skipped() {
     let session = plain(ExportInfo { read_only: true, ..disk() });
     let payload = wire(DISC, 0, 0, 0).encode().repeat(100);
     let write = wire(WRITE, 0, 0, payload.len() as u32).encode();
@@ -191,7 +191,7 @@ fn the_payload_of_a_refused_write_is_skipped() {
 }
 
 #[test]
-fn goodbye_and_nonsense_are_told_apart() {
+fn disconnect_and_bad_magic_are_distinguished() {
     let session = plain(disk());
     assert_eq!(decode(&session, wire(DISC, 0, 0, 0)), Decoded::Disconnect);
     assert_eq!(decode(&session, wire(DISC, 0xffff, 7, 7)), Decoded::Disconnect);

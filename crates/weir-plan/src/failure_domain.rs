@@ -1,35 +1,36 @@
-//! Which drives new extents should go to.
+//! Spread: the choice of drives for new extents.
 //!
-//! Pure: it sees what drives can take and what they share, and nothing of what lies there.
+//! The module is pure: it sees the capacity and failure domains of drives, and nothing of their content.
 
 use std::cmp::Ordering;
 
 use weir_types::DriveId;
 use weir_types::bounds::EXTENT_BYTES;
 
-/// Where a drive is: what fails together with others.
+/// Failure domain of a drive: drives in the same one fail together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailureDomain {
-    /// The zone; all drives of which it is not said share one.
+    /// The zone; all drives without one share an unnamed zone.
     pub zone: Option<String>,
-    /// The rack within that zone; all drives of which it is not said share one.
+    /// The rack within that zone; all drives without one share an unnamed rack.
     pub rack: Option<String>,
 }
 
-/// What a drive can take.
+/// Space on a drive for new extents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Room {
     /// The drive.
     pub drive: DriveId,
-    /// Where it is.
+    /// Its failure domain.
     pub domain: FailureDomain,
-    /// Its size, in bytes.
+    /// Its size in bytes.
     pub size_bytes: u64,
-    /// What volumes may come to occupy there, in bytes.
+    /// Bytes that volumes may come to occupy there.
     pub provisioned_bytes: u64,
 }
 
-/// What fails together, for each of some drives: the first drive of its zone, and the first of its rack.
+/// Failure domains of a list of drives: for each drive, the index of the first drive in its zone and in its
+/// rack.
 struct FailureDomains {
     zones: Vec<usize>,
     racks: Vec<usize>,
@@ -55,28 +56,32 @@ impl FailureDomains {
         (different(&self.zones), different(&self.racks))
     }
 
-    /// How many of the drives chosen share the zone of another one, and how many its rack.
+    /// How many of the chosen drives share the zone of a drive, and how many share its rack.
     fn shared(&self, chosen: &[usize], drive: usize) -> (usize, usize) {
         let like = |firsts: &[usize]| chosen.iter().filter(|other| firsts[**other] == firsts[drive]).count();
         (like(&self.zones), like(&self.racks))
     }
 }
 
-/// Number of different zones that drives are in, and of different racks.
+/// Number of different zones and of different racks of drives.
 pub fn count_failure_domains<'a>(domains: impl Iterator<Item = &'a FailureDomain>) -> (usize, usize) {
     FailureDomains::of(domains).count()
 }
 
-/// Chooses drives for new extents with so many replicas: the replicas of each on different drives, in as many zones as can
-/// be, then in as many racks, then each where the least would be provisioned for the drive's size, the first of equals,
-/// so that drives fill up alike. Empty if there are fewer drives than replicas.
+/// Chooses drives for `count` new extents with this many replicas.
+///
+/// The replicas of an extent are on different drives. They are in as many zones as possible, then in as many
+/// racks as possible. Then each goes to the drive with the lowest provisioned fraction, the first of equals,
+/// so that drives fill evenly. Empty if there are fewer drives than replicas.
 pub fn spread(count: u64, replicas: usize, rooms: &[Room]) -> Vec<Vec<DriveId>> {
     let all: Vec<usize> = (0..rooms.len()).collect();
     spread_among(count, &vec![all; replicas], rooms)
 }
 
-/// Chooses drives as [`spread`] does where each replica has drives of its own to choose from, given by their places among
-/// all: those of any two replicas are the same or have none in common. Empty if there are too few.
+/// Chooses drives as [`spread`] does, if each replica has its own set of drives, given by their indexes in
+/// `rooms`.
+///
+/// The sets of two replicas are equal or disjoint. Empty if there are too few drives.
 pub fn spread_among(count: u64, among: &[Vec<usize>], rooms: &[Room]) -> Vec<Vec<DriveId>> {
     let is_enough = |own: &Vec<usize>| own.len() >= among.iter().filter(|other| *other == own).count();
     if rooms.is_empty() || !among.iter().all(is_enough) {
@@ -84,7 +89,7 @@ pub fn spread_among(count: u64, among: &[Vec<usize>], rooms: &[Room]) -> Vec<Vec
     }
     let domains = FailureDomains::of(rooms.iter().map(|room| &room.domain));
     let is_alike = among.windows(2).all(|pair| pair[0] == pair[1]);
-    // Who chooses first leaves the others less: where they choose from different drives, every order is tried.
+    // An early choice limits later ones. So every order is tried if the sets differ.
     let orders = if is_alike || domains.count() == (1, 1) {
         vec![(0..among.len()).collect()]
     } else {
@@ -94,7 +99,7 @@ pub fn spread_among(count: u64, among: &[Vec<usize>], rooms: &[Room]) -> Vec<Vec
     (0..count).map(|_| spread_one(among, &orders, &domains, &mut rooms)).collect()
 }
 
-/// All orders of so many replicas, of which there are few.
+/// All orders of this many replicas, which are few.
 fn orders(replicas: usize) -> Vec<Vec<usize>> {
     let Some(last) = replicas.checked_sub(1) else { return vec![Vec::new()] };
     let with_last = |order: Vec<usize>| {
@@ -107,7 +112,7 @@ fn orders(replicas: usize) -> Vec<Vec<usize>> {
     orders(last).into_iter().flat_map(with_last).collect()
 }
 
-/// The drives for one extent, by replica, in the first order of choosing by which the fewest share what fails together.
+/// The drives for one extent by replica, in the first order with the fewest shared failure domains.
 fn spread_one(
     among: &[Vec<usize>],
     orders: &[Vec<usize>],
@@ -132,8 +137,8 @@ fn spread_one(
     chosen.into_iter().map(take).collect()
 }
 
-/// What each replica chooses if they do so in this order: how many share a zone with another then, how many a rack, and
-/// the drives by replica.
+/// The choice of each replica in this order: the number of shared zones, of shared racks, and the drives by
+/// replica.
 fn choose_in_order(
     among: &[Vec<usize>],
     order: &[usize],
@@ -158,8 +163,10 @@ fn choose_in_order(
     (all_shared, by_replica)
 }
 
-/// Chooses a drive for one more replica beside others: in another zone than they if it can be, then in another rack, then
-/// where the least would be provisioned for its size. `None` if there is no drive.
+/// Chooses a drive for one more replica beside others: in another zone if possible, then in another rack,
+/// then with the lowest provisioned fraction.
+///
+/// `None` if there is no drive.
 pub fn choose(rooms: &[Room], beside: &[FailureDomain]) -> Option<DriveId> {
     let shared = |room: &Room| {
         let zones = beside.iter().filter(|other| other.zone == room.domain.zone).count();
@@ -172,7 +179,7 @@ pub fn choose(rooms: &[Room], beside: &[FailureDomain]) -> Option<DriveId> {
     Some(best.drive)
 }
 
-/// Which of two drives would be less full with one more extent.
+/// Compares the provisioned fraction of two drives after one more extent.
 fn by_fullness(one: &Room, other: &Room) -> Ordering {
     let (a, b) = (one.provisioned_bytes + EXTENT_BYTES, other.provisioned_bytes + EXTENT_BYTES);
     let weigh = |bytes: u64, size: u64| u128::from(bytes) * u128::from(size.max(1));
@@ -189,7 +196,7 @@ mod tests {
         DriveId(uuid::Uuid::from_u128(number as u128))
     }
 
-    /// Drives by their zone and rack, of which 0 is none, their size and how much is provisioned, both in extents.
+    /// Drives by zone and rack, where 0 is none, and by size and provisioned space in extents.
     fn rooms(drives: &[(u32, u32, u64, u64)]) -> Vec<Room> {
         let label = |number: u32| (number > 0).then(|| number.to_string());
         let room = |(number, &(zone, rack, size, used)): (usize, &(u32, u32, u64, u64))| Room {
@@ -201,12 +208,12 @@ mod tests {
         drives.iter().enumerate().map(room).collect()
     }
 
-    /// How full a drive is with so many extents more.
+    /// Provisioned fraction of a drive with this many more extents.
     fn full(room: &Room, more: u64) -> f64 {
         (room.provisioned_bytes / EXTENT_BYTES + more) as f64 / (room.size_bytes / EXTENT_BYTES) as f64
     }
 
-    /// Different zones and racks of some drives, counted naively.
+    /// Number of different zones and racks of drives, counted naively.
     fn different(rooms: &[&Room]) -> (usize, usize) {
         let zones: BTreeSet<_> = rooms.iter().map(|room| room.domain.zone.clone()).collect();
         let rack = |room: &&Room| (room.domain.zone.clone(), room.domain.rack.clone());
@@ -214,7 +221,7 @@ mod tests {
         (zones.len(), racks.len())
     }
 
-    /// All ways to choose so many of the drives.
+    /// All ways to choose this many of the drives.
     fn choices(rooms: &[Room], replicas: usize) -> Vec<Vec<&Room>> {
         let all = (0_u32..1 << rooms.len()).filter(|bits| bits.count_ones() as usize == replicas);
         let of = |bits: u32| {
@@ -225,7 +232,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn replicas_are_as_far_apart_as_any_choice_could_be_and_then_on_the_emptiest_drives(
+        fn replicas_are_maximally_apart_then_on_emptiest_drives(
             drives in prop::collection::vec((0u32..3, 0u32..3, 1u64..50, 0u64..50), 1..7),
             replicas in 1usize..4,
             count in 1u64..6,
@@ -246,7 +253,7 @@ mod tests {
                     rooms.iter().partition(|room| homes.contains(&room.drive));
                 let best = choices(&rooms, replicas).iter().map(|choice| different(choice)).max();
                 prop_assert_eq!(Some(different(&taken)), best);
-                // None of them could be on an emptier drive without their being closer together.
+                // No replica could be on an emptier drive without sharing more failure domains.
                 for (at, other) in (0..replicas).flat_map(|at| others.iter().map(move |other| (at, *other))) {
                     let mut swapped = taken.clone();
                     swapped[at] = other;
@@ -259,7 +266,7 @@ mod tests {
         }
 
         #[test]
-        fn drives_fill_up_alike(
+        fn drives_fill_evenly(
             count in 0u64..300,
             sizes in prop::collection::vec((1u64..5000, 0u64..500), 1..6),
         ) {
@@ -269,7 +276,7 @@ mod tests {
             prop_assert_eq!(chosen.len() as u64, count);
             let mut given: BTreeMap<DriveId, u64> = BTreeMap::new();
             chosen.iter().flatten().for_each(|drive| *given.entry(*drive).or_default() += 1);
-            // Wherever an extent was put, no other drive would have been less full with it.
+            // For each extent, no other drive would have a lower provisioned fraction with it.
             for room in &rooms {
                 let own = given.get(&room.drive).copied().unwrap_or(0);
                 for other in rooms.iter().filter(|_| own > 0) {
@@ -282,7 +289,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn replicas_of_different_classes_share_no_zone_where_none_need_to(
+        fn replicas_of_different_classes_share_no_zone_unless_forced(
             drives in prop::collection::vec((0usize..3, 0u32..4), 1..9),
             classes in prop::collection::vec(0usize..3, 1..4),
         ) {
@@ -290,7 +297,7 @@ mod tests {
             let rooms = rooms(&places);
             let of = |class: &usize| (0..drives.len()).filter(|at| drives[*at].0 == *class).collect::<Vec<_>>();
             let among: Vec<Vec<usize>> = classes.iter().map(of).collect();
-            // Naively: all ways to give each replica one of its drives.
+            // Oracle: all ways to give each replica one of its drives.
             let mut ways: Vec<Vec<usize>> = vec![Vec::new()];
             for own in &among {
                 let more = |way: &Vec<usize>| {
@@ -313,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rack_is_one_within_its_zone() {
+    fn racks_are_distinct_between_zones() {
         let rooms = rooms(&[(1, 1, 9, 0), (1, 1, 9, 0), (2, 1, 9, 5), (2, 2, 9, 7), (2, 0, 9, 7)]);
         assert_eq!(count_failure_domains(rooms.iter().map(|room| &room.domain)), (2, 4));
         assert_eq!(spread(1, 3, &rooms), [[drive(0), drive(2), drive(3)]]);

@@ -10,68 +10,68 @@ use weir_volume::mirror::{ReplicaState, Slots};
 
 use crate::failure_domain::{Room, choose};
 
-/// A replica of an extent, as it is.
+/// A replica of an extent in its current state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaNow {
-    /// Its number.
+    /// Its slot.
     pub slot: usize,
     /// Its drive; `None` if replica metadata names the replica and no record does: a change was interrupted.
     pub drive: Option<DriveId>,
-    /// The class of that.
+    /// The class of its drive.
     pub class: Option<Class>,
-    /// The drive of the journal that it is behind.
+    /// The drive of its journal.
     pub journal: Option<DriveId>,
     /// Its state by the replica metadata. One that is [`ReplicaState::Absent`] is named by the record alone: a removal was
     /// interrupted.
     pub replica_state: ReplicaState,
-    /// Its drive is to be emptied, or its files are damaged.
+    /// True if its drive or its journal's drive drains, or if its files are damaged.
     pub must_leave: bool,
 }
 
 /// A drive that could take a replica.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// The drive and how full it is.
+    /// The drive and its space.
     pub room: Room,
-    /// Its class.
+    /// Class of the drive.
     pub class: Option<Class>,
 }
 
-/// The class that a replica is to have, or any.
+/// The desired class of a replica, or any.
 pub type Wish = Option<Class>;
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Everything is as it is wished.
+    /// All replicas are as desired.
     Done,
-    /// A replica has to be brought up to date first.
+    /// A replica must be resynced first.
     Wait,
-    /// Make a replica.
+    /// Add a replica.
     Add {
-        /// Its number.
+        /// Slot of the replica.
         slot: usize,
-        /// Its drive.
+        /// Drive of the replica.
         drive: DriveId,
     },
-    /// Give up the replica with this number.
+    /// Remove the replica in this slot.
     Remove(usize),
     /// No drive can take a replica of this class.
     Blocked(Wish),
 }
 
-/// Replicas that stay, by wish; and those that nobody wishes for.
+/// Replicas that stay, by wish, and surplus replicas.
 struct Matched<'a> {
     kept: Vec<Option<&'a ReplicaNow>>,
     surplus: Vec<&'a ReplicaNow>,
 }
 
-/// Gives each wish a replica that meets it: one that has everything before one that has not.
+/// Matches each wish with a replica that meets it. Replicas in sync come first.
 fn match_up<'a>(replicas: &'a [ReplicaNow], wishes: &[Wish]) -> Matched<'a> {
     let mut free: Vec<&ReplicaNow> = replicas.iter().collect();
     free.sort_by_key(|replica| replica.replica_state != ReplicaState::InSync);
     let mut kept = vec![None; wishes.len()];
-    // Wishes for a class first: the others take what is left.
+    // Wishes for a class come first, and wishes for any class take the rest.
     for is_named in [true, false] {
         for (wish, kept) in wishes.iter().zip(&mut kept).filter(|(wish, _)| wish.is_some() == is_named) {
             let meets =
@@ -82,18 +82,18 @@ fn match_up<'a>(replicas: &'a [ReplicaNow], wishes: &[Wish]) -> Matched<'a> {
     Matched { kept, surplus: free }
 }
 
-/// A class that is wished for more often than there are drives of it.
+/// A class that is desired more often than it has drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreachable {
     /// The class.
     pub wish: Wish,
-    /// How often it is wished for.
+    /// Number of replicas that need it.
     pub wished: usize,
-    /// Drives of it that there are.
+    /// Number of drives that have it.
     pub there: usize,
 }
 
-/// What of some wishes cannot be met by these drives, because replicas of an extent are on distinct ones.
+/// The first wish that these drives cannot meet, because replicas of an extent are on distinct drives.
 pub fn unreachable(wishes: &[Wish], candidates: &[Candidate]) -> Option<Unreachable> {
     wishes.iter().find_map(|wish| {
         let suits = |candidate: &&Candidate| wish.is_none() || candidate.class == *wish;
@@ -166,7 +166,7 @@ pub fn surplus_drives(replicas: &[ReplicaNow], wishes: &[Wish]) -> Vec<DriveId> 
     match_up(replicas, wishes).surplus.iter().filter_map(|replica| replica.drive).collect()
 }
 
-/// Adds a replica for a wish. If all numbers are taken, one that nobody wishes for goes first.
+/// Adds a replica for a wish. If all slots are taken, a surplus replica goes first.
 fn make_room_and_add(
     replicas: &[ReplicaNow],
     surplus: &[&ReplicaNow],
@@ -192,13 +192,13 @@ fn make_room_and_add(
         .collect();
     let beside = candidates.iter().filter(|candidate| stay.contains(&candidate.room.drive));
     let beside: Vec<_> = beside.map(|candidate| candidate.room.domain.clone()).collect();
-    // The drive of a journal that a replica is behind is taken only where there is no other.
+    // A drive with the journal of a replica is used only if there is no other drive.
     let has_journal = |room: &&Room| replicas.iter().any(|replica| replica.journal == Some(room.drive));
     let best: Vec<Room> = rooms.iter().filter(|room| !has_journal(room)).cloned().collect();
     if let Some(drive) = choose(&best, &beside).or_else(|| choose(&rooms, &beside)) {
         return Step::Add { slot, drive };
     }
-    // Where one that is no good makes room, its drive can take another.
+    // If a useless replica goes, its drive can take another one.
     let is_in_the_way = |replica: &&&ReplicaNow| replica.replica_state != ReplicaState::InSync;
     surplus.iter().find(is_in_the_way).map_or(Step::Blocked(wish), |replica| Step::Remove(replica.slot))
 }
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_comes_before_another_goes() {
+    fn new_replica_is_in_sync_before_old_one_is_removed() {
         use ReplicaState::{InSync, Stale};
         let all: Vec<Candidate> = (0..8).map(candidate).collect();
         let low = replica(0, 0, InSync);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn the_drive_of_a_journal_is_taken_last() {
+    fn journal_drive_is_chosen_last() {
         use ReplicaState::InSync;
         let all: Vec<Candidate> = (4..6).map(candidate).collect();
         let low = ReplicaNow { journal: Some(drive(4)), ..replica(0, 0, InSync) };
@@ -279,7 +279,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn wherever_it_begins_it_ends_as_wished_with_no_fewer_good_replicas_on_the_way(
+        fn plan_reaches_wishes_without_losing_good_replicas(
             homes in Just((0..8).collect::<Vec<usize>>()).prop_shuffle(),
             replica_states in prop::collection::vec(any::<bool>(), 1..=4),
             drain in prop::collection::vec(any::<bool>(), 4),
@@ -300,7 +300,7 @@ mod tests {
             };
             let least = good(&replicas).min(wishes.len());
             let mut hurries = hurries.into_iter();
-            // Drives that are to be emptied stay so when they are.
+            // Draining drives stay draining once they are empty.
             let is_draining = |one: &&Candidate| replicas.iter().any(|c| c.must_leave && c.drive == Some(one.room.drive));
             let free: Vec<Candidate> = all.iter().filter(|one| !is_draining(one)).cloned().collect();
             if unreachable(&wishes, &free).is_some() {

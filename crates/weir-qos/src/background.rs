@@ -1,7 +1,7 @@
-//! The pace of background work: how fast it has to go to be done in time, and how fast it may go.
+//! The pace of background work: the rate that its deadline needs, and the rate that its ceiling allows.
 //!
-//! Beside that it is a workload like any other: it waits in the queue of a drive, with a weight and, if it has a
-//! deadline, a floor.
+//! In all other respects background work is a workload: it waits in a drive queue with a weight. Work with a
+//! deadline also has a floor.
 
 use weir_types::bounds::RATE_IOPS_MAX;
 use weir_types::{BackgroundPolicy, Limits, Terms};
@@ -9,21 +9,22 @@ use weir_types::{BackgroundPolicy, Limits, Terms};
 use crate::ceiling::Ceiling;
 use crate::cost::{Cost, Counting, Direction};
 
-/// How often a floor is brought to what is needed, in nanoseconds: far below the shortest deadline.
+/// Interval at which a floor is adjusted to the needed rate, in nanoseconds; far below the shortest deadline.
 pub const FLOOR_INTERVAL_NS: u64 = 100_000_000;
 
-/// What part of the time until a deadline is kept in reserve: what ends in time is shown and noted a little later.
+/// The part of the time until a deadline that is kept in reserve (one sixteenth). The end of the work is
+/// reported and recorded a little later.
 const RESERVE_PART: i64 = 16;
 
-/// The instant at which work that began at `begun_ns` has to be done, a little before its deadline.
+/// Returns the instant at which work that began at `begun_ns` is due, a little before its deadline.
 pub fn due_ns(begun_ns: i64, deadline_seconds: u32) -> i64 {
     let span_ns = i64::from(deadline_seconds) * 1_000_000_000;
     begun_ns.saturating_add(span_ns - span_ns / RESERVE_PART)
 }
 
-/// The rate, in operations per second, at which all work is done in time: for each piece, in the order in which they
-/// are done, the operations that are left and the instant at which it has to be done. What is late is to be done
-/// until the next look. `None` if nothing is left.
+/// Returns the rate, in operations per second, at which all work is done in time; `None` if nothing is left.
+/// Each item of `work` has the operations left and the instant at which they are due, in order of execution.
+/// Late work is due at the next interval.
 pub fn rate_needed(now_ns: u64, work: impl IntoIterator<Item = (u64, i64)>) -> Option<u64> {
     let now_ns = i64::try_from(now_ns).unwrap_or(i64::MAX);
     let mut before = 0u64;
@@ -49,34 +50,34 @@ fn ceilings(policy: &BackgroundPolicy) -> Terms {
 }
 
 impl Pace {
-    /// The pace of a policy, without credit or debt.
+    /// Returns the pace of a policy, without credit or debt.
     pub fn new(policy: BackgroundPolicy, now_ns: u64) -> Pace {
         Pace { policy, ceiling: Ceiling::new(&ceilings(&policy), now_ns) }
     }
 
-    /// The policy.
+    /// Policy of the pace.
     pub fn policy(&self) -> &BackgroundPolicy {
         &self.policy
     }
 
-    /// Takes another policy. Debt stays.
+    /// Replaces the policy. Debt stays.
     pub fn change(&mut self, policy: BackgroundPolicy, now_ns: u64) {
         self.ceiling.change(&ceilings(&policy), now_ns);
         self.policy = policy;
     }
 
-    /// The first instant at which another operation may be asked for.
+    /// Returns the first instant at which the work may issue another operation.
     pub fn ready_ns(&self) -> u64 {
-        // Only both directions together are limited.
+        // Only the total of both directions is limited.
         self.ceiling.ready_ns(Direction::Write).0
     }
 
-    /// An operation is asked for.
+    /// Charges an operation that the work issues.
     pub fn asked(&mut self, now_ns: u64, cost: Cost) {
         self.ceiling.charge(now_ns, cost, &Counting::default());
     }
 
-    /// An operation has moved, or given back, bytes that could not be known before.
+    /// Charges bytes that an operation has moved, or given back, and that were unknown when it was issued.
     pub fn moved(&mut self, now_ns: u64, cost: Cost, bytes: u32) {
         self.ceiling.charge(now_ns, Cost { is_first: false, bytes, ..cost }, &Counting::default());
     }
@@ -92,7 +93,7 @@ mod tests {
     const SECOND_NS: u64 = 1_000_000_000;
 
     #[test]
-    fn the_rate_is_what_is_left_by_the_time_that_is_left() {
+    fn rate_is_remaining_work_by_remaining_time() {
         let due_ns = 11 * SECOND_NS as i64;
         assert_eq!(rate_needed(SECOND_NS, [(1000, due_ns)]), Some(100));
         assert_eq!(rate_needed(6 * SECOND_NS, [(1000, due_ns)]), Some(200));
@@ -106,14 +107,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_before_counts_for_what_comes_after() {
+    fn earlier_work_counts_towards_later_deadlines() {
         let second = |seconds: i64| seconds * SECOND_NS as i64;
         assert_eq!(rate_needed(0, [(100, second(100)), (100, second(10))]), Some(20));
         assert_eq!(rate_needed(0, [(100, second(1)), (100, second(100))]), Some(100));
     }
 
     #[test]
-    fn a_deadline_keeps_some_time_in_reserve() {
+    fn due_instant_keeps_a_reserve() {
         assert_eq!(due_ns(-5, 16), 15 * SECOND_NS as i64 - 5);
         assert!(due_ns(i64::MAX, 1) == i64::MAX, "far away, and no overflow");
     }
@@ -127,7 +128,7 @@ mod tests {
         Cost::of(Kind::Discard, 0)
     }
 
-    /// Operations that start within some seconds if each gives back so many bytes.
+    /// Returns the number of operations that start within some seconds if each gives back this many bytes.
     fn operations(pace: &mut Pace, seconds: u64, bytes: u32) -> u64 {
         let (mut now_ns, mut count) = (0, 0);
         loop {
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_reached_first_holds() {
+    fn tightest_limit_applies() {
         assert_eq!(operations(&mut ceiling("100IOPS"), 10, 64 << 20), 1000);
         assert_eq!(operations(&mut ceiling("64MiB/s"), 10, 64 << 20), 10);
         assert_eq!(operations(&mut ceiling("100IOPS,64MiB/s"), 10, 64 << 20), 10);
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_policy_moves_no_debt() {
+    fn debt_survives_a_change_of_policy() {
         let mut pace = ceiling("1IOPS");
         pace.asked(0, discard());
         pace.change(BackgroundPolicy { ceiling: Throughput::parse("2IOPS").unwrap(), ..*pace.policy() }, 0);
@@ -161,9 +162,9 @@ mod tests {
     }
 
     proptest! {
-        /// Work that gets exactly the floor that is asked for, looked at again at every interval, is done in time.
+        /// Work that gets exactly the computed floor, adjusted at every interval, is done in time.
         #[test]
-        fn whoever_gets_the_rate_is_done_in_time(
+        fn needed_rate_meets_every_deadline(
             pieces in prop::collection::vec((0u64..100_000, 1u32..5000, 0i64..1000), 1..8),
         ) {
             let due = |(left, deadline, age): (u64, u32, i64)| {
@@ -180,7 +181,7 @@ mod tests {
                 for (left, _, deadline_ns) in work.iter_mut().filter(|(left, ..)| *left > 0) {
                     let now_done = done.min(*left);
                     (*left, done) = (*left - now_done, done - now_done);
-                    // The last look may be an interval late.
+                    // The last adjustment may be an interval late.
                     prop_assert!(*left == 0 || (now_ns as i64) < *deadline_ns + 2 * FLOOR_INTERVAL_NS as i64);
                 }
             }

@@ -1,4 +1,4 @@
-//! The ceilings of one workload: a meter for each limit, of which the one that frees last holds a request.
+//! The ceilings of one workload: a meter for each limit. The meter that frees last holds a request.
 
 use serde::{Deserialize, Serialize};
 use weir_types::{InitialCredit, Limits, Terms, Throughput};
@@ -6,7 +6,7 @@ use weir_types::{InitialCredit, Limits, Terms, Throughput};
 use crate::cost::{Cost, Counting, Direction, MILLIONTHS};
 use crate::meter::{Credit, Meter};
 
-/// One limit of a workload, to blame a wait on.
+/// One limit of a workload, as the cause of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dimension {
@@ -35,7 +35,7 @@ pub const DIMENSIONS: [Dimension; 6] = [
 ];
 
 impl Dimension {
-    /// The direction that alone falls under it, if one does.
+    /// Returns the only direction that the dimension covers, if there is only one.
     pub fn direction(self) -> Option<Direction> {
         match self {
             Dimension::TotalOperations | Dimension::TotalBytes => None,
@@ -44,7 +44,7 @@ impl Dimension {
         }
     }
 
-    /// Whether it counts bytes; else it counts operations.
+    /// Whether the dimension counts bytes; otherwise it counts operations.
     pub fn is_bytes(self) -> bool {
         matches!(self, Dimension::TotalBytes | Dimension::ReadBytes | Dimension::WriteBytes)
     }
@@ -53,7 +53,7 @@ impl Dimension {
         self.direction().is_none_or(|only| only == direction)
     }
 
-    /// Its rate among these limits.
+    /// Returns the dimension's rate among these limits.
     pub fn rate(self, limits: &Limits) -> Option<u64> {
         let throughput: Throughput = match self.direction() {
             None => limits.total,
@@ -64,22 +64,22 @@ impl Dimension {
     }
 }
 
-/// Which rate of a limit.
+/// The rate of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rate {
-    /// The ceiling, which holds once no credit is left.
+    /// The ceiling, which applies once no credit is left.
     Sustained,
-    /// The burst, which holds while there is credit.
+    /// The burst, which applies while there is credit.
     Burst,
 }
 
 /// A limit that held a request back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Limit {
-    /// What is limited.
+    /// Limited dimension.
     pub dimension: Dimension,
-    /// Which of its rates.
+    /// Rate that applied.
     pub rate: Rate,
 }
 
@@ -89,28 +89,30 @@ struct Metered {
     meter: Meter,
 }
 
-/// What terms say of one limit.
+/// The rate and credit that terms ask for under one limit.
 struct Wanted {
     limit: Limit,
     rate: u64,
     credit: Credit,
 }
 
-/// The meters of one workload. Most have one limit at most, which is found without following a pointer.
+/// The meters of one workload. Most workloads have at most one limit, which is found without following a
+/// pointer.
 #[derive(Clone, Debug, Default)]
 pub struct Ceiling {
     first: Option<Metered>,
     more: Option<Box<More>>,
 }
 
-/// The second meter, as of a policy that limits operations and bytes, and any others.
+/// The second meter, for example of a policy that limits operations and bytes, and any others.
 #[derive(Clone, Debug)]
 struct More {
     second: Metered,
     others: Vec<Metered>,
 }
 
-/// All of them, for what is done rarely. What is done for each request spells them out, which is faster.
+/// Iterators over all meters, for rare operations. Code that runs for each request spells the meters out,
+/// which is faster.
 impl More {
     fn meters(&self) -> impl Iterator<Item = &Metered> {
         std::iter::once(&self.second).chain(&self.others)
@@ -122,7 +124,7 @@ impl More {
 }
 
 impl Ceiling {
-    /// Ceilings without debt, and without credit unless the terms say so.
+    /// Returns ceilings without debt, and without credit unless the terms ask for it.
     pub fn new(terms: &Terms, now_ns: u64) -> Ceiling {
         let is_full = terms.burst.is_some_and(|burst| burst.initial_credit == InitialCredit::Full);
         let metered = |wanted: Wanted| {
@@ -149,7 +151,7 @@ impl Ceiling {
         self.first.iter_mut().chain(self.more.iter_mut().flat_map(|more| more.meters_mut()))
     }
 
-    /// Changes the limits. What stays keeps its credit or debt as [`Meter::change`] says; a limit that is new
+    /// Changes the limits. A limit that stays keeps its credit or debt as [`Meter::change`] says; a new limit
     /// starts without either.
     pub fn change(&mut self, terms: &Terms, now_ns: u64) {
         let old = std::mem::take(self);
@@ -167,17 +169,17 @@ impl Ceiling {
         }));
     }
 
-    /// True if nothing is limited.
+    /// Returns true if nothing is limited.
     pub fn is_empty(&self) -> bool {
         self.first.is_none()
     }
 
-    /// True if a limit concerns one direction only.
+    /// Returns true if a limit covers one direction only.
     pub fn is_directional(&self) -> bool {
         self.meters().any(|metered| metered.limit.dimension.direction().is_some())
     }
 
-    /// The first instant at which a request may start, as things stand, and the limit that says so.
+    /// Returns the first instant at which a request may start at present, and the limit that sets it.
     pub fn ready_ns(&self, direction: Direction) -> (u64, Option<Limit>) {
         let later = |latest: (u64, Option<Limit>), Metered { limit, meter }: &Metered| {
             let ready_ns = if limit.dimension.covers(direction) { meter.ready_ns() } else { 0 };
@@ -203,7 +205,8 @@ impl Ceiling {
         }
     }
 
-    /// How much of the limits a request takes: the nanoseconds in which the tightest of them allows it.
+    /// Returns the share of the limits that a request takes, as the nanoseconds in which the tightest limit
+    /// allows it.
     pub fn span_ns(&self, cost: Cost, counting: &Counting) -> f64 {
         let mut longest: f64 = 0.0;
         for Metered { limit, meter } in self.meters() {
@@ -215,7 +218,7 @@ impl Ceiling {
         longest
     }
 
-    /// What is saved for bursts, by limit: nanoseconds at the burst rate, and the most that may be saved.
+    /// Returns the burst credit by limit: nanoseconds at the burst rate, and the most that may be saved.
     pub fn credits(&mut self, now_ns: u64) -> impl Iterator<Item = (Limit, u64, u64)> {
         self.meters_mut().map(move |Metered { limit, meter }| {
             meter.settle(now_ns);
@@ -223,7 +226,7 @@ impl Ceiling {
         })
     }
 
-    /// Sets what is saved under one limit, as after a restart.
+    /// Sets the credit of one limit, for example after a restart.
     pub fn set_credit_ns(&mut self, limit: Limit, credit_ns: u64) {
         if let Some(metered) = self.meters_mut().find(|metered| metered.limit == limit) {
             metered.meter.set_credit_ns(credit_ns);
@@ -231,8 +234,8 @@ impl Ceiling {
     }
 }
 
-/// The meters that terms ask for. A limit with a burst has two: one for the ceiling, which saves credit, and one
-/// for the burst's own rate.
+/// Returns the meters that terms ask for. A limit with a burst has two meters: one for the ceiling, which
+/// saves credit, and one for the burst rate.
 fn wanted(terms: &Terms) -> impl Iterator<Item = Wanted> {
     DIMENSIONS.into_iter().flat_map(|dimension| {
         let rate = dimension.rate(&terms.limits);
@@ -257,7 +260,7 @@ fn wanted(terms: &Terms) -> impl Iterator<Item = Wanted> {
     })
 }
 
-/// What a request counts under a limit, in millionths of an operation or byte.
+/// Returns the amount that a request counts under a limit, in millionths of an operation or byte.
 fn amount(limit: Limit, cost: Cost, counting: &Counting) -> u64 {
     if limit.dimension.is_bytes() { u64::from(cost.bytes) * MILLIONTHS } else { counting.operations(cost) }
 }
@@ -281,7 +284,7 @@ mod tests {
     const WRITE_1M: Cost = Cost { kind: Kind::Write, is_first: true, bytes: 1 << 20, drive_ns: 0 };
 
     #[test]
-    fn the_limit_reached_first_holds_and_is_named() {
+    fn tightest_limit_applies_and_is_named() {
         let mut ceiling = ceiling("1000IOPS,4096B/s", "none", "none");
         assert_eq!(ceiling.ready_ns(Direction::Read), (0, None));
         ceiling.charge(0, READ_4K, &Counting::default());
@@ -302,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_larger_than_the_allowance_is_repaid_once() {
+    fn large_request_is_repaid_once() {
         let mut ceiling = ceiling("1MiB/s", "none", "none");
         for second in 0..5 {
             let (at_ns, _) = ceiling.ready_ns(Direction::Write);
@@ -311,7 +314,7 @@ mod tests {
         }
     }
 
-    /// When each of `count` reads starts whose client always wants more.
+    /// Returns when each of `count` reads starts, for a client that always has more to read.
     fn starts(ceiling: &mut Ceiling, from_ns: u64, count: usize) -> Vec<u64> {
         let mut now_ns = from_ns;
         let start = |_| {
@@ -328,9 +331,9 @@ mod tests {
         Ceiling::new(&Terms { burst, ..Terms::limited(limits("100IOPS", "none", "none")) }, 0)
     }
 
-    /// As with QEMU's `max` and `max-length`, and gp2's credit: all of it is there at once.
+    /// A full initial credit is available at once, as with QEMU's `max` and `max-length`, and gp2's credit.
     #[test]
-    fn a_full_credit_gives_the_burst_rate_for_its_length_from_the_start() {
+    fn full_credit_allows_the_burst_from_the_start() {
         let starts = starts(&mut bursting(InitialCredit::Full), 0, 18_000);
         let until = |ns: u64| starts.iter().filter(|&&at| at < ns).count();
         assert_eq!(until(60_000_000_000), 12_000);
@@ -338,11 +341,11 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_credit_is_earned_first_and_spent_at_the_burst_rate() {
+    fn empty_credit_is_earned_before_it_is_spent() {
         let mut ceiling = bursting(InitialCredit::Empty);
         let early = starts(&mut ceiling, 0, 1000);
         assert_eq!(*early.last().unwrap(), 9_990_000_000);
-        // Half a minute of idling earns 3000 requests: half a minute at twice the rate.
+        // An idle half minute earns 3000 requests: half a minute at twice the rate.
         let late = starts(&mut ceiling, 40_000_000_000, 9000);
         let until = |ns: u64| late.iter().filter(|&&at| at < ns).count();
         assert!(until(70_000_000_000).abs_diff(6000) <= 1, "{}", until(70_000_000_000));
@@ -350,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_keeps_the_credit_of_what_stays() {
+    fn change_keeps_the_credit_of_remaining_limits() {
         let mut ceiling = bursting(InitialCredit::Full);
         let rates = limits("400IOPS", "none", "none");
         let burst = Some(Burst { rates, seconds: 60, initial_credit: InitialCredit::Full });

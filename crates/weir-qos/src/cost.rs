@@ -3,7 +3,7 @@
 
 use weir_types::{Charges, OperationSize};
 
-/// Whether a request counts as a read or as a write.
+/// The direction that a request counts in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Reads.
@@ -12,7 +12,7 @@ pub enum Direction {
     Write,
 }
 
-/// What a request does.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Reads data.
@@ -28,7 +28,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Under which of the directional ceilings it falls.
+    /// Returns the direction whose ceilings cover the kind.
     pub fn direction(self) -> Direction {
         match self {
             Kind::Read => Direction::Read,
@@ -37,12 +37,12 @@ impl Kind {
     }
 }
 
-/// What one request costs.
+/// The cost of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// What it does.
+    /// Kind of the request.
     pub kind: Kind,
-    /// False for the later pieces of a request that is carried out in several: they count no operation.
+    /// Whether this is the first piece of the request. Later pieces of a split request count no operation.
     pub is_first: bool,
     /// Bytes moved; zero for requests without data.
     pub bytes: u32,
@@ -57,7 +57,7 @@ impl Cost {
     }
 }
 
-/// Millionths of one operation: the finest that is counted.
+/// Millionths of one operation: the finest unit that is counted.
 pub const MILLIONTHS: u64 = 1_000_000;
 
 /// NetApp's published cost curve for Element: kibibytes, and hundredths of the cost of 4 KiB.
@@ -73,7 +73,7 @@ const CURVE: [(u64, u64); 9] = [
     (1024, 15_000),
 ];
 
-/// Millionths of an operation that a read or write of `bytes` counts as.
+/// Returns the millionths of an operation that a read or write of `bytes` counts as.
 fn data_operations(size: OperationSize, bytes: u64) -> u64 {
     match size {
         OperationSize::Any => MILLIONTHS,
@@ -82,7 +82,7 @@ fn data_operations(size: OperationSize, bytes: u64) -> u64 {
     }
 }
 
-/// Straight lines between the published points; beyond the last one in proportion.
+/// Interpolates linearly between the published points; after the last point the cost grows in proportion.
 fn curve_operations(bytes: u64) -> u64 {
     const PER_HUNDREDTH: u64 = MILLIONTHS / 100;
     let (last_kib, last_cost) = CURVE[CURVE.len() - 1];
@@ -101,14 +101,14 @@ fn curve_operations(bytes: u64) -> u64 {
 /// How a policy counts requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counting {
-    /// How reads and writes count.
+    /// Operation size for reads and writes.
     pub operation_size: OperationSize,
-    /// How the others do.
+    /// Charges for all other requests.
     pub charges: Charges,
 }
 
 impl Counting {
-    /// Millionths of an operation that a request counts as.
+    /// Returns the millionths of an operation that a request counts as.
     pub fn operations(&self, cost: Cost) -> u64 {
         if !cost.is_first {
             return 0;
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_larger_request_counts_as_several() {
+    fn large_request_counts_as_several_operations() {
         assert_eq!(count(OperationSize::Any, 1024), MILLIONTHS);
         assert_eq!(count(OperationSize::Bytes(4096), 1), MILLIONTHS);
         assert_eq!(count(OperationSize::Bytes(4096), 6), MILLIONTHS * 3 / 2);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn the_curve_passes_through_the_published_points() {
+    fn cost_curve_matches_the_published_points() {
         for (kib, hundredths) in CURVE {
             assert_eq!(count(OperationSize::Curve, kib as u32), hundredths * MILLIONTHS / 100, "{kib} KiB");
         }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_without_data_count_as_the_policy_says() {
+    fn requests_without_data_cost_the_policy_charges() {
         let charges = Charges { discard: 3, zeroes: 2, flush: 0 };
         let counting = Counting { operation_size: OperationSize::Bytes(512), charges };
         let count = |kind| counting.operations(Cost::of(kind, 0)) / MILLIONTHS;

@@ -5,26 +5,27 @@
 //! compared with the moments before and after. No model of the device is needed, and a change of its behaviour
 //! is followed. Only moments count in which operations were waiting throughout.
 
-/// Numbers to choose from: each about 1.4 times the one before.
+/// Depths to choose from: each about 1.4 times the one before.
 const STEPS: [u32; 20] = [1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128, 181, 256, 362, 512, 724, 1024];
 /// Where to begin: few drives gain from more, and most lose with less.
 const FIRST_STEP: usize = 9;
-/// Length of a moment, in nanoseconds, and its part at the beginning that does not count, because the
+/// Length of a moment, in nanoseconds, and of its beginning, which does not count. At the beginning the
 /// operations in flight are still those of the moment before.
 const MOMENT_NS: u64 = 25_000_000;
 const SETTLING_NS: u64 = 5_000_000;
 /// Operations that a moment needs to be told from another one; a slow drive have longer moments.
 const OPERATIONS_PER_MOMENT_MIN: u64 = 64;
-/// Trials before a decision, while the right number is looked for and after it was found.
+/// Number of trials before a decision: while the depth is sought, and after it was found.
 const TRIALS_SEEKING: u32 = 3;
 const TRIALS_SETTLED: u32 = 8;
-/// Moments between two trials once the right number was found: a trial costs throughput.
+/// Number of moments between two trials once the depth was found, because a trial costs throughput.
 const MOMENTS_BETWEEN_TRIALS: u32 = 40;
-/// A larger number has to give at least so much more, a smaller one may cost at most so much.
+/// Least gain of a larger depth to be chosen, and greatest loss of a smaller depth to be chosen, as ratios of
+/// throughput.
 const GAIN_MIN: f64 = 1.03;
 const LOSS_MAX: f64 = 0.99;
 
-/// What a moment is for.
+/// The role of a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Usual,
@@ -32,20 +33,20 @@ enum Role {
     More,
 }
 
-/// How the number of operations in flight is known.
+/// The origin of the number of operations in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DepthOrigin {
-    /// An operator chose it.
+    /// An operator chose the depth.
     Chosen,
-    /// It was found elsewhere and is kept.
+    /// The depth was found elsewhere and is kept.
     Held,
-    /// Trials on both sides of it gave nothing better.
+    /// Trials on both sides of the depth gave nothing better.
     Found,
-    /// It is where looking for it has come so far.
+    /// The search has come to this depth so far.
     Sought,
 }
 
-/// What came of the trials in one direction.
+/// The results of the trials in one direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Trials {
     count: u32,
@@ -58,11 +59,11 @@ impl Trials {
     }
 }
 
-/// The number, and what is known about its neighbours.
+/// The depth, and the measurements of its neighbours.
 #[derive(Clone, Debug)]
 pub struct Depth {
     fixed: Option<u32>,
-    /// Found elsewhere, and not looked for here.
+    /// Depth that was found elsewhere and is not sought here.
     held: Option<u32>,
     step: usize,
     role: Role,
@@ -71,7 +72,7 @@ pub struct Depth {
     delivered_ns: u64,
     operations: u64,
     is_saturated: bool,
-    /// Deliveries by time in the usual moment before, and in the trial after it.
+    /// Delivery rates of the usual moment before, and of the trial after it.
     usual_rate: Option<f64>,
     trial_rate: Option<(Role, f64)>,
     fewer: Trials,
@@ -82,7 +83,7 @@ pub struct Depth {
 }
 
 impl Depth {
-    /// Begins to look for the number; or keeps to a fixed one.
+    /// Begins to search for the depth, or keeps to a fixed one.
     pub fn new(fixed: Option<u32>, now_ns: u64) -> Depth {
         Depth {
             fixed,
@@ -103,7 +104,7 @@ impl Depth {
         }
     }
 
-    /// Operations to keep in flight now, of the size of the smallest.
+    /// Returns the number of operations to keep in flight now, in units of the smallest operation.
     pub fn operations(&self) -> u32 {
         let step = match self.role {
             Role::Usual => self.step,
@@ -113,12 +114,12 @@ impl Depth {
         self.fixed.or(self.held).unwrap_or(STEPS[step])
     }
 
-    /// The number between trials.
+    /// Returns the depth between trials.
     pub fn usual(&self) -> u32 {
         self.fixed.or(self.held).unwrap_or(STEPS[self.step])
     }
 
-    /// How the number is known.
+    /// Returns the origin of the depth.
     pub fn origin(&self) -> DepthOrigin {
         match (self.fixed, self.held, self.is_settled) {
             (Some(_), ..) => DepthOrigin::Chosen,
@@ -128,25 +129,25 @@ impl Depth {
         }
     }
 
-    /// Keeps to a number that an operator chose, or finds it by trial again, from where that had come.
+    /// Keeps to a depth that an operator chose, or resumes the search where it was.
     pub fn fix(&mut self, fixed: Option<u32>, now_ns: u64) {
         if self.fixed != fixed {
-            // What was measured in this moment was measured under another number.
+            // The measurements of this moment were made at another depth.
             *self = Depth { held: self.held, step: self.step, ..Depth::new(fixed, now_ns) };
         }
     }
 
-    /// Takes a number that was found elsewhere, and looks for no other.
+    /// Takes a depth that was found elsewhere, and searches for no other.
     pub fn hold(&mut self, operations: u32) {
         self.held = Some(operations);
     }
 
-    /// True if an operator chose the number.
+    /// Returns true if an operator chose the depth.
     pub fn is_fixed(&self) -> bool {
         self.fixed.is_some()
     }
 
-    /// An operation is completed. `is_waited_for` tells whether others wait for it.
+    /// Counts a completed operation. `is_waited_for` tells whether other operations are waiting.
     pub fn completed(&mut self, now_ns: u64, drive_ns: u32, is_waited_for: bool) {
         self.is_saturated &= is_waited_for;
         if now_ns < self.started_ns + SETTLING_NS {
@@ -172,7 +173,7 @@ impl Depth {
         self.is_saturated = true;
     }
 
-    /// Takes a moment into metadata: a trial is compared with the usual moments on both sides of it.
+    /// Evaluates a moment: a trial is compared with the usual moments on both sides of it.
     fn judge(&mut self, rate: Option<f64>) {
         let Some(rate) = rate else {
             (self.usual_rate, self.trial_rate) = (None, None);
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chosen_number_is_kept_until_it_is_to_be_found_again() {
+    fn fixed_depth_is_kept_until_the_search_resumes() {
         let mut depth = Depth::new(None, 0);
         let now_ns = saturate(&mut depth, 8, 0, 20);
         let found = depth.usual();
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_chosen_again_disturbs_no_trial() {
+    fn repeated_choice_disturbs_no_trial() {
         let (mut asked, mut other) = (Depth::new(None, 0), Depth::new(None, 0));
         let mut now_ns = (0, 0);
         for _ in 0..5 {

@@ -10,16 +10,16 @@ use crate::cost::{Direction, Kind};
 pub struct DriveRates {
     /// Small operations per second.
     pub iops: u64,
-    /// Bytes per second of large ones.
+    /// Bytes per second of large operations.
     pub bytes_per_second: u64,
 }
 
 /// What a pool's drives deliver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriveModel {
-    /// Reading.
+    /// Rates for reading.
     pub read: DriveRates,
-    /// Writing, discarding and zeroing.
+    /// Rates for writing, discarding and zeroing.
     pub write: DriveRates,
 }
 
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_of_an_emulated_drive_cost_their_turns() {
+    fn emulated_drive_costs_match_its_capacity() {
         for (text, small_ns, large_ns) in [
             ("iops=2000", 500_000, 500_000),
             ("iops=10000,bandwidth=128KiB/s,latency=1ms", 100_000, 1_000_000_000),

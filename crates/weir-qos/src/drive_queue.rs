@@ -11,7 +11,7 @@ use crate::depth::Depth;
 use crate::drive_model::DriveModel;
 use crate::tree::{NodeId, Tree, Verdict};
 
-/// An operation that waits, with what had been let go when it arrived.
+/// A waiting operation, with the drive time that had been granted when it arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Queued<T> {
     ticket: T,
@@ -20,7 +20,7 @@ pub struct Queued<T> {
 }
 
 impl<T: Copy> Queued<T> {
-    /// What it is known by.
+    /// Ticket of the operation.
     pub fn ticket(&self) -> T {
         self.ticket
     }
@@ -29,19 +29,19 @@ impl<T: Copy> Queued<T> {
 /// An operation that waited and may go to the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted<T> {
-    /// The leaf at which it waited.
+    /// Leaf at which the operation waited.
     pub leaf: NodeId,
-    /// The ticket under which it arrived.
+    /// Ticket under which the operation arrived.
     pub ticket: T,
-    /// What it costs; to be given back with [`DriveQueue::completed`].
+    /// Cost of the operation, to be returned with [`DriveQueue::completed`].
     pub cost: Cost,
-    /// How long it waited, in nanoseconds.
+    /// Time that the operation waited, in nanoseconds.
     pub waited_ns: u64,
-    /// The part of it in which others went first because of their floors, in nanoseconds.
+    /// Part of the wait in which other operations went first because of their floors, in nanoseconds.
     pub waited_for_floors_ns: u64,
 }
 
-/// The pool. `T` is what the caller knows an operation by.
+/// The queue of one drive. `T` is the caller's name of an operation.
 #[derive(Debug)]
 pub struct DriveQueue<T> {
     /// Who shares the drive. It has no ceilings: these hold requests back before they come here.
@@ -49,7 +49,7 @@ pub struct DriveQueue<T> {
     model: DriveModel,
     depth: Depth,
     in_flight_ns: u64,
-    /// When the last operation came back.
+    /// Instant at which the last operation completed.
     completed_at_ns: u64,
     /// Drives time of all operations that were let go from the queue, and of those for which a floor was due.
     granted_ns: u64,
@@ -59,7 +59,7 @@ pub struct DriveQueue<T> {
 }
 
 impl<T: Copy> DriveQueue<T> {
-    /// A pool in which nothing is in flight. `queue_target` fixes the number of operations in flight.
+    /// Returns a queue with nothing in flight. `queue_target` fixes the number of operations in flight.
     pub fn new(model: DriveModel, queue_target: Option<u32>, now_ns: u64) -> DriveQueue<T> {
         DriveQueue {
             tree: Tree::new(now_ns),
@@ -74,12 +74,12 @@ impl<T: Copy> DriveQueue<T> {
         }
     }
 
-    /// What an operation costs here.
+    /// Returns the cost of an operation on this drive.
     pub fn cost(&self, kind: Kind, bytes: u32, is_first: bool) -> Cost {
         Cost { kind, is_first, bytes, drive_ns: self.model.cost_ns(kind, bytes) }
     }
 
-    /// An operation arrives. If it may go, it is in flight.
+    /// Takes an operation that arrives. If the operation may go, it is in flight.
     pub fn arrive(&mut self, now_ns: u64, leaf: NodeId, ticket: T, cost: Cost) -> Verdict {
         if self.last_leaf.replace(leaf) != Some(leaf) {
             self.competition_until_ns = now_ns + COMPETITION_MEMORY_NS;
@@ -93,7 +93,8 @@ impl<T: Copy> DriveQueue<T> {
         Verdict::Wait
     }
 
-    /// An operation that was in flight has ended. True if others wait, so that [`DriveQueue::release`] may have some now.
+    /// Ends an operation that was in flight. True if others wait, so that [`DriveQueue::release`] may have
+    /// some now.
     pub fn completed(&mut self, now_ns: u64, cost: Cost) -> bool {
         self.completed_at_ns = now_ns;
         self.in_flight_ns -= u64::from(cost.drive_ns);
@@ -102,7 +103,8 @@ impl<T: Copy> DriveQueue<T> {
         is_waited_for
     }
 
-    /// Takes out the next operation that may go, if any; it is in flight. Call it until it answers `None`.
+    /// Takes out the next operation that may go, if any; it is in flight. The caller repeats the call until
+    /// the answer is `None`.
     pub fn release(&mut self, now_ns: u64) -> Option<Granted<T>> {
         if self.tree.waiting() == 0 || !self.has_room(now_ns) {
             return None;
@@ -140,12 +142,12 @@ impl<T: Copy> DriveQueue<T> {
         u64::from(self.depth.operations()) * u64::from(self.model.cost_ns(Kind::Read, 0))
     }
 
-    /// Forgets the waiting operations that `is_gone` names.
+    /// Forgets the waiting operations for which `is_gone` is true.
     pub fn forget(&mut self, now_ns: u64, leaf: NodeId, is_gone: impl Fn(T) -> bool) {
         self.tree.forget(now_ns, leaf, |queued| is_gone(queued.ticket));
     }
 
-    /// Takes out everything that waits at a leaf.
+    /// Takes out all operations that wait at a leaf.
     pub fn drain(&mut self, now_ns: u64, leaf: NodeId) -> impl Iterator<Item = T> {
         self.tree.drain(now_ns, leaf).into_iter().map(|(queued, ..)| queued.ticket)
     }
@@ -155,18 +157,18 @@ impl<T: Copy> DriveQueue<T> {
         self.in_flight_ns > 0 && self.completed_at_ns < since_ns
     }
 
-    /// How many are kept in flight while several workloads compete, and how that is known.
+    /// Number of operations kept in flight while several workloads compete, and its origin.
     pub fn depth(&self) -> &Depth {
         &self.depth
     }
 
-    /// Keeps so many in flight, or as many as it finds by trial. A larger number is used when the next
-    /// operation completes: one is in flight as long as any waits.
+    /// Keeps this many operations in flight; `None` finds the number by trial. A larger number takes effect
+    /// when the next operation completes: one is in flight as long as any waits.
     pub fn set_queue_target(&mut self, queue_target: Option<u32>, now_ns: u64) {
         self.depth.fix(queue_target, now_ns);
     }
 
-    /// Keeps as many in flight under competition as were found elsewhere to be right.
+    /// Under competition, keeps as many operations in flight as were found to be right elsewhere.
     pub fn hold_depth(&mut self, operations: u32) {
         self.depth.hold(operations);
     }

@@ -1,4 +1,4 @@
-//! What a workload is to get before others share: a rate that falls due as time passes.
+//! The floor: the rate that a workload gets before others share. It falls due as time passes.
 
 use weir_types::Throughput;
 use weir_types::bounds::FLOOR_CREDIT_NS;
@@ -6,8 +6,8 @@ use weir_types::bounds::FLOOR_CREDIT_NS;
 use crate::cost::{Cost, Counting, MILLIONTHS};
 use crate::meter::{Credit, Meter};
 
-/// A floor. It is due while less was done than the floor's rate gives; what was done beyond it, on the
-/// workload's share, is not held against it later.
+/// A floor. It is due while the workload has had less than the floor's rate gives. Requests beyond the floor
+/// go on the workload's share and do not count against the floor later.
 #[derive(Clone, Debug)]
 pub struct Floor {
     meter: Meter,
@@ -15,13 +15,14 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// The floor that terms ask for, if they do. Only one dimension counts: operations, if both are given.
+    /// Returns the floor that terms ask for, if any. Only one dimension counts: operations, if both are
+    /// given.
     pub fn new(floor: Throughput, now_ns: u64) -> Option<Floor> {
         let (rate, counts_bytes) = rate_of(floor)?;
         Some(Floor { meter: Meter::with_credit(rate, credit(rate), now_ns), counts_bytes })
     }
 
-    /// Changes a floor to what terms ask for.
+    /// Changes a floor to the one that terms ask for.
     pub fn changed(old: Option<Floor>, floor: Throughput, now_ns: u64) -> Option<Floor> {
         let (rate, counts_bytes) = rate_of(floor)?;
         let mut old = old.filter(|old| old.counts_bytes == counts_bytes);
@@ -31,12 +32,12 @@ impl Floor {
         old.or_else(|| Floor::new(floor, now_ns))
     }
 
-    /// The instant from which on something is due.
+    /// Returns the instant from which on the floor is due.
     pub fn due_ns(&self) -> u64 {
         self.meter.ready_ns()
     }
 
-    /// Counts a request that was let go, because something was due here or below, or on its share.
+    /// Counts a request that was let go, either because a floor was due here or below, or on the share.
     pub fn charge(&mut self, now_ns: u64, cost: Cost, counting: &Counting, is_due: bool) {
         self.meter.settle(now_ns);
         if !is_due {
@@ -46,7 +47,7 @@ impl Floor {
         self.meter.charge(if self.counts_bytes { bytes } else { counting.operations(cost) });
     }
 
-    /// Forgets what fell due while nothing was asked for.
+    /// Forgets the time in which the floor fell due while the workload asked for nothing.
     pub fn awaken(&mut self, now_ns: u64) {
         self.meter.settle(now_ns);
         self.meter.drop_credit();

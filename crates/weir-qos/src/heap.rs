@@ -1,23 +1,24 @@
-//! A small heap of children by key, in which any child can be found, moved and taken out.
+//! A small heap of children by key, in which any child can be found, moved and removed.
 //!
-//! The heap does not know where its members keep their positions: it tells them through a callback.
+//! The heap does not know where its members keep their positions: it reports positions through a callback.
 
 /// Position of a child that is in no heap.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
-/// Children by ascending key; equal keys by number, so that equal histories give equal orders.
+/// A heap of children by ascending key. Equal keys are ordered by number, so equal histories give equal
+/// orders.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heap {
     entries: Vec<(u64, u32)>,
 }
 
 impl Heap {
-    /// The child with the least key.
+    /// Returns the child with the least key.
     pub fn first(&self) -> Option<(u64, u32)> {
         self.entries.first().copied()
     }
 
-    /// The least key; beyond everything if there is none.
+    /// Returns the least key; the largest number if the heap is empty.
     pub fn first_key(&self) -> u64 {
         self.entries.first().map_or(u64::MAX, |first| first.0)
     }
@@ -26,7 +27,7 @@ impl Heap {
         self.entries.is_empty()
     }
 
-    /// Enters a child, or gives it another key if `position` says that it is here.
+    /// Adds a child, or changes its key if `position` says that it is in this heap.
     pub fn set(&mut self, position: u32, key: u64, child: u32, moved: impl FnMut(u32, u32)) {
         if position == NOWHERE {
             self.entries.push((key, child));
@@ -43,7 +44,7 @@ impl Heap {
         }
     }
 
-    /// Takes the child at a position out.
+    /// Removes the child at a position.
     pub fn remove(&mut self, position: u32, mut moved: impl FnMut(u32, u32)) {
         let index = position as usize;
         let (key, child) = self.entries.swap_remove(index);
@@ -57,7 +58,7 @@ impl Heap {
         }
     }
 
-    /// Lowers all keys by as much, which is at most the least key: the order stays.
+    /// Lowers all keys by the same amount, which is at most the least key: the order stays.
     pub fn lower(&mut self, by: u64) {
         self.entries.iter_mut().for_each(|entry| entry.0 -= by);
     }
@@ -107,7 +108,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_agrees_with_a_sorted_map(steps in prop::collection::vec((0u32..40, 0u64..50, prop::bool::ANY), 1..400)) {
+        fn heap_agrees_with_a_sorted_map(steps in prop::collection::vec((0u32..40, 0u64..50, prop::bool::ANY), 1..400)) {
             let (mut heap, mut positions) = (Heap::default(), vec![NOWHERE; 40]);
             let mut model: BTreeMap<u32, u64> = BTreeMap::new();
             for (child, key, is_removed) in steps {

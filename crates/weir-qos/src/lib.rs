@@ -1,16 +1,16 @@
-//! Quality of service, pure: decides for every request whether it may run now, at which exact instant, or after
-//! whom.
+//! Quality of service, as a pure state machine: it decides whether a request runs now, at which exact
+//! instant, or after which others.
 //!
-//! * [`meter`] counts one rate exactly, in integers; [`ceiling`] is the meters of one workload, [`floor`] what it
-//!   is to get before others share; [`cost`] says as how much a request counts.
-//! * [`tree`] is the workloads, one below the other, and the choice of whose request is next.
+//! * [`meter`] counts one rate exactly, in integers. [`ceiling`] has the meters of one workload, [`floor`]
+//!   its guaranteed minimum, and [`cost`] the amount that a request counts.
+//! * [`tree`] has the hierarchy of workloads, and chooses whose request is next.
 //! * [`paths`] finds a workload's node by the names of the levels above it.
 //! * [`background`] is the pace of work for the system itself.
 //! * [`pool`] is the drive that they share; [`depth`] finds how many operations to keep in flight there, [`model`]
 //!   says what each costs.
 //!
-//! Time comes in as nanoseconds; there is no clock, thread, lock or I/O here, so the simulator and the
-//! reactors drive the same code.
+//! The caller passes time in as nanoseconds. This crate has no clock, thread, lock or I/O, so the simulator
+//! and the reactors drive the same code.
 
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,12 @@
-//! One rate, metered exactly.
+//! The meter: one rate, metered exactly.
 //!
-//! A meter is a bucket that fills with what is admitted and leaks at the limit's rate (the "leaky bucket as
-//! a meter" of ITU-T I.371). A request may start when the level is zero or below; its whole cost is then
-//! added, so a request larger than any allowance leaves a debt that time alone repays. What is left unused
-//! is saved as credit, up to a bound. Level and leak are integers in billionths of one cost unit: in one
-//! nanosecond a rate of R per second leaks exactly R of them, so nothing is ever rounded away.
+//! A meter is a bucket that fills with admitted requests and leaks at the limit's rate (the "leaky bucket as
+//! a meter" of ITU-T I.371). A request may start when the level is zero or below. Its whole cost is then
+//! added, so a request larger than any allowance leaves a debt that only time repays. Unused rate is saved as
+//! credit, up to a bound.
+//!
+//! Level and leak are integers in billionths of one cost unit. In one nanosecond a rate of R per second leaks
+//! exactly R billionths, so nothing is ever rounded away.
 
 use weir_types::bounds::CEILING_CREDIT_NS;
 
@@ -14,14 +16,15 @@ const BILLIONTHS_PER_MILLIONTH: i128 = 1000;
 /// A limit of `rate` cost units (operations or bytes) per second.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meter {
-    /// What is owed (above zero) or saved (below), in billionths of a cost unit, as of `settled_ns`.
+    /// Debt (above zero) or credit (below), in billionths of a cost unit, as of `settled_ns`.
     level: Level,
     rate: u64,
     settled_ns: u64,
     credit: Credit,
 }
 
-/// A wide integer, aligned as its halves: with an alignment of 16 a node of the tree would take three cache lines.
+/// A wide integer, aligned like its halves: with an alignment of 16 a node of the tree would take three cache
+/// lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Level {
     high: i64,
@@ -38,45 +41,45 @@ impl Level {
     }
 }
 
-/// How much a meter may save: `rate` units for each of `ns` nanoseconds, per second.
+/// The credit that a meter may save: `rate` units per second, for `ns_max` nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credit {
     /// Cost units per second.
     pub rate: u64,
-    /// The most that is saved, in nanoseconds at that rate.
+    /// Largest credit, in nanoseconds at that rate.
     pub ns_max: u64,
 }
 
 impl Credit {
-    /// What every ceiling may save, so that nothing is lost to a late wake-up.
+    /// Returns the credit that every ceiling may save, so that a late wake-up loses nothing.
     pub fn small(rate: u64) -> Credit {
         Credit { rate, ns_max: CEILING_CREDIT_NS }
     }
 
-    /// In billionths of a cost unit.
+    /// Largest credit, in billionths of a cost unit.
     fn level_max(self) -> i128 {
         i128::from(self.rate) * i128::from(self.ns_max)
     }
 }
 
 impl Meter {
-    /// A meter without credit or debt that saves little. `rate` must be at least 1.
+    /// Returns a meter without credit or debt that saves little. `rate` must be at least 1.
     pub fn new(rate: u64, now_ns: u64) -> Meter {
         Meter::with_credit(rate, Credit::small(rate), now_ns)
     }
 
-    /// A meter without credit or debt. `rate` must be at least 1.
+    /// Returns a meter without credit or debt. `rate` must be at least 1.
     pub fn with_credit(rate: u64, credit: Credit, now_ns: u64) -> Meter {
         assert!(rate > 0, "a rate of zero would never admit anything");
         Meter { level: Level::default(), rate, settled_ns: now_ns, credit }
     }
 
-    /// The limit in cost units per second.
+    /// Limit in cost units per second.
     pub fn rate(&self) -> u64 {
         self.rate
     }
 
-    /// Saves all that may be saved.
+    /// Fills the credit.
     pub fn fill(&mut self) {
         self.level = Level::of(-self.credit.level_max());
     }
@@ -92,7 +95,7 @@ impl Meter {
         self.level = Level::of((self.level.value() - leaked).max(-self.credit.level_max()));
     }
 
-    /// The first instant, counted from the last settling, at which a request may start.
+    /// Returns the first instant, counted from the last settling, at which a request may start.
     pub fn ready_ns(&self) -> u64 {
         match self.level.value() {
             ..=0 => self.settled_ns,
@@ -105,18 +108,18 @@ impl Meter {
         self.level = Level::of(self.level.value() + i128::from(millionths) * BILLIONTHS_PER_MILLIONTH);
     }
 
-    /// Forgets what is owed, as a floor does with what came without being claimed.
+    /// Forgets the debt. A floor does so after requests that it did not claim.
     pub fn forgive(&mut self) {
         self.level = Level::of(self.level.value().min(0));
     }
 
-    /// Gives up what is saved.
+    /// Drops the credit.
     pub fn drop_credit(&mut self) {
         self.level = Level::of(self.level.value().max(0));
     }
 
-    /// Changes the rate. Debt keeps its size, so that a change neither gives anything away nor takes it, and is
-    /// repaid at the new rate; credit keeps its length in time, as far as that may still be saved.
+    /// Changes the rate. Debt keeps its size and is repaid at the new rate, so that a change neither forgives
+    /// nor adds debt. Credit keeps its length in time, as far as the new credit allows.
     pub fn change(&mut self, rate: u64, credit: Credit, now_ns: u64) {
         assert!(rate > 0, "a rate of zero would never admit anything");
         self.settle(now_ns);
@@ -129,19 +132,19 @@ impl Meter {
         self.level = Level::of(level.max(-credit.level_max()));
     }
 
-    /// What is saved, in nanoseconds at the credit's rate; 0 if something is owed.
+    /// Returns the credit, in nanoseconds at the credit's rate; 0 if there is debt.
     pub fn credit_ns(&self) -> u64 {
         let saved = (-self.level.value()).max(0);
         u64::try_from(saved / i128::from(self.credit.rate.max(1))).unwrap_or(u64::MAX)
     }
 
-    /// Sets what is saved, as after a restart, as far as it may be saved; what is owed is forgotten.
+    /// Sets the credit, for example after a restart, as far as it may be saved. Debt is forgotten.
     pub fn set_credit_ns(&mut self, credit_ns: u64) {
         let saved = i128::from(self.credit.rate) * i128::from(credit_ns.min(self.credit.ns_max));
         self.level = Level::of(-saved);
     }
 
-    /// Most that may be saved, in nanoseconds at the credit's rate.
+    /// Largest credit, in nanoseconds at the credit's rate.
     pub fn credit_ns_max(&self) -> u64 {
         self.credit.ns_max
     }
@@ -161,7 +164,8 @@ mod tests {
     use crate::cost::MILLIONTHS;
     use proptest::prelude::*;
 
-    /// Starts of a client that always wants more, waking `late_ns(n)` after each ready instant.
+    /// Returns the starts of a client that always has more requests, and wakes `late_ns(n)` after each ready
+    /// instant.
     fn saturate(rate: u64, cost: u64, count: usize, late_ns: impl Fn(usize) -> u64) -> Vec<u64> {
         let mut meter = Meter::new(rate, 0);
         let mut now_ns = 0;
@@ -178,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_saturating_client_gets_exactly_its_rate() {
+    fn saturating_client_gets_exactly_its_rate() {
         for rate in [1, 3, 7, 100, 1000, 3000, 999_983, 1_000_000] {
             let starts = saturate(rate, 1, 10_000, |_| 0);
             let last = *starts.last().unwrap();
@@ -188,13 +192,13 @@ mod tests {
     }
 
     #[test]
-    fn lateness_is_caught_up() {
+    fn late_wake_ups_lose_nothing() {
         let starts = saturate(1000, 1, 10_001, |n| (n as u64 * 7919) % 2_000_000);
         assert!(starts[10_000].abs_diff(10_000_000_000) <= 2_000_000, "{}", starts[10_000]);
     }
 
     #[test]
-    fn an_idle_meter_saves_no_more_than_its_credit() {
+    fn idle_meter_saves_no_more_than_its_credit() {
         let mut meter = Meter::new(1000, 0);
         meter.settle(10_000_000_000);
         let mut burst = 0;
@@ -214,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_rate_neither_forgives_nor_adds_debt() {
+    fn rate_change_neither_forgives_nor_adds_debt() {
         let mut meter = Meter::new(1, 0);
         meter.charge(MILLIONTHS);
         for n in 0..1000 {
@@ -226,12 +230,12 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_lasts_as_long_as_its_credit() {
+    fn burst_lasts_as_long_as_its_credit() {
         let minute = Credit { rate: 1000, ns_max: 60_000_000_000 };
         let mut meter = Meter::with_credit(1000, minute, 0);
         meter.settle(60_000_000_000);
         assert_eq!(meter.credit_ns(), 60_000_000_000);
-        // Twice the rate for a minute, one request each half millisecond, uses it up.
+        // Twice the rate for a minute, with one request each half millisecond, uses the credit up.
         let mut now_ns = 60_000_000_000;
         while meter.ready_ns() <= now_ns {
             meter.charge(MILLIONTHS);
@@ -252,7 +256,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against the definition: in no window does more start than rate × length + credit + one request.
+        /// The definition of a limit: in no window does more start than rate × length + credit + one request.
         #[test]
         fn no_window_exceeds_the_limit(
             rate in 1u64..2_000_000,

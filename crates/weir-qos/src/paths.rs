@@ -1,6 +1,6 @@
-//! Where the workloads of an administration stand in a tree: by the names of all levels from the top.
+//! Paths: the nodes of an administration's workloads in a tree, by the names of all levels from the top.
 //!
-//! A node exists as long as something stands below it. The same name under two parents is two nodes.
+//! A node exists as long as there is a node below it. The same name under two parents is two nodes.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use weir_types::Terms;
 use crate::ceiling::Limit;
 use crate::tree::{NodeId, ROOT, Tree};
 
-/// What a node has saved under each of its limits, in nanoseconds at the burst rate.
+/// Credit of a node under each of its limits, in nanoseconds at the burst rate.
 pub type Credits = Vec<(Limit, u64)>;
 
 /// A level that has a node.
@@ -23,12 +23,12 @@ struct Planted {
 #[derive(Debug)]
 pub struct Paths<K> {
     nodes: BTreeMap<Vec<K>, Planted>,
-    /// Nodes whose terms have a burst: where there is none, nothing is looked through for credit.
+    /// Number of nodes whose terms have a burst. If there is none, no node is searched for credit.
     bursting: usize,
 }
 
 impl Planted {
-    /// 1 if its terms have a burst.
+    /// Returns 1 if the terms have a burst, else 0.
     fn bursting(&self) -> usize {
         usize::from(self.terms.burst.is_some())
     }
@@ -41,8 +41,8 @@ impl<K> Default for Paths<K> {
 }
 
 impl<K: Ord + Clone> Paths<K> {
-    /// The node at the end of a path. What does not exist yet is added, with the credits that `saved` knows; what
-    /// exists takes over the terms.
+    /// Returns the node at the end of a path. Missing nodes are added, with the credits that `saved` returns.
+    /// Existing nodes take over the terms.
     pub fn plant<T: Copy>(
         &mut self,
         tree: &mut Tree<T>,
@@ -77,7 +77,7 @@ impl<K: Ord + Clone> Paths<K> {
         parent
     }
 
-    /// Removes the nodes of a path below which nothing stands any more.
+    /// Removes the nodes of a path that have no node below them any more.
     pub fn uproot<T: Copy>(&mut self, tree: &mut Tree<T>, path: &[K]) {
         for length in (1..=path.len()).rev() {
             let keys = &path[..length];
@@ -91,12 +91,12 @@ impl<K: Ord + Clone> Paths<K> {
         }
     }
 
-    /// The node of a path.
+    /// Returns the node of a path.
     pub fn node(&self, path: &[K]) -> Option<NodeId> {
         self.nodes.get(path).map(|planted| planted.node)
     }
 
-    /// Changes the terms of a level wherever it stands; true if it stands anywhere.
+    /// Changes the terms of a level in all its nodes; true if there is one.
     pub fn change<T: Copy>(&mut self, tree: &mut Tree<T>, key: &K, terms: &Terms, now_ns: u64) -> bool {
         let mut is_found = false;
         let planted = self.nodes.iter_mut().filter(|(keys, _)| keys.last() == Some(key));
@@ -110,7 +110,7 @@ impl<K: Ord + Clone> Paths<K> {
         is_found
     }
 
-    /// What all nodes have saved for bursts.
+    /// Returns the burst credit of all nodes.
     pub fn credits<T: Copy>(&self, tree: &mut Tree<T>, now_ns: u64) -> Vec<(K, Credits)> {
         if self.bursting == 0 {
             return Vec::new();
@@ -123,7 +123,7 @@ impl<K: Ord + Clone> Paths<K> {
         self.nodes.iter().filter_map(credits).collect()
     }
 
-    /// True if nothing stands in the tree.
+    /// Returns true if there are no nodes.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_live_as_long_as_something_stands_below() {
+    fn level_is_removed_with_its_last_child() {
         let (mut tree, mut paths) = (Tree::<u32>::new(0), Paths::default());
         let none = |_: &&str| Vec::new();
         let first = paths.plant(&mut tree, &path(&["tenant", "group", "one"]), 0, none);
@@ -156,7 +156,7 @@ mod tests {
         assert!(paths.is_empty() && tree.children(ROOT) == 0);
     }
     #[test]
-    fn credit_is_told_of_every_level_that_has_a_burst_now() {
+    fn credit_is_reported_for_levels_with_a_burst() {
         let (mut tree, mut paths) = (Tree::<u32>::new(0), Paths::default());
         let total = |text| Limits { total: Throughput::parse(text).unwrap(), ..Limits::default() };
         let plain = Terms::limited(total("100IOPS"));

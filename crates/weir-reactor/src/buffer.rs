@@ -1,11 +1,11 @@
 //! Aligned buffers from one bounded arena.
 //!
-//! The arena is cut into slabs of the largest buffer; each slab serves one size until all its buffers are
+//! The arena is divided into slabs of the largest buffer; each slab serves one size until all its buffers are
 //! back. Sizes are powers of two from 4 KiB to 128 KiB, all aligned to 4 KiB for direct I/O.
 //!
-//! Memory of the pool holds what it was used for before, which may be another tenant's. So it is handed out as
-//! [`Unfilled`], which can only be filled, from its start; what was filled, and nothing else, is in view of the
-//! [`Buffer`] that it becomes, and only a [`Buffer`] can be written to a file or sent.
+//! Memory of the pool still holds earlier data, which may be another tenant's. The pool therefore hands it
+//! out as [`Unfilled`], which can only be filled, from its start. It becomes a [`Buffer`], which shows the
+//! filled bytes and nothing else. Only a [`Buffer`] can be written to a file or sent.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -29,7 +29,7 @@ pub struct BufferPool(Rc<Pool>);
 struct Pool {
     arena: Arena,
     state: RefCell<State>,
-    /// Buffers that came back so far.
+    /// Number of buffers that were returned so far.
     returns: Cell<u64>,
 }
 
@@ -39,13 +39,13 @@ struct Arena {
     bytes: usize,
 }
 
-/// Which parts of the arena are free.
+/// The free parts of the arena.
 struct State {
     /// Slabs that serve no size at present.
     free_slabs: Vec<u32>,
     /// For each size: offsets of free buffers, in blocks of 4 KiB.
     free_buffers: [Vec<u32>; CLASSES],
-    /// For each slab: buffers that are out, and the size it serves.
+    /// For each slab: number of buffers in use, and the size that the slab serves.
     slabs: Vec<Slab>,
     free_bytes: usize,
 }
@@ -56,11 +56,11 @@ struct Slab {
     class: u8,
 }
 
-/// One aligned piece of memory of a pool. It goes back there when dropped.
+/// One aligned piece of memory of a pool. It returns to the pool when dropped.
 struct Memory {
     start: NonNull<u8>,
     pool: Rc<Pool>,
-    /// Bytes from the start that were filled by whoever has it now. All others may be another tenant's.
+    /// Bytes from the start that the present owner has filled. All others may be another tenant's.
     filled: u32,
     class: u8,
 }
@@ -68,14 +68,14 @@ struct Memory {
 /// Memory that is being filled from its start. It can neither be written to a file nor sent.
 pub struct Unfilled(Memory);
 
-/// What was filled of a piece of memory; nothing else of it is in view.
+/// The filled bytes of a piece of memory; nothing else of the memory is in view.
 pub struct Buffer(Memory);
 
 impl BufferPool {
     /// Maps an arena of `bytes`, rounded down to whole slabs of 128 KiB. Memory is used as it is touched.
     ///
     /// # Errors
-    /// Those of `mmap(2)`.
+    /// The errors of `mmap(2)`.
     pub fn new(bytes: usize) -> io::Result<BufferPool> {
         let slabs = bytes / SLAB;
         let arena = Arena::map(slabs * SLAB)?;
@@ -104,12 +104,13 @@ impl BufferPool {
         Some(Unfilled(Memory { start, pool: Rc::clone(&self.0), filled: 0, class: class as u8 }))
     }
 
-    /// Bytes that are not out, in buffers of any size.
+    /// Bytes that are not in use, in buffers of any size.
     pub fn free_bytes(&self) -> usize {
         self.0.state.borrow().free_bytes
     }
 
-    /// Buffers that came back so far: whoever found the pool exhausted may find one once this has grown.
+    /// Number of buffers that were returned so far. A caller that found the pool exhausted may retry once
+    /// this number has grown.
     pub fn returns(&self) -> u64 {
         self.0.returns.get()
     }
@@ -124,7 +125,7 @@ impl BufferPool {
     }
 }
 
-/// Bytes that a buffer asked for with `bytes` really takes from the pool.
+/// Returns the bytes that a buffer of `bytes` really takes from the pool.
 pub fn footprint(bytes: usize) -> usize {
     class_bytes(class_of(bytes))
 }
@@ -180,10 +181,11 @@ impl Memory {
         class_bytes(self.class.into())
     }
 
-    /// What was filled.
+    /// Returns the filled bytes.
     fn filled(&self) -> &[u8] {
-        // SAFETY: the range was taken from the pool for this memory alone, is mapped readable and writable,
-        // and is initialised (anonymous memory starts as zeroes); no more than the capacity is ever filled.
+        // SAFETY: the range was taken from the pool for this memory alone, and is mapped readable and
+        // writable. It is initialised, because anonymous memory starts as zeroes. No more than the capacity
+        // is ever filled.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.filled as usize) }
     }
 
@@ -192,13 +194,14 @@ impl Memory {
         &mut self.all_mut()[..length]
     }
 
-    /// All of it, whatever it holds: never to leave this crate but for the kernel to write into.
+    /// Returns all of the memory with its earlier content. Only the kernel may write into this slice; it must
+    /// never leave this crate.
     fn all_mut(&mut self) -> &mut [u8] {
         // SAFETY: as for `filled`; `&mut self` makes this the only reference.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.capacity()) }
     }
 
-    /// The next bytes to fill, which count as filled.
+    /// Returns the next bytes to fill, and counts them as filled.
     fn extend(&mut self, count: usize) -> &mut [u8] {
         let start = self.filled as usize;
         assert!(count <= self.capacity() - start, "{count} bytes do not fit behind {start}");
@@ -216,22 +219,22 @@ impl Drop for Memory {
 }
 
 impl Unfilled {
-    /// Bytes that it has room for in all.
+    /// Total room, in bytes.
     pub fn capacity(&self) -> usize {
         self.0.capacity()
     }
 
-    /// What was filled so far.
+    /// Returns the bytes filled so far.
     pub fn filled(&self) -> &[u8] {
         self.0.filled()
     }
 
-    /// What was filled so far, to be changed.
+    /// Returns the bytes filled so far, to be changed.
     pub fn filled_mut(&mut self) -> &mut [u8] {
         self.0.filled_mut()
     }
 
-    /// Fills what comes next with these bytes.
+    /// Fills the next bytes with the given ones.
     ///
     /// # Panics
     /// If they do not fit.
@@ -239,7 +242,7 @@ impl Unfilled {
         self.0.extend(bytes.len()).copy_from_slice(bytes);
     }
 
-    /// Fills what comes next with zeroes.
+    /// Fills the next bytes with zeroes.
     ///
     /// # Panics
     /// If they do not fit.
@@ -247,12 +250,12 @@ impl Unfilled {
         self.0.extend(count).fill(0);
     }
 
-    /// What was filled, as a buffer; the rest stays out of view.
+    /// Returns the filled bytes as a buffer; the rest stays out of view.
     pub fn completed(self) -> Buffer {
         Buffer(self.0)
     }
 
-    /// A buffer of these bytes.
+    /// Returns a buffer of the given bytes.
     ///
     /// # Panics
     /// If they do not fit.
@@ -262,17 +265,17 @@ impl Unfilled {
         self.completed()
     }
 
-    /// A buffer of zeroes, as many as there is room for.
+    /// Returns a buffer of zeroes, as many as there is room for.
     pub fn zeroed(mut self) -> Buffer {
         self.0.filled = 0;
         self.append_zeroes(self.capacity());
         self.completed()
     }
 
-    /// Where the kernel is to fill a range; what was filled behind its start does not count any more.
+    /// Returns the range that the kernel fills; bytes after its start do not count as filled any more.
     ///
     /// # Panics
-    /// If something before the range was not filled.
+    /// If bytes before the range were not filled.
     pub(crate) fn refill(&mut self, range: Range<usize>) -> &mut [u8] {
         let (start, filled) = (range.start, self.0.filled as usize);
         assert!(start <= filled, "{start} is filled and nothing from {filled} on");
@@ -280,19 +283,19 @@ impl Unfilled {
         &mut self.0.all_mut()[range]
     }
 
-    /// The kernel has filled so many bytes of what it was to fill.
+    /// Counts bytes that the kernel has filled.
     pub(crate) fn was_filled(&mut self, count: usize) {
         self.0.extend(count);
     }
 }
 
 impl Buffer {
-    /// Bytes of the memory that it holds.
+    /// Capacity of the buffer's memory, in bytes.
     pub fn capacity(&self) -> usize {
         self.0.capacity()
     }
 
-    /// The memory, to be filled anew.
+    /// Returns the memory, to be filled anew.
     pub fn reuse(mut self) -> Unfilled {
         self.0.filled = 0;
         Unfilled(self.0)
@@ -337,7 +340,8 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours alone; every buffer holds the pool, so none is left to point into it.
+        // SAFETY: the arena alone owns the mapping. Every buffer holds the pool, so no buffer is left to
+        // point into it.
         let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
         debug_assert!(unmapped.is_ok());
     }
@@ -348,7 +352,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_never_overlap_and_all_come_back() {
+    fn buffers_never_overlap_and_all_are_returned() {
         let pool = BufferPool::new(8 * SLAB).unwrap();
         let mut held = Vec::new();
         let mut seed = 1u64;
@@ -374,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_bytes_are_never_in_view() {
+    fn earlier_content_is_never_visible() {
         let pool = BufferPool::new(SLAB).unwrap();
         drop(pool.take(SLAB).unwrap().filled_from(&[7; SLAB]));
         let mut unfilled = pool.take(SLAB).unwrap();
@@ -389,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_that_come_back_are_counted() {
+    fn returned_buffers_are_counted() {
         let pool = BufferPool::new(SLAB).unwrap();
         let held = pool.take(SLAB);
         assert!(held.is_some() && pool.take(SLAB).is_none() && pool.returns() == 0);

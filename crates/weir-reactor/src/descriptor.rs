@@ -9,7 +9,7 @@ use rustix::fs::{FallocateFlags, Mode, OFlags};
 
 use crate::fence::fence;
 
-/// A file or socket. It closes once the last clone is gone, and every operation in flight holds one, so the
+/// A file or socket. It closes once the last clone is gone. Every operation in flight holds a clone, so the
 /// kernel never sees its number reused.
 #[derive(Clone, Debug)]
 pub struct Descriptor {
@@ -17,24 +17,24 @@ pub struct Descriptor {
     kind: Kind,
 }
 
-/// What an open descriptor stands for, as far as it matters to how the ring uses it.
+/// The kind of an open descriptor, as far as it matters to the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A file on drives that take their time.
     DriveFile,
-    /// A file that is memory: reading and writing it never waits.
+    /// A file in memory: reading and writing it never waits.
     MemoryFile,
     /// A connection.
     Socket,
 }
 
-/// `statfs` types of filesystems whose files are memory: `TMPFS_MAGIC` and `RAMFS_MAGIC`.
+/// `statfs` types of filesystems whose files are in memory: `TMPFS_MAGIC` and `RAMFS_MAGIC`.
 const MEMORY_FILESYSTEMS: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// What to do with a range of a file's space.
+/// The change of a file's space in a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FallocateMode {
-    /// Reserve space; what was never written reads as zeroes.
+    /// Reserve space; bytes that were never written read as zeroes.
     Reserve,
     /// Give the space back; the range reads as zeroes.
     Release,
@@ -54,12 +54,12 @@ impl FallocateMode {
 }
 
 impl Descriptor {
-    /// Opens an existing file for reading and writing past the page cache, or, where the filesystem has no
-    /// direct I/O, through it. Waits until everything that an earlier process asked of the file by such a descriptor has
-    /// been carried out, see [`fence`](mod@crate::fence).
+    /// Opens an existing file for reading and writing with direct I/O, or through the page cache if the
+    /// filesystem has no direct I/O. The call waits until all operations that an earlier process issued
+    /// through its own descriptor of this kind have ended; see [`fence`](mod@crate::fence).
     ///
     /// # Errors
-    /// Those of `open(2)`, and of locking it.
+    /// The errors of `open(2)`, and of locking the file.
     pub fn open_direct(path: &Path) -> io::Result<OwnedFd> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let file = match rustix::fs::open(path, flags | OFlags::DIRECT, Mode::empty()) {
@@ -70,7 +70,7 @@ impl Descriptor {
         Ok(file)
     }
 
-    /// Takes over an open file. Where its filesystem is memory, the ring reads and writes it in place.
+    /// Takes over an open file. If its filesystem is in memory, the ring reads and writes it directly.
     pub fn file(fd: OwnedFd) -> Descriptor {
         let kind = rustix::fs::fstatfs(&fd).map(|filesystem| filesystem.f_type as u64);
         let is_in_memory = kind.is_ok_and(|kind| MEMORY_FILESYSTEMS.contains(&kind));
@@ -90,14 +90,14 @@ impl Descriptor {
         self.kind == Kind::MemoryFile
     }
 
-    /// True if operations on it end when a medium is done with them.
+    /// Returns true if operations on the descriptor end when a drive has carried them out.
     pub(crate) fn is_on_drive(&self) -> bool {
         self.kind == Kind::DriveFile
     }
 
-    /// Ends a socket's connection in both directions; operations in flight on it come back soon.
+    /// Ends a socket's connection in both directions; operations in flight on it complete soon.
     pub fn shutdown(&self) {
-        // A socket that is no longer connected is what was wanted.
+        // An error means that the socket is no longer connected, which is the goal.
         let _ = rustix::net::shutdown(&*self.fd, rustix::net::Shutdown::Both);
     }
 

@@ -1,37 +1,40 @@
-//! Waiting until everything that other processes asked of a file has been carried out.
+//! The fence: waiting until all operations that other processes issued on a file have been carried out.
 //!
-//! A process that is killed leaves direct writes behind that the drive has still to carry out: they land whenever the drive
-//! gets to them, also after the next process has read the block, or written it. They are waited for by a lock:
+//! A process that is killed leaves direct writes that the drive has still to carry out. They land whenever
+//! the drive gets to them, even after the next process has read or written the block. A lock waits for them:
 //!
-//! * io_uring holds the open file of a request until the request has ended (`io_put_file` of `io_uring/io_uring.c`, when the
-//!   request is freed), and a direct write ends after the drive has answered (`iomap_dio_complete`). Requests that were not
-//!   handed to the drive yet are cancelled, or carried out, before the process is gone (`io_uring_cancel_generic`).
-//! * A lock of an open file description (`F_OFD_SETLK`) ends with its last reference (`__fput`, `locks_remove_file`), and
-//!   not when a descriptor is closed or the process ends.
+//! * io_uring holds the open file of a request until the request has ended (`io_put_file` of
+//!   `io_uring/io_uring.c`, when the request is freed). A direct write ends after the drive has answered
+//!   (`iomap_dio_complete`). Requests that the drive does not have yet are cancelled or carried out before
+//!   the process is gone (`io_uring_cancel_generic`).
+//! * A lock of an open file description (`F_OFD_SETLK`) ends with its last reference (`__fput`,
+//!   `locks_remove_file`). It does not end when a descriptor is closed or the process ends.
 //!
-//! So a lock that each process takes on every file before it writes there lasts until its last write has landed, on any
-//! filesystem that has locks, without privileges, and without stopping anybody else. Each process locks one byte of its
-//! own, shared, which lets it open a file more than once; and before that it waits for the bytes of all others. A drive that
-//! never answers holds up only those files to which writes are under way there.
+//! Each process takes a lock on every file before it writes there. The lock therefore lasts until the
+//! process's last write has landed. This works on any filesystem that has locks, without privileges, and
+//! without stopping any other process. Each process locks one byte of its own, shared, which lets it open a
+//! file more than once. Before that it waits for the bytes of all others. A drive that never answers holds up
+//! only the files with writes in flight there.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::OnceLock;
 
-/// The byte that this process locks. By chance, because a number of a process comes again, in a container at once.
+/// Returns the byte that this process locks. It is random, because process numbers are reused, in a container
+/// at once.
 fn own_byte() -> i64 {
     static OWN: OnceLock<i64> = OnceLock::new();
-    // Positive, with room on both sides.
+    // The byte is positive, with room on both sides.
     *OWN.get_or_init(|| ((RandomState::new().build_hasher().finish() >> 2) | 1) as i64)
 }
 
-/// Waits until nothing is under way on a file that another process opened with [`fence`], and locks it as this
-/// process's until the descriptor is closed and everything that was asked by it has ended. It must be open for reading and
-/// writing.
+/// Waits until nothing is in flight on a file that another process opened with [`fence`]. Then it locks the
+/// file for this process, until the descriptor is closed and all operations issued through it have ended. The
+/// file must be open for reading and writing.
 ///
 /// # Errors
-/// Those of `fcntl(2)`: the filesystem has no locks.
+/// The errors of `fcntl(2)`: the filesystem has no locks.
 pub fn fence(file: &impl AsFd) -> io::Result<()> {
     fence_as(file, own_byte())
 }
@@ -45,7 +48,8 @@ fn fence_as(file: &impl AsFd, own: i64) -> io::Result<()> {
     lock(file, libc::F_RDLCK, (own, 1))
 }
 
-/// Locks so many bytes of a file from an offset on, or all if the length is 0; waits until it can.
+/// Locks this many bytes of a file from an offset on, or all if the length is 0; waits until the lock is
+/// free.
 fn lock(file: &impl AsFd, kind: libc::c_int, (start, length): (i64, i64)) -> io::Result<()> {
     let lock = libc::flock {
         l_type: kind as libc::c_short,
@@ -55,8 +59,8 @@ fn lock(file: &impl AsFd, kind: libc::c_int, (start, length): (i64, i64)) -> io:
         l_pid: 0,
     };
     loop {
-        // SAFETY: the descriptor is open as long as it is borrowed, and the kernel only reads the lock, which outlives the
-        // call.
+        // SAFETY: the descriptor is open as long as it is borrowed, and the kernel only reads the lock, which
+        // outlives the call.
         let answer = unsafe { libc::fcntl(file.as_fd().as_raw_fd(), libc::F_OFD_SETLKW, &raw const lock) };
         if answer == 0 {
             return Ok(());
@@ -75,7 +79,7 @@ mod tests {
     use std::path::Path;
     use std::sync::mpsc::channel;
 
-    /// A byte that this process does not lock, as another one would.
+    /// A byte that this process does not lock: it stands for another process.
     const OTHER: i64 = 6;
 
     fn open(path: &Path) -> File {
@@ -97,11 +101,11 @@ mod tests {
     }
 
     #[test]
-    fn file_of_another_process_is_waited_for_until_its_last_reference_is_gone() {
+    fn fence_waits_for_the_last_reference_of_another_process() {
         let path = path("other");
         let earlier = open(&path);
         fence_as(&earlier, OTHER).unwrap();
-        // As a request that is under way keeps it.
+        // The clone keeps the file open, as a request in flight does.
         let reference = earlier.try_clone().unwrap();
         let (told, tells) = channel();
         let later = {

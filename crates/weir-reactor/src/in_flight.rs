@@ -1,4 +1,4 @@
-//! The table of operations that the kernel is working on: the owner of all memory that it may touch.
+//! The table of operations in flight: the owner of all memory that the kernel may touch.
 
 use std::ops::{Deref, Range};
 use std::rc::Rc;
@@ -7,17 +7,17 @@ use crate::buffer::{Buffer, Unfilled};
 use crate::descriptor::Descriptor;
 use crate::send::SendBatch;
 
-/// What an operation carried and gives back when it ends.
+/// The memory that an operation carries and returns when it ends.
 #[derive(Default)]
 pub enum Carried {
     /// Nothing.
     #[default]
     Nothing,
-    /// The memory of a read or payload receive: what was moved counts as filled.
+    /// The memory of a read or payload receive; moved bytes count as filled.
     Unfilled(Unfilled),
     /// The buffer of a write, or of a read over a part of it.
     Buffer(Buffer),
-    /// The buffer of a write that others are made from too.
+    /// The buffer of a write, shared with other writes.
     Shared(Rc<Buffer>),
     /// The bytes of a receive.
     Bytes(Box<[u8]>),
@@ -25,21 +25,21 @@ pub enum Carried {
     Batch(Box<SendBatch>),
 }
 
-/// What writes are made from: a buffer of their own, or one that others are made from too.
+/// The source of a write: a buffer of its own, or a shared one.
 #[derive(Debug)]
 pub enum Payload {
-    /// Its own.
+    /// The write's own buffer.
     Own(Buffer),
-    /// One that others hold too. Nobody can change it meanwhile.
+    /// A buffer that others hold too. No holder can change it in that time.
     Shared(Rc<Buffer>),
 }
 
-/// What reads are made into.
+/// The target of a read.
 #[derive(Debug)]
 pub enum Target {
-    /// Memory that is being filled: it has what was read, and nothing behind that.
+    /// Memory that is being filled: it has the bytes read, and nothing after them.
     Unfilled(Unfilled),
-    /// A part of a buffer that has something there already.
+    /// A part of a buffer that already has content there.
     Buffer(Buffer),
 }
 
@@ -47,7 +47,7 @@ pub enum Target {
 pub(crate) struct Operation<T> {
     pub token: T,
     pub carried: Carried,
-    /// Keeps the file or socket open.
+    /// Descriptor, held to keep the file or socket open.
     pub descriptor: Option<Descriptor>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct InFlight<T> {
     free: Vec<u32>,
     /// Operations that wait for drives.
     on_drive: usize,
-    /// One of those has ended since [`InFlight::take_drive_use`] was asked.
+    /// Whether an operation on a drive has ended since the last call of [`InFlight::take_drive_use`].
     has_drive_ended: bool,
 }
 
@@ -93,7 +93,7 @@ impl<T> InFlight<T> {
         operation
     }
 
-    /// The batch of an operation, for laying out its vectors where they will stay.
+    /// Returns the batch of an operation, to lay out its vectors where they will stay.
     pub fn carried_mut(&mut self, index: u64) -> &mut Carried {
         let operation = self.slots[index as usize].as_mut();
         &mut operation.expect("the operation was just inserted").carried
@@ -110,7 +110,7 @@ impl<T> InFlight<T> {
 }
 
 impl Carried {
-    /// Bytes of a send that went out before the kernel was asked for the rest.
+    /// Returns the bytes of a send that went out before the kernel was asked for the rest.
     pub(crate) fn bytes_before(&self) -> u32 {
         match self {
             Carried::Batch(batch) => batch.sent_bytes as u32,
@@ -118,14 +118,14 @@ impl Carried {
         }
     }
 
-    /// So many bytes were moved.
+    /// Counts bytes that were moved.
     pub(crate) fn moved(&mut self, count: u32) {
         if let Carried::Unfilled(memory) = self {
             memory.was_filled(count as usize);
         }
     }
 
-    /// The memory of a payload receive.
+    /// Returns the memory of a payload receive.
     pub fn into_unfilled(self) -> Option<Unfilled> {
         match self {
             Carried::Unfilled(memory) => Some(memory),
@@ -133,7 +133,7 @@ impl Carried {
         }
     }
 
-    /// What was read into.
+    /// Returns the target of a read.
     pub fn into_target(self) -> Option<Target> {
         match self {
             Carried::Unfilled(memory) => Some(Target::Unfilled(memory)),
@@ -142,7 +142,7 @@ impl Carried {
         }
     }
 
-    /// What a write was made from.
+    /// Returns the source of a write.
     pub fn into_payload(self) -> Option<Payload> {
         match self {
             Carried::Buffer(buffer) => Some(Payload::Own(buffer)),
@@ -153,7 +153,7 @@ impl Carried {
 }
 
 impl Target {
-    /// Where the kernel is to read to.
+    /// Returns the range that the kernel reads into.
     pub(crate) fn range(&mut self, range: Range<usize>) -> &mut [u8] {
         match self {
             Target::Unfilled(memory) => memory.refill(range),
@@ -161,10 +161,10 @@ impl Target {
         }
     }
 
-    /// Has zeroes in a range, as though they had been read.
+    /// Fills a range with zeroes, as though they had been read.
     ///
     /// # Panics
-    /// If something before the range was not filled, or it does not fit.
+    /// If bytes before the range were not filled, or the range does not fit.
     pub fn zero(&mut self, range: Range<usize>) {
         let count = range.len();
         self.range(range).fill(0);
@@ -196,7 +196,7 @@ impl From<Target> for Carried {
 }
 
 impl Payload {
-    /// Bytes of the memory that it holds.
+    /// Capacity of the payload's memory, in bytes.
     pub fn capacity(&self) -> usize {
         match self {
             Payload::Own(buffer) => buffer.capacity(),
@@ -204,7 +204,7 @@ impl Payload {
         }
     }
 
-    /// A second hold on it: from now on nobody can change it, until one is left.
+    /// Returns two holds on the payload: nothing can change it until only one is left.
     pub fn share(self) -> (Payload, Payload) {
         let shared = match self {
             Payload::Own(buffer) => Rc::new(buffer),
@@ -213,7 +213,7 @@ impl Payload {
         (Payload::Shared(Rc::clone(&shared)), Payload::Shared(shared))
     }
 
-    /// The buffer, if nobody else holds it.
+    /// Returns the buffer, if there is no other hold on it.
     pub fn into_own(self) -> Option<Buffer> {
         match self {
             Payload::Own(buffer) => Some(buffer),

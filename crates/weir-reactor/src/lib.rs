@@ -1,8 +1,8 @@
 //! The reactor: one io_uring with its sockets, files, timers and buffers, for one thread.
 //!
 //! This is the only crate with `unsafe`. It moves bytes and keeps time; it knows nothing of volumes,
-//! protocols or policies. Memory that the kernel may touch is owned by the table of operations in flight
-//! until the kernel has answered, so no caller can free or reuse it too early.
+//! protocols or policies. The table of operations in flight owns all memory that the kernel may touch, until
+//! the kernel has answered. No caller can therefore free or reuse the memory too early.
 
 pub mod buffer;
 pub mod clock;

@@ -1,10 +1,10 @@
-//! What a filesystem tells of where a range of a file lies.
+//! The filesystem's mapping of a file: how much of a range is allocated, and how much is in shared extents.
 
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Runs that one question is answered for; a range that lies in more of them costs further questions.
+/// Number of runs that one question returns; a range with more runs costs further questions.
 const RUNS: usize = 64;
 
 /// `FS_IOC_FIEMAP` of linux/fs.h, the same on all machines whose ioctl numbers are the generic ones.
@@ -16,7 +16,7 @@ const IS_LAST: u32 = 0x1;
 /// `FIEMAP_EXTENT_SHARED` of linux/fiemap.h: another file has the run too.
 const IS_SHARED: u32 = 0x2000;
 
-/// `struct fiemap_extent` of linux/fiemap.h: a run of bytes that lies somewhere.
+/// `struct fiemap_extent` of linux/fiemap.h: a run of allocated bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Run {
@@ -45,7 +45,7 @@ impl Run {
         self.offset.saturating_add(self.length)
     }
 
-    /// What of a range it holds.
+    /// Returns the part of a range that the run holds.
     fn within(&self, range: &Range<u64>) -> Mapped {
         let bytes = self.end().min(range.end).saturating_sub(self.offset.max(range.start));
         let is_shared = self.flags & IS_SHARED != 0;
@@ -54,12 +54,12 @@ impl Run {
     }
 }
 
-/// What of a range of a file lies somewhere, in bytes.
+/// The allocated part of a range of a file, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mapped {
-    /// Can be written where it lies.
+    /// Bytes that can be overwritten in their place.
     pub own_bytes: u64,
-    /// Another file has it too, so that the filesystem writes it elsewhere.
+    /// Bytes in shared extents: another file has them too, so the filesystem writes them elsewhere.
     pub shared_bytes: u64,
 }
 
@@ -72,10 +72,11 @@ impl Mapped {
     }
 }
 
-/// What of a range of a file lies somewhere. What was written and has no place on the disk yet may be missing.
+/// Returns the allocated part of a range of a file. Written bytes that have no place on the disk yet may be
+/// missing.
 ///
 /// # Errors
-/// Those of `ioctl(2)`: some filesystems do not tell, as tmpfs.
+/// The errors of `ioctl(2)`: some filesystems do not report a mapping, for example tmpfs.
 pub fn mapped(file: &impl AsFd, range: Range<u64>) -> io::Result<Mapped> {
     let (mut position, mut mapped) = (range.start, Mapped::default());
     while position < range.end {
@@ -101,8 +102,9 @@ fn ask(file: &impl AsFd, range: Range<u64>) -> io::Result<Question> {
         reserved: 0,
         runs: [Run::default(); RUNS],
     };
-    // SAFETY: the descriptor is open as long as it is borrowed. The kernel reads the head of the question, and writes to it
-    // and to at most `runs_max` runs after it, of which there is place for as many; all of it outlives the call.
+    // SAFETY: the descriptor is open as long as it is borrowed. The kernel reads the head of the question,
+    // and writes to it and to at most `runs_max` runs after it. The question has room for that many runs, and
+    // all of it outlives the call.
     let answer = unsafe { libc::ioctl(file.as_fd().as_raw_fd(), MAP, &raw mut question) };
     if answer == 0 { Ok(question) } else { Err(io::Error::last_os_error()) }
 }
@@ -112,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_nowhere_or_is_shared_has_no_own_place() {
+    fn holes_and_shared_extents_are_not_own_bytes() {
         let within = |offset, length, flags, range| {
             let Mapped { own_bytes, shared_bytes } =
                 Run { offset, length, flags, ..Run::default() }.within(&range);
@@ -126,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn question_is_laid_out_as_the_kernel_has_it() {
+    fn question_has_the_layout_of_the_kernel() {
         assert_eq!((size_of::<Run>(), std::mem::offset_of!(Run, flags)), (56, 40));
         assert_eq!(std::mem::offset_of!(Question, runs), 32);
     }

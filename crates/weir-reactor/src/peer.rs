@@ -1,21 +1,21 @@
-//! What the kernel tells of the process at the other end of a Unix socket.
+//! The process at the other end of a Unix socket, as reported by the kernel.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Groups that are expected; more cost a second call.
+/// Expected number of groups; more cost a second call.
 const GROUPS: usize = 64;
 
-/// The supplementary groups that the peer of a connected Unix socket had when it connected.
+/// Returns the supplementary groups that the peer of a connected Unix socket had when it connected.
 ///
 /// # Errors
-/// What the system says, such as for a socket without a peer.
+/// The error of the system, for example for a socket without a peer.
 pub fn peer_groups(socket: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
     let mut groups = vec![0_u32; GROUPS];
     loop {
         let mut bytes = size_of_val(groups.as_slice()) as libc::socklen_t;
-        // SAFETY: the descriptor is open for as long as it is borrowed, and the kernel writes at most `bytes` bytes to
-        // `groups`, which has as many, and the length to `bytes`. Both outlive the call.
+        // SAFETY: the descriptor is open for as long as it is borrowed. The kernel writes at most `bytes`
+        // bytes to `groups`, which has as many, and the length to `bytes`. Both outlive the call.
         let result = unsafe {
             let target = groups.as_mut_ptr().cast::<libc::c_void>();
             libc::getsockopt(

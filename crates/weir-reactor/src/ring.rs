@@ -1,4 +1,4 @@
-//! One io_uring and what can be asked of it.
+//! The ring: one io_uring and the operations on it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,31 +14,32 @@ use crate::in_flight::{Carried, InFlight, Operation, Payload, Target};
 use crate::send::SendBatch;
 use crate::wake::Waker;
 
-/// Mark of the completion that a [`Waker`] causes.
+/// User data of the completion that a [`Waker`] causes.
 const WAKE: u64 = u64::MAX;
-/// Kernel threads that may run operations which would block, such as allocation and flush. There are only as many as are
-/// blocked and one that looks for more, so this bounds what one drive that hangs can hold: once all of them wait for it,
-/// nothing moves on the others.
+/// Largest number of kernel threads for operations that would block, for example allocation and flush. The
+/// kernel keeps as many threads as are blocked, and one that looks for more work. The number therefore bounds
+/// the threads that one hanging drive can hold. Once all threads wait for this drive, the other drives stop.
 const WORKERS_MAX: u32 = 256;
 
-/// Pauses of the processor between two looks at the clock and the completion queue, about half a microsecond.
+/// Pauses of the processor between two checks of the clock and the completion queue, about half a
+/// microsecond.
 const LOOK_PAUSES: u32 = 16;
 
-/// Registering less than this many bytes is not worth it.
+/// Smallest size that is worth registering, in bytes.
 const REGISTERED_BYTES_MIN: usize = 1 << 20;
 
 /// `IORING_RECVSEND_POLL_FIRST`: wait for readiness before the first attempt (kernels from 5.19 on; older
 /// ones ignore a priority here).
 const POLL_FIRST: u16 = 1;
 
-/// How a ring is set up.
+/// The configuration of a ring.
 #[derive(Clone, Copy, Debug)]
 pub struct RingConfig {
     /// Entries of the submission queue, a power of two; the completion queue has four times as many.
     pub entries: u32,
-    /// How much of the pool's arena to register with the kernel, in bytes. Registered memory is locked, and
-    /// saves the kernel from pinning a buffer's pages for each access; buffers from the rest are used the
-    /// plain way. Where locked memory is short, less is registered, or nothing.
+    /// Part of the pool's arena to register with the kernel, in bytes. Registered memory is locked, and saves
+    /// the kernel from pinning a buffer's pages for each access. Buffers from the rest are used without
+    /// registration. Where locked memory is short, less is registered, or nothing.
     pub registered_bytes: usize,
 }
 
@@ -48,7 +49,7 @@ impl Default for RingConfig {
     }
 }
 
-/// Why there is no ring.
+/// The reason why there is no ring.
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
     /// The kernel or a sandbox forbids io_uring.
@@ -57,37 +58,37 @@ pub enum RingError {
          io_uring_register system calls"
     )]
     Forbidden {
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
-        /// What most likely forbids it.
+        /// Most likely cause.
         hint: &'static str,
     },
     /// The kernel is older than 5.11.
     #[error("the kernel's io_uring lacks timed waits; Linux 5.11 or later is needed")]
     TooOld,
-    /// Something else went wrong.
+    /// Another error occurred.
     #[error("cannot set up io_uring: {0}")]
     Other(#[from] io::Error),
 }
 
 /// The end of an operation.
 pub struct Completion<T> {
-    /// What the caller named it.
+    /// Token that the caller gave the operation.
     pub token: T,
     /// Bytes moved, or the system's error.
     pub result: Result<u32, io::Error>,
-    /// The memory that was lent.
+    /// Memory that the operation carried.
     pub carried: Carried,
 }
 
-/// An io_uring, its buffers, and the operations in flight, each named by a token of the caller's.
+/// An io_uring, its buffers, and the operations in flight, each named by a token of the caller.
 pub struct Ring<T> {
     uring: IoUring,
     in_flight: InFlight<T>,
-    /// Operations that ended when they were asked for.
+    /// Operations that ended as soon as they were issued.
     ended: VecDeque<Completion<T>>,
     pool: BufferPool,
-    /// How much of the arena is registered, from its start.
+    /// Registered part of the arena, from its start, in bytes.
     registered_bytes: usize,
     waker: Waker,
     wake_count: Box<[u8; 8]>,
@@ -104,7 +105,7 @@ impl<T> Ring<T> {
         if !uring.params().is_feature_ext_arg() {
             return Err(RingError::TooOld);
         }
-        // Older kernels have no such bound; theirs is the number of processes.
+        // Older kernels cannot set this bound; their bound is the number of processes.
         let _ = uring.submitter().register_iowq_max_workers(&mut [WORKERS_MAX, WORKERS_MAX]);
         let registered_bytes = register(&uring, &pool, config.registered_bytes);
         let waker = Waker::new()?;
@@ -113,24 +114,25 @@ impl<T> Ring<T> {
         Ok(Ring { uring, in_flight, ended, pool, registered_bytes, waker, wake_count, is_waker_armed: false })
     }
 
-    /// A handle with which other threads wake this ring.
+    /// Returns a handle with which other threads wake this ring.
     pub fn waker(&self) -> Waker {
         self.waker.clone()
     }
 
-    /// How much of the arena is registered with the kernel, in bytes.
+    /// Registered part of the arena, in bytes.
     pub fn registered_bytes(&self) -> usize {
         self.registered_bytes
     }
 
-    /// True if all of a range is registered. Operations also have memory of other pools, which may lie on either side.
+    /// Returns true if all of a range is registered. Operations may also have memory of other pools, which
+    /// may lie on either side.
     fn is_registered(&self, start: *const u8, length: u32) -> bool {
         let base = self.pool.arena().0.as_ptr() as usize;
         let start = start as usize;
         base <= start && start + length as usize <= base + self.registered_bytes
     }
 
-    /// Operations in flight.
+    /// Number of operations in flight.
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
@@ -140,7 +142,7 @@ impl<T> Ring<T> {
         self.in_flight.take_drive_use()
     }
 
-    /// Reads from a file at `offset` into `range` of memory that was filled up to there, or of a buffer.
+    /// Reads from a file at `offset` into `range` of a buffer, or of memory that is filled up to the range.
     pub fn read(
         &mut self,
         token: T,
@@ -166,7 +168,7 @@ impl<T> Ring<T> {
         self.push(token, target.into(), Some(file.clone()), entry);
     }
 
-    /// Writes `range` of a payload to a file at `offset`; `is_durable` asks for stability before the end.
+    /// Writes `range` of a payload to a file at `offset`; `is_durable` demands stability before the end.
     pub fn write(
         &mut self,
         token: T,
@@ -213,22 +215,22 @@ impl<T> Ring<T> {
         self.push(token, Carried::Nothing, Some(file.clone()), entry);
     }
 
-    /// Receives what a socket has, at least one byte, into `range`; zero bytes mean that the peer has ended.
-    /// What is there already is taken at once.
+    /// Receives the bytes that a socket has, at least one, into `range`. Zero bytes mean that the peer has
+    /// ended. Bytes that have already arrived are taken at once.
     pub fn receive(&mut self, token: T, socket: &Descriptor, mut bytes: Box<[u8]>, range: Range<usize>) {
         let target = &mut bytes[range];
         let result = retrying(|| receive_now(socket, target));
         if result != Err(rustix::io::Errno::AGAIN) {
             return self.end_now(token, Carried::Bytes(bytes), result);
         }
-        // Nothing is there: the kernel need not look before it waits.
+        // No bytes have arrived: the kernel need not try before it waits.
         let entry = opcode::Recv::new(Fd(socket.raw()), target.as_mut_ptr(), target.len() as u32)
             .ioprio(POLL_FIRST)
             .build();
         self.push(token, Carried::Bytes(bytes), Some(socket.clone()), entry);
     }
 
-    /// Receives so many bytes behind what was filled of a piece of memory, or fewer if the peer has ended.
+    /// Receives `count` bytes after the filled part of a piece of memory, or fewer if the peer has ended.
     pub fn receive_payload(&mut self, token: T, socket: &Descriptor, mut memory: Unfilled, count: usize) {
         let start = memory.filled().len();
         let target = memory.refill(start..start + count);
@@ -238,7 +240,7 @@ impl<T> Ring<T> {
         self.push(token, Carried::Unfilled(memory), Some(socket.clone()), entry);
     }
 
-    /// Ends when the peer of a socket hangs up, even if there is input before that which nobody reads.
+    /// Ends when the peer of a socket hangs up, even if unread input comes before that.
     pub fn watch_hang_up(&mut self, token: T, socket: &Descriptor) {
         let entry = opcode::PollAdd::new(Fd(socket.raw()), libc::POLLRDHUP as u32).build();
         self.push(token, Carried::Nothing, Some(socket.clone()), entry);
@@ -248,7 +250,7 @@ impl<T> Ring<T> {
     pub fn send(&mut self, token: T, socket: &Descriptor, mut batch: Box<SendBatch>) {
         match send_now(socket, &mut batch) {
             Ok(sent_bytes) => batch.sent_bytes = sent_bytes,
-            // Whatever is wrong with the socket is found again below, and told.
+            // A fault of the socket occurs again below, and is reported there.
             Err(_) => batch.sent_bytes = 0,
         }
         if batch.sent_bytes == batch.len() {
@@ -280,19 +282,19 @@ impl<T> Ring<T> {
 
     fn submit_entry(&mut self, entry: squeue::Entry) {
         loop {
-            // SAFETY: the memory that the entry points to is owned by the table of operations in flight
-            // (heap or arena memory, which does not move with its owner) until the kernel has answered; what a
-            // write is made from may be held by others too, who can only read it.
+            // SAFETY: the table of operations in flight owns the memory that the entry points to until the
+            // kernel has answered. It is heap or arena memory, which does not move with its owner. Other
+            // holders of a write's source can only read it.
             if unsafe { self.uring.submission().push(&entry) }.is_ok() {
                 return;
             }
-            // The queue is full: the kernel takes it over. Errors are transient and seen by the next wait.
+            // The queue is full: the kernel takes it over. Errors are transient, and the next wait sees them.
             let _ = self.uring.submit();
         }
     }
 
-    /// Hands over what was asked for and looks for up to `limit_ns` whether something ends, without giving
-    /// the core away to sleep. True if something did; [`Ring::wait`] then takes it over without waiting.
+    /// Submits all issued operations and busy-polls up to `limit_ns` for an end, without going to sleep. True
+    /// if an operation has ended; [`Ring::wait`] then takes the end over without waiting.
     pub fn look(&mut self, limit_ns: u64) -> bool {
         self.arm_waker();
         if self.has_ended() || self.uring.submit().is_err() {
@@ -310,11 +312,11 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Hands over what was asked for and waits until something ends, somebody wakes, or `timeout_ns` is over.
-    /// With `Some(0)` it does not wait.
+    /// Submits all issued operations and waits until one ends, a [`Waker`] wakes the ring, or `timeout_ns` is
+    /// over. With `Some(0)` it does not wait.
     ///
     /// # Errors
-    /// Those of `io_uring_enter(2)` other than interruption, time-out and a full completion queue.
+    /// The errors of `io_uring_enter(2)` other than interruption, time-out and a full completion queue.
     pub fn wait(&mut self, timeout_ns: Option<u64>) -> io::Result<()> {
         self.arm_waker();
         let timeout_ns = if self.ended.is_empty() { timeout_ns } else { Some(0) };
@@ -331,7 +333,7 @@ impl<T> Ring<T> {
         }
     }
 
-    /// True if something has ended that [`Ring::next_completion`] gives without waiting.
+    /// Returns true if an operation has ended that [`Ring::next_completion`] returns without waiting.
     pub fn has_ended(&self) -> bool {
         !self.ended.is_empty()
     }
@@ -370,16 +372,17 @@ impl<T> Ring<T> {
 impl<T> Drop for Ring<T> {
     /// Waits until the kernel has let go of all memory.
     fn drop(&mut self) {
-        // What was asked for and not handed over could not be cancelled.
+        // Operations that were not submitted could not be cancelled.
         let _ = self.uring.submit();
         self.waker.wake();
-        // What cannot be cancelled in this time ends by itself below; without a bound this could wait for it
-        // without taking the completions that it needs.
+        // Operations that cannot be cancelled in this time end by themselves below. Without a bound this call
+        // could wait for them without taking the completions that they need.
         let (cancel, timeout) = (io_uring::types::CancelBuilder::any(), Timespec::new().sec(1));
         let _ = self.uring.submitter().register_sync_cancel(Some(timeout), cancel);
         while self.in_flight.len() > 0 || self.is_waker_armed {
             if self.uring.submit_and_wait(1).is_err_and(|error| !is_transient(&error)) {
-                // The kernel no longer answers: better to leak the memory than to free it under its hands.
+                // The kernel no longer answers: leaking the memory is safer than freeing memory that the
+                // kernel may still touch.
                 std::mem::forget(std::mem::replace(&mut self.in_flight, InFlight::new()));
                 std::mem::forget(self.pool.clone());
                 return;
@@ -389,13 +392,13 @@ impl<T> Drop for Ring<T> {
     }
 }
 
-/// Receives what the socket has.
+/// Receives the bytes that the socket has.
 fn receive_now(socket: &Descriptor, target: &mut [u8]) -> rustix::io::Result<usize> {
     let (_, count) = rustix::net::recv(socket, target, rustix::net::RecvFlags::DONTWAIT)?;
     Ok(count)
 }
 
-/// Sends what the socket has room for.
+/// Sends the bytes that the socket has room for.
 fn send_now(socket: &Descriptor, batch: &mut SendBatch) -> rustix::io::Result<usize> {
     let message = batch.message();
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
@@ -419,13 +422,13 @@ fn is_transient(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN))
 }
 
-/// Direct I/O with misaligned memory is not reliably refused by the kernel, so it is caught here.
+/// Checks alignment, because the kernel does not reliably refuse direct I/O with misaligned memory.
 fn check_alignment(offset: u64, start: *const u8, length: u32) {
     let all = offset | start as u64 | u64::from(length);
     assert!(all.is_multiple_of(512), "misaligned file access: {start:?}+{length} at {offset}");
 }
 
-/// Builds the best ring that the kernel has: each step gives up what older kernels lack.
+/// Builds the best ring that the kernel supports: each step gives up features that older kernels lack.
 fn build(entries: u32) -> Result<IoUring, RingError> {
     let mut builder = IoUring::builder();
     builder.setup_cqsize(entries * 4).setup_submit_all();
@@ -462,15 +465,15 @@ fn explain(source: io::Error) -> RingError {
     }
 }
 
-/// Registers the start of the pool's arena as fixed buffer 0: as much as is wanted, or half, or a quarter and
-/// so on where locked memory is short. Answers how many bytes it became.
+/// Registers the start of the pool's arena as fixed buffer 0. Where locked memory is short, it tries half, a
+/// quarter and so on. Returns the number of registered bytes.
 fn register(uring: &IoUring, pool: &BufferPool, wanted_bytes: usize) -> usize {
     let (base, arena_bytes) = pool.arena();
     let mut bytes = wanted_bytes.min(arena_bytes);
     while bytes >= REGISTERED_BYTES_MIN {
         let vector = libc::iovec { iov_base: base.as_ptr().cast(), iov_len: bytes };
-        // SAFETY: the arena stays mapped as long as the ring, which holds the pool, and the ring is torn
-        // down before the pool because it is declared first.
+        // SAFETY: the arena stays mapped as long as the ring, which holds the pool. The ring is torn down
+        // before the pool because it is declared first.
         if unsafe { uring.submitter().register_buffers(&[vector]) }.is_ok() {
             return bytes;
         }

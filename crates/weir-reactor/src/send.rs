@@ -6,21 +6,22 @@ use weir_types::bounds::PIECE_BYTES;
 
 use crate::buffer::Buffer;
 
-/// Most heads and bodies in one batch; the kernel's limit is 1024 vectors, two for each.
+/// Most segments in one batch; the kernel's limit is 1024 vectors, two for each segment.
 const SEGMENTS_MAX: usize = 256;
 /// Room for one head, in bytes.
 const HEAD_BYTES_MAX: usize = 32;
 
 static ZEROES: [u8; PIECE_BYTES as usize] = [0; PIECE_BYTES as usize];
 
-/// Segments to send in order. Heads are copied; bodies are moved in and dropped once they are sent.
+/// Segments to send in order. A head is duplicated into the batch; a body is moved in and dropped once it is
+/// sent.
 #[derive(Default)]
 pub struct SendBatch {
     segments: Vec<Segment>,
     vectors: Vec<libc::iovec>,
     message: Option<Box<libc::msghdr>>,
     bytes: usize,
-    /// Of these, bytes that went out before the kernel was asked to send the rest.
+    /// Part of `bytes` that went out before the kernel was asked to send the rest.
     pub(crate) sent_bytes: usize,
 }
 
@@ -73,12 +74,12 @@ impl SendBatch {
         self.bytes += head.len() + body_length;
     }
 
-    /// True if nothing is to be sent.
+    /// Returns true if there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty()
     }
 
-    /// True if the batch takes no more segments.
+    /// Returns true if the batch takes no more segments.
     pub fn is_full(&self) -> bool {
         self.segments.len() >= SEGMENTS_MAX
     }
@@ -96,9 +97,9 @@ impl SendBatch {
         self.sent_bytes = 0;
     }
 
-    /// Lays out the vectors of what is not sent yet, for the kernel to read. They point into this batch and into heap or arena memory
-    /// that it owns, so it must neither change nor be dropped before the kernel has answered: only the
-    /// table of operations in flight calls this, on a batch that it owns.
+    /// Lays out the vectors of the unsent part for the kernel. They point into this batch and into heap or
+    /// arena memory that it owns. The batch must therefore neither change nor be dropped before the kernel
+    /// has answered. Only the table of operations in flight calls this, on a batch that it owns.
     pub(crate) fn message(&mut self) -> *const libc::msghdr {
         self.vectors.clear();
         for segment in &self.segments {
@@ -120,7 +121,7 @@ impl SendBatch {
 }
 
 impl SendBatch {
-    /// Drops from the vectors what has gone out already.
+    /// Removes the bytes that have already gone out from the vectors.
     fn skip_sent(&mut self) {
         let mut skip = self.sent_bytes;
         let whole = self

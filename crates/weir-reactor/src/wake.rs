@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Wakes the reactor that it came from. Cheap to clone; may be used from any thread.
+/// Wakes the reactor that it belongs to. Cheap to clone, usable from any thread.
 #[derive(Clone, Debug)]
 pub struct Waker(pub(crate) Arc<OwnedFd>);
 
@@ -14,9 +14,9 @@ impl Waker {
         Ok(Waker(Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?)))
     }
 
-    /// Makes the reactor's wait return soon. Wakes that come together count as one.
+    /// Makes the reactor's wait return soon. Several wakes before the reactor runs count as one.
     pub fn wake(&self) {
-        // The only possible failure is a full counter, and then a wake is pending already.
+        // A write fails only if the counter is full, and then a wake is pending already.
         let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
     }
 }

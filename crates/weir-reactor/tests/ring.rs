@@ -1,4 +1,4 @@
-//! The ring on real sockets and files.
+//! Tests of the ring on real sockets and files.
 
 #![allow(clippy::unwrap_used)]
 
@@ -70,7 +70,7 @@ fn batches_arrive_whole_and_in_order() {
 }
 
 #[test]
-fn a_batch_that_does_not_fit_at_once_is_sent_on() {
+fn oversized_batch_is_sent_completely() {
     let (mut ring, _pool) = ring(0);
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     let socket = Descriptor::socket(ours.into());
@@ -89,7 +89,7 @@ fn a_batch_that_does_not_fit_at_once_is_sent_on() {
 }
 
 #[test]
-fn receives_end_when_the_peer_does() {
+fn receive_ends_with_its_peer() {
     let (mut ring, pool) = ring(0);
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     let socket = Descriptor::socket(ours.into());
@@ -105,7 +105,7 @@ fn receives_end_when_the_peer_does() {
 }
 
 #[test]
-fn a_ring_is_woken_by_others_and_by_time() {
+fn waker_and_timeout_end_a_wait() {
     let (mut ring, _pool) = ring(0);
     let waker = ring.waker();
     let thread = std::thread::spawn(move || waker.wake());
@@ -118,7 +118,7 @@ fn a_ring_is_woken_by_others_and_by_time() {
 }
 
 #[test]
-fn a_look_finds_what_is_there_and_gives_up_in_time() {
+fn look_finds_ready_completions_or_times_out() {
     let (mut ring, _pool) = ring(0);
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     let socket = Descriptor::socket(ours.into());
@@ -132,7 +132,7 @@ fn a_look_finds_what_is_there_and_gives_up_in_time() {
 }
 
 #[test]
-fn drive_are_told_from_memory_and_sockets() {
+fn drive_use_is_reported_for_drives_only() {
     let (mut ring, pool) = ring(0);
     for (folder, is_drive) in [("/dev/shm", false), (".", true)] {
         let path = tempfile::NamedTempFile::new_in(folder).unwrap();
@@ -146,7 +146,7 @@ fn drive_are_told_from_memory_and_sockets() {
 }
 
 #[test]
-fn a_ring_that_goes_lets_go_of_everything() {
+fn dropped_ring_returns_all_buffers() {
     let (mut ring, pool) = ring(0);
     let (ours, _theirs) = UnixStream::pair().unwrap();
     let socket = Descriptor::socket(ours.into());

@@ -7,20 +7,22 @@ use super::oracle::entitlements;
 use super::{Load, Plan, PlannedDrive, PlannedNode};
 use weir_types::random::Random;
 
-/// What kind of plan is wanted.
+/// Properties of a random plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// Leaves of the tree, at most.
+    /// Maximum number of leaves of the tree.
     pub leaves_max: u64,
-    /// Whether requests differ in kind and size, and ceilings in dimension; else all is in operations.
+    /// True if requests differ in kind and size, and ceilings in dimension. Otherwise all rates are in
+    /// operations.
     pub is_mixed: bool,
-    /// Whether clients come and go; else all ask without end.
+    /// True if clients come and go. Otherwise all clients always have requests open.
     pub is_changing: bool,
-    /// How long the plan runs, in nanoseconds.
+    /// Duration of the plan, in nanoseconds.
     pub duration_ns: u64,
 }
 
-/// A plan that follows from a seed. Its floors fit, and all that its leaves may do is bounded.
+/// A plan that follows from a seed. Its floors fit, and the rate of every leaf is bounded by a ceiling or a
+/// drive.
 pub fn plan(seed: u64, wanted: Wanted) -> Plan {
     let mut random = Random::new(seed ^ 0x5eed);
     let has_drive = random.chance(2, 3);
@@ -54,7 +56,7 @@ fn nodes(random: &mut Random, wanted: Wanted, has_drive: bool, capacity: u64) ->
     }
     let leaves = 1 + random.below(wanted.leaves_max);
     for leaf in 0..leaves.max(inner as u64) {
-        // Every inner node has a leaf, so that nothing is claimed by nobody.
+        // Every inner node has a leaf, so no floor is without a client.
         let any = (inner > 0 && random.chance(3, 4)).then(|| random.below(inner as u64) as usize);
         let parent = if (leaf as usize) < inner { Some(leaf as usize) } else { any };
         let is_limited = random.chance(1, 3) || (!has_drive && parent.is_none());
@@ -78,7 +80,7 @@ fn terms(random: &mut Random, wanted: Wanted, is_limited: bool, capacity: u64) -
     terms
 }
 
-/// Adds ceilings in other dimensions, bursts, and ways of counting.
+/// Adds ceilings in other dimensions, bursts, and operation sizes.
 fn mix(random: &mut Random, terms: &mut Terms, iops: u64) {
     if random.chance(1, 3) {
         terms.limits.total.bytes_per_second = Some(iops * (2048 + random.below(65_536)));
@@ -127,13 +129,13 @@ fn activity(random: &mut Random, wanted: Wanted) -> Vec<(u64, u64)> {
         let from_ns = at_ns + random.below(wanted.duration_ns / 3);
         at_ns = from_ns + random.below(wanted.duration_ns / 2);
         active.push((from_ns, at_ns));
-        // The last answers of one spell come before the next begins.
+        // The last answers of one active period come before the next period begins.
         at_ns += wanted.duration_ns / 5;
     }
     active
 }
 
-/// Gives some nodes floors that fit: together four fifths at most of what their parent can count on.
+/// Gives some nodes floors that fit: together at most four fifths of the rate that their parent can rely on.
 fn add_floors(random: &mut Random, plan: &mut Plan) {
     let entitled = entitlements(plan);
     let count = plan.nodes.len();

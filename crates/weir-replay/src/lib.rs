@@ -1,9 +1,9 @@
 //! Workloads that share drives, in virtual time: the very tree and pool that serve real requests, under imagined
 //! clients and imagined drives.
 //!
-//! A [`Plan`] says who there is, what each may do and what each asks for; [`run`] plays it and gives the
-//! [`History`]; [`oracle`] says by naive arithmetic what must be true of it. [`replay`] plays what was recorded, or
-//! made up, under any policies.
+//! A [`Plan`] names the workloads, their terms and their loads. [`run`] plays a plan and returns the
+//! [`History`]. [`oracle`] checks a history by naive arithmetic. [`replay`] plays recorded or invented loads
+//! under any policies.
 
 #![forbid(unsafe_code)]
 
@@ -23,24 +23,24 @@ pub use planned::run;
 pub struct PlannedNode {
     /// Index of its parent in the plan; `None` directly below the root. Parents come before their children.
     pub parent: Option<usize>,
-    /// What it may do.
+    /// Terms of the workload.
     pub terms: Terms,
-    /// What its client asks for; `None` for nodes that have children.
+    /// Load of its client; `None` for nodes with children.
     pub load: Option<Load>,
 }
 
 /// A client that keeps a number of requests open.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// Requests that it keeps open.
+    /// Number of requests that the client keeps open.
     pub depth: u32,
-    /// What they do.
+    /// Kind of the requests.
     pub kind: Kind,
-    /// Bytes of each.
+    /// Bytes of each request.
     pub bytes: u32,
     /// Time between an answer and the request that follows it, in nanoseconds.
     pub think_ns: u64,
-    /// When it asks: from and until, in nanoseconds, in order.
+    /// Active periods, as start and end in nanoseconds, in order.
     pub active: Vec<(u64, u64)>,
 }
 
@@ -51,24 +51,24 @@ pub struct PlannedDrive {
     pub iops: u64,
     /// Bytes per second.
     pub bytes_per_second: u64,
-    /// From the end of an operation to its answer, in nanoseconds.
+    /// Time from the end of an operation to its answer, in nanoseconds.
     pub latency_ns: u64,
-    /// Operations that the pool keeps in flight; `None` if it has to find out.
+    /// Operations that the drive queue keeps in flight; `None` if the queue has to find the number.
     pub queue_target: Option<u32>,
 }
 
-/// A whole world.
+/// A whole simulated world.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The workloads.
     pub nodes: Vec<PlannedNode>,
     /// What they share; without drives, requests are answered as soon as they may go.
     pub planned_drive: Option<PlannedDrive>,
-    /// How long it runs, in nanoseconds.
+    /// Duration of the plan, in nanoseconds.
     pub duration_ns: u64,
-    /// How late the scheduler may wake up, in nanoseconds.
+    /// Maximum delay of a wake-up of the scheduler, in nanoseconds.
     pub late_ns_max: u64,
-    /// Where chance begins.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
@@ -92,49 +92,49 @@ impl std::fmt::Display for Plan {
     }
 }
 
-/// One request, from being asked for to being answered.
+/// One request, from its arrival to its answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event {
     /// Index of the workload in the plan.
     pub node: usize,
-    /// Its length in bytes.
+    /// Length of the request in bytes.
     pub bytes: u64,
-    /// When it was asked for.
+    /// Instant of the arrival.
     pub asked_ns: u64,
-    /// When its ceilings let it go.
+    /// Instant at which the ceilings admitted the request.
     pub admitted_ns: u64,
     /// When the last piece of it went to the drive.
     pub started_ns: u64,
-    /// When it was answered.
+    /// Instant of the answer.
     pub answered_ns: u64,
     /// Time in the queue of the drive, in nanoseconds.
     pub queue_ns: u64,
-    /// Part of it in which others went first because of their floors, in nanoseconds.
+    /// Part of `queue_ns` in which floors of other workloads went first, in nanoseconds.
     pub floors_ns: u64,
-    /// The node and the limit that held it until it was admitted, if one did.
+    /// Node and limit that held the request until its admission, if any.
     pub bound_by: Option<(usize, Limit)>,
 }
 
-/// All requests that were answered, in the order of their answers.
+/// All answered requests, in the order of their answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
     /// The requests.
     pub events: Vec<Event>,
-    /// Admissions in their order: instant and workload.
+    /// Admissions in order: instant and workload.
     pub admissions: Vec<(u64, usize)>,
-    /// Operations that the pool keeps in flight at the end.
+    /// Operations that the drive queue keeps in flight at the end.
     pub depth: u32,
 }
 
 impl History {
-    /// A hash of everything, by which two runs are compared (FNV-1a).
+    /// Hash of all events, by which two runs are compared (FNV-1a).
     pub fn fingerprint(&self) -> u64 {
         let words =
             self.events.iter().flat_map(|e| [e.node as u64, e.admitted_ns, e.started_ns, e.answered_ns]);
         words.fold(0xcbf2_9ce4_8422_2325, |hash, word| (hash ^ word).wrapping_mul(0x0100_0000_01b3))
     }
 
-    /// Requests of a workload that were answered within a time.
+    /// Number of requests of a workload that were answered within a period.
     pub fn answered(&self, node: usize, from_ns: u64, until_ns: u64) -> usize {
         let is_within =
             |event: &&Event| (from_ns..until_ns).contains(&event.answered_ns) && event.node == node;

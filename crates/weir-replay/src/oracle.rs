@@ -1,4 +1,4 @@
-//! What must be true of a history, by arithmetic so plain that it can be believed.
+//! Checks of a history, by arithmetic simple enough to be obviously right.
 
 use weir_qos::{Counting, Kind};
 use weir_types::bounds::CEILING_CREDIT_NS;
@@ -7,20 +7,21 @@ use super::{History, Plan};
 
 const BILLION: i128 = 1_000_000_000;
 
-/// A limit of a node: what a request counts under it in millionths, its rate, and what may be saved, in
-/// billionths of a unit.
+/// A limit of a node: the count of a request in millionths, the rate, and the maximum credit in billionths of
+/// a unit.
 struct Limit {
     millionths: Box<dyn Fn(Kind, u32) -> i128>,
     rate: i128,
     saved: i128,
 }
 
-/// Checks that in no window, of any length and at any node, more was admitted than rate times length, and what
-/// may have been saved before it, and one request. `late_ns` is what the scheduler may have been late by.
+/// Checks the ceilings of every node over windows of every length. A window may admit at most rate times
+/// length, plus the credit saved before it, plus one request. `late_ns` is the possible delay of the
+/// scheduler.
 ///
-/// With S(n) the sum of the first n requests, the window from request i to just before request j holds
-/// S(j) - S(i), which may be at most rate * (t(j) - t(i)) + saved. So for each j the least
-/// S(i) - rate * t(i) before it is all that must be known.
+/// With S(n) the sum of the first n requests, the window from request i to just before request j holds S(j) -
+/// S(i). The sum may be at most rate * (t(j) - t(i)) + saved. So for each j only the least S(i) - rate * t(i)
+/// before j must be known.
 pub fn check_windows(plan: &Plan, history: &History) -> Result<(), String> {
     for (index, node) in plan.nodes.iter().enumerate() {
         let below = below(plan, index);
@@ -45,7 +46,7 @@ pub fn check_windows(plan: &Plan, history: &History) -> Result<(), String> {
     Ok(())
 }
 
-/// For each node of a plan, whether it is this one or below it.
+/// For each node of a plan, whether it is `top` or lies below `top`.
 fn below(plan: &Plan, top: usize) -> Vec<bool> {
     let mut below = vec![false; plan.nodes.len()];
     for (index, node) in plan.nodes.iter().enumerate() {
@@ -86,20 +87,20 @@ fn limits(terms: &weir_types::Terms, late_ns: u64) -> Vec<(String, Limit)> {
     found
 }
 
-/// Length of the windows in which services are counted, in nanoseconds.
+/// Length of the windows in which served requests are counted, in nanoseconds.
 const WINDOW_NS: u64 = 200_000_000;
 
-/// What a leaf was doing: whether it asked without end.
+/// True if a leaf always has many requests open.
 fn asks_without_end(plan: &Plan, leaf: usize) -> bool {
     plan.nodes[leaf].load.as_ref().is_some_and(|load| load.depth >= 64 && load.think_ns == 0)
 }
 
-/// The windows that lie wholly in the times in which a leaf asks, after it has just begun.
+/// Windows that lie wholly in the active periods of a leaf, some time after their beginning.
 fn windows(plan: &Plan, leaf: usize) -> Vec<u64> {
     let active = plan.nodes[leaf].load.iter().flat_map(|load| &load.active);
     let mut windows = Vec::new();
     for &(from_ns, until_ns) in active {
-        // What was not answered when the plan ended is not known.
+        // Requests near the end of the plan may have no answer.
         let until_ns = until_ns.min(plan.duration_ns - WINDOW_NS / 4);
         let mut at_ns = from_ns + WINDOW_NS / 4;
         while at_ns + WINDOW_NS <= until_ns {
@@ -110,8 +111,8 @@ fn windows(plan: &Plan, leaf: usize) -> Vec<u64> {
     windows
 }
 
-/// Checks that every leaf that asks without end is served at the rate of its floor, and ever again: nobody who
-/// asks goes without for longer than a few of the requests that it would be entitled to if all asked.
+/// Checks that every leaf that always has requests open is served at the rate of its floor. Also checks that
+/// it never starves: no gap exceeds a few requests of its entitlement.
 pub fn check_claims(plan: &Plan, history: &History) -> Result<(), String> {
     let entitled = entitlements(plan);
     for (leaf, node) in plan.nodes.iter().enumerate().filter(|(leaf, _)| asks_without_end(plan, *leaf)) {
@@ -167,9 +168,9 @@ pub fn check_no_idling(plan: &Plan, history: &History) -> Result<(), String> {
     Ok(())
 }
 
-/// What each node of a plan is entitled to, in operations per second, if all leaves ask without end for
-/// operations of one size: each child gets its floor, at least its weight's part of what the parent has, and at
-/// most what its ceilings allow.
+/// Entitlement of each node of a plan, in operations per second. All leaves have requests of one size open
+/// all the time. Each child gets its floor, at least its weight's part of the parent's rate, and at most its
+/// ceilings.
 pub fn entitlements(plan: &Plan) -> Vec<f64> {
     let capacity = plan.planned_drive.map_or(f64::MAX, |planned_drive| planned_drive.iops as f64);
     let count = plan.nodes.len();
@@ -191,7 +192,8 @@ pub fn entitlements(plan: &Plan) -> Vec<f64> {
     given
 }
 
-/// Divides what a parent has among its children: the level is sought at which everything is given away.
+/// Divides a parent's rate among its children, by searching for the level at which the whole rate is given
+/// away.
 fn divide(plan: &Plan, parent: Option<usize>, amount: f64, most: &[f64], floor: &[f64], given: &mut [f64]) {
     let is_child = |&child: &usize| plan.nodes[child].parent == parent;
     let children: Vec<usize> = (0..plan.nodes.len()).filter(is_child).collect();

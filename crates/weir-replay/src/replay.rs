@@ -1,9 +1,9 @@
-//! Playing what was recorded, or made up, under any policies.
+//! Replay of recorded or invented loads, under any policies.
 //!
-//! A recorded request is taken to be caused by the latest answer on its connection before it: the time between the
-//! two is the client's, and stays as it was; requests before the first answer come when they came. So under other
-//! policies a load arrives sooner or later, as its client would have it. A connection that has played its last
-//! request begins anew after the time that the recording had left: the load goes on as it was.
+//! A recorded request counts as caused by the latest answer before it on its connection. The time between the
+//! two is the client's think time and stays as recorded. Requests before the first answer come at their
+//! recorded instants. So a load arrives sooner or later under other policies, as its client would send it. A
+//! connection that has played its last request begins again, after the time that the recording had left.
 
 use std::collections::BTreeMap;
 
@@ -14,53 +14,52 @@ use super::Event;
 use super::world::{Clients, Demand, Drive, Stage, Work, play};
 use weir_types::random::Random;
 
-/// Most requests that are played: some minutes of a fast drive.
+/// Maximum number of requests in a replay: some minutes of a fast drive.
 pub const PLAYED_REQUESTS_MAX: u64 = 20_000_000;
 
-/// One request as it was recorded.
+/// One recorded request.
 #[derive(Clone, Copy, Debug)]
 pub struct Recorded {
-    /// What was asked for; its `node` is the leaf of its connection, its `name` is not used.
+    /// The request. Its `node` is the leaf of its connection; its `name` is not used.
     pub demand: Demand,
-    /// When it came, in nanoseconds.
+    /// Instant of the arrival, in nanoseconds.
     pub arrived_ns: u64,
-    /// When it was answered, in nanoseconds.
+    /// Instant of the answer, in nanoseconds.
     pub answered_ns: u64,
 }
 
-/// A client that is made up: it keeps requests open, of kinds that follow from chance and each at another
-/// place.
+/// An invented client. It keeps requests open, of random kinds and each at another place.
 #[derive(Clone, Copy, Debug)]
 pub struct MadeUp {
-    /// The leaf of its connection.
+    /// Leaf of the client's connection.
     pub node: usize,
-    /// Requests that it keeps open.
+    /// Number of requests that the client keeps open.
     pub depth: u32,
-    /// Bytes of each.
+    /// Bytes of each request.
     pub bytes: u32,
-    /// Of a hundred requests, those that read; the others write.
+    /// Percentage of requests that are reads. The others are writes.
     pub read_percent: u32,
     /// Time between an answer and the request that follows it, in nanoseconds.
     pub think_ns: u64,
 }
 
 impl Drive {
-    /// A drive that is emulated, or of which nothing is known, as the data plane takes them; with the number of
-    /// operations in flight that had been found to be right there.
+    /// A drive as the data plane sees it: emulated, or with unknown rates. `in_flight` is the queue depth
+    /// that was found right for the drive before.
     pub fn of(emulation: Option<Emulation>, in_flight: Option<u32>) -> Drive {
         let model = emulation.map_or(DriveModel::UNKNOWN, DriveModel::emulated);
         Drive { model, emulation, queue_target: None, in_flight }
     }
 }
 
-/// Plays recorded requests on a stage; `observe` sees every answer. Answers the instant up to which it played: the
-/// stage's end, unless that would have taken more than [`PLAYED_REQUESTS_MAX`] requests.
+/// Replays recorded requests on a stage; `observe` sees every answer. Returns the instant at which the replay
+/// stopped: the stage's end, or earlier after [`PLAYED_REQUESTS_MAX`] requests.
 pub fn replay(stage: &Stage, records: &[Recorded], observe: impl FnMut(&Event)) -> u64 {
     let followers = Followers::of(records, stage.duration_ns);
     finish(stage, Replay { records, followers }, observe)
 }
 
-/// Plays made-up clients on a stage, like [`replay`].
+/// Plays invented clients on a stage, like [`replay`].
 pub fn invent(stage: &Stage, clients: &[MadeUp], observe: impl FnMut(&Event)) -> u64 {
     finish(stage, Invention { clients, random: Random::new(stage.seed) }, observe)
 }
@@ -71,13 +70,13 @@ fn finish(stage: &Stage, source: impl Source, observe: impl FnMut(&Event)) -> u6
     watched.until_ns
 }
 
-/// Where requests come from.
+/// A source of requests.
 trait Source {
     fn begin(&mut self) -> Vec<(u64, Demand)>;
     fn answered(&mut self, name: usize, now_ns: u64, next: &mut Vec<(u64, Demand)>);
 }
 
-/// A source whose answers are counted and seen.
+/// A source whose answers are counted and observed.
 struct Watched<S, F> {
     source: S,
     observe: F,
@@ -108,14 +107,14 @@ impl<S: Source, F: FnMut(&Event)> Clients for Watched<S, F> {
 /// Stands for no request.
 const NOBODY: u32 = u32::MAX;
 
-/// Which requests follow the answer to which.
+/// For each answer, the requests that follow it.
 struct Followers {
     /// Requests that came before any answer on their connection.
     first: Vec<u32>,
-    /// The first follower of each request, and the next one that follows the same answer.
+    /// By request, its first follower, and the next follower of the same answer.
     follower: Vec<u32>,
     sibling: Vec<u32>,
-    /// Time from the answer that a request follows to the request, in nanoseconds.
+    /// Time from an answer to the request that follows it, in nanoseconds.
     think_ns: Vec<u64>,
 }
 
@@ -189,7 +188,7 @@ impl Source for Replay<'_> {
     fn answered(&mut self, name: usize, now_ns: u64, next: &mut Vec<(u64, Demand)>) {
         let at = |index: usize| now_ns.saturating_add(self.followers.think_ns[index]);
         next.extend(self.followers.after(name).map(|index| (at(index), self.demand(index))));
-        // Those that follow one answer come in their order.
+        // Requests that follow one answer come in their recorded order.
         next.reverse();
         next.sort_by_key(|(at_ns, _)| *at_ns);
     }
@@ -204,7 +203,7 @@ impl Invention<'_> {
     fn demand(&mut self, name: usize) -> Demand {
         let MadeUp { node, bytes, read_percent, .. } = self.clients[name];
         let kind = if self.random.chance(read_percent.into(), 100) { Kind::Read } else { Kind::Write };
-        // All begin where none ends, so for a drive whose arm moves they are at random places.
+        // No request begins where another ends, so the places count as random for a drive with seeks.
         Demand { node, name, kind, bytes, volume: node, offset: 0, work: Work::Turns, after_ns: 0 }
     }
 }

@@ -12,107 +12,110 @@ use weir_volume::{EmulatedDrive, Position};
 use super::Event;
 use weir_types::random::Random;
 
-/// A request by its place in the list of those that are open.
+/// Index of a request in the list of open requests.
 type Ticket = usize;
 
 /// A drive that workloads share.
 #[derive(Clone, Copy, Debug)]
 pub struct Drive {
-    /// What the scheduler takes it to deliver.
+    /// Performance that the scheduler assumes.
     pub model: DriveModel,
-    /// How it behaves; `None` where each request says how long it takes.
+    /// Behaviour of the drive; `None` if each request names its own time.
     pub emulation: Option<Emulation>,
-    /// Operations that its pool keeps in flight because somebody chose the number; `None` if it has to find out.
+    /// Operations that the drive queue keeps in flight by an operator's choice; `None` if the queue has to
+    /// find the number.
     pub queue_target: Option<u32>,
-    /// Operations that it had found out to be right.
+    /// Operations in flight that the drive queue found right before.
     pub in_flight: Option<u32>,
 }
 
-/// Where a node stands.
+/// Role of a node in the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Others stand below it.
+    /// A node with children.
     Inner,
-    /// It asks, and a drive serves it; without one it is answered as soon as its ceilings let it go.
+    /// A node with a client, and the drive that serves it. Without a drive, requests are answered as soon as
+    /// their ceilings admit them.
     Leaf(Option<usize>),
 }
 
-/// A workload, or what stands above some.
+/// A workload, or a parent of workloads.
 #[derive(Clone, Copy, Debug)]
 pub struct StageNode {
     /// Index of its parent, which comes before it; `None` directly below the root.
     pub parent: Option<usize>,
-    /// What it may do.
+    /// Terms of the node.
     pub terms: Terms,
-    /// Whether it asks.
+    /// Whether the node has a client.
     pub place: Place,
 }
 
-/// What clients play on.
+/// Nodes and drives that clients play on.
 #[derive(Clone, Debug, Default)]
 pub struct Stage {
     /// The nodes.
     pub nodes: Vec<StageNode>,
     /// The drives.
     pub drives: Vec<Drive>,
-    /// How long it lasts, in nanoseconds.
+    /// Duration of the play, in nanoseconds.
     pub duration_ns: u64,
-    /// How late the scheduler may wake up, in nanoseconds.
+    /// Maximum delay of a wake-up of the scheduler, in nanoseconds.
     pub late_ns_max: u64,
-    /// Where chance begins.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
-/// What a request takes once its ceilings let it go.
+/// Service that a request needs once its ceilings admit it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Turns of an emulated drive.
     Turns,
-    /// This time of a drive, in nanoseconds.
+    /// A time of the drive, in nanoseconds.
     Time(u64),
-    /// This time, in nanoseconds, of no drive at all, as for what was never written.
+    /// A time, in nanoseconds, without any drive, as for a read of a hole.
     Beside(u64),
 }
 
-/// A request that a client makes.
+/// A request of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Demand {
     /// The leaf.
     pub node: usize,
-    /// What the client knows it by.
+    /// Name of the request, chosen by the client.
     pub name: usize,
-    /// What it does.
+    /// Kind of the request.
     pub kind: Kind,
-    /// Bytes of it.
+    /// Length in bytes.
     pub bytes: u32,
-    /// The volume that they are of: places in one are apart from those in another.
+    /// Volume of the request. No place in one volume continues a place in another.
     pub volume: usize,
-    /// Where they begin.
+    /// Offset in the volume, in bytes.
     pub offset: u64,
-    /// What it takes.
+    /// Service that the request needs.
     pub work: Work,
-    /// Time from the end of that to the answer, in nanoseconds.
+    /// Time from the end of the service to the answer, in nanoseconds.
     pub after_ns: u64,
 }
 
-/// Who asks.
+/// The clients of a stage.
 pub trait Clients {
     /// The first requests, with their instants.
     fn begin(&mut self) -> Vec<(u64, Demand)>;
 
-    /// A request was let go by its ceilings.
+    /// Called when the ceilings admit a request.
     fn admitted(&mut self, _at_ns: u64, _node: usize) {}
 
-    /// A request was answered: how it went, and its name. Adds the requests that follow, with their instants.
+    /// Called when a request is answered, with its events and its name. Adds the requests that follow to
+    /// `next`, with their instants.
     fn answered(&mut self, event: &Event, name: usize, next: &mut Vec<(u64, Demand)>);
 
-    /// True if nothing more is to be played.
+    /// True if the play should stop.
     fn is_done(&self) -> bool {
         false
     }
 }
 
-/// What happens at an instant.
+/// An event of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Happening {
     /// The drive are done with a piece.
@@ -121,19 +124,19 @@ enum Happening {
     Answer(Ticket),
     /// The scheduler wakes up.
     Wake,
-    /// A client asks.
+    /// A client sends a request.
     Ask(Ticket),
 }
 
-/// A request that is not answered.
+/// A request without an answer yet.
 #[derive(Clone, Copy)]
 struct Open {
     demand: Demand,
     event: Event,
-    /// Bytes that pieces were made for.
+    /// Bytes for which pieces were made.
     position: u64,
     pieces_left: u32,
-    /// Up to which instant its time is accounted for.
+    /// Instant up to which the request's time is attributed.
     accounted_ns: u64,
 }
 
@@ -142,25 +145,25 @@ struct Open {
 struct Piece {
     ticket: Ticket,
     cost: Cost,
-    /// Where it lies, and the bytes of all blocks that it touches.
+    /// Position of the piece, and the bytes of all blocks that it touches.
     place: (Position, u64),
     since_ns: u64,
     queue_ns: u64,
     floors_ns: u64,
 }
 
-/// What of a leaf's requests is under way, within the bounds of a connection.
+/// Requests of a leaf in progress, within the bounds of a connection.
 #[derive(Clone, Default)]
 struct Line {
     requests: usize,
     /// Requests that are not read before others are answered.
     unread: VecDeque<Ticket>,
     held_bytes: u64,
-    /// Admitted requests that need buffers to go on.
+    /// Admitted requests that need buffers to proceed.
     starving: VecDeque<Ticket>,
 }
 
-/// A list in which places are used again.
+/// A list that reuses free places.
 struct Places<T> {
     all: Vec<T>,
     free: Vec<usize>,
@@ -185,7 +188,7 @@ impl<T> Places<T> {
     }
 }
 
-/// A drive with who waits in the queue of it.
+/// A drive with its drive queue.
 struct SharedDrive {
     queue: DriveQueue<usize>,
     leaves: Vec<Option<NodeId>>,
@@ -198,20 +201,20 @@ struct World<'a, C> {
     random: Random,
     now_ns: u64,
     agenda: BTreeSet<(u64, u64, Happening)>,
-    /// Distinguishes entries of the agenda that are otherwise equal.
+    /// Sequence number that orders agenda entries of the same instant.
     entries: u64,
     wake_ns: Option<u64>,
     tree: Tree<Ticket>,
     leaves: Vec<Option<NodeId>>,
     lines: Vec<Line>,
-    /// Which node of the stage a node of the tree is.
+    /// Node of the stage for each node of the tree.
     nodes: BTreeMap<NodeId, usize>,
     drives: Vec<SharedDrive>,
     open: Places<Open>,
     pieces: Places<Piece>,
 }
 
-/// Plays clients on a stage to its end, and answers how many operations the pools keep in flight then.
+/// Plays clients on a stage to its end. Returns the operations that each drive queue then keeps in flight.
 pub fn play<C: Clients>(stage: &Stage, clients: &mut C) -> Vec<u32> {
     let mut world = World::new(stage, clients);
     while let Some((at_ns, _, happening)) = world.agenda.pop_first().filter(|next| next.0 < stage.duration_ns)
@@ -226,7 +229,7 @@ pub fn play<C: Clients>(stage: &Stage, clients: &mut C) -> Vec<u32> {
             Happening::Answer(ticket) => world.answer(ticket),
             Happening::Wake => world.wake_ns = None,
         }
-        // A daemon does nothing between two wake-ups: if it is late, what is due waits for it.
+        // A daemon does nothing between two wake-ups, so due requests wait for a late one.
         if stage.late_ns_max == 0 || happening == Happening::Wake {
             world.release();
         }
@@ -235,8 +238,8 @@ pub fn play<C: Clients>(stage: &Stage, clients: &mut C) -> Vec<u32> {
     world.drives.iter().map(|drive| drive.queue.depth().operations()).collect()
 }
 
-/// Enters all nodes of a stage in a tree: for ceilings, or those that share a drive. Answers the nodes that are in it
-/// by their index on the stage.
+/// Adds the nodes of a stage to a tree. The tree of the ceilings gets all nodes; a drive's tree gets the
+/// nodes that share the drive. Returns the tree nodes by their index on the stage.
 fn plant<T: Copy>(tree: &mut Tree<T>, stage: &Stage, drive: Option<usize>) -> Vec<Option<NodeId>> {
     let mut ids: Vec<Option<NodeId>> = Vec::new();
     for node in &stage.nodes {
@@ -295,7 +298,7 @@ impl<'a, C: Clients> World<'a, C> {
         self.agenda.insert((at_ns, self.entries, happening));
     }
 
-    /// Notes a request that will be made.
+    /// Schedules a future request.
     fn expect(&mut self, at_ns: u64, demand: Demand) {
         let event = Event { node: demand.node, bytes: demand.bytes.into(), ..Event::default() };
         let ticket = self.open.insert(Open { demand, event, position: 0, pieces_left: 0, accounted_ns: 0 });
@@ -314,7 +317,7 @@ impl<'a, C: Clients> World<'a, C> {
         let leaf = self.leaves[node].expect("every leaf is under the ceilings");
         let cost = Cost::of(kind, bytes_of(kind, bytes));
         if kind == Kind::Flush {
-            // What it makes stable is written already.
+            // The data that a flush makes stable is admitted and written already.
             self.tree.pass(self.now_ns, leaf, cost);
             self.admitted(ticket, None);
         } else if self.tree.arrive(self.now_ns, leaf, ticket, cost) == Verdict::Run {
@@ -375,7 +378,7 @@ impl<'a, C: Clients> World<'a, C> {
         }
     }
 
-    /// Puts as many pieces of a leaf's requests in the queue of its drive as the bounds allow.
+    /// Puts as many pieces of a leaf's requests into the drive queue as the bounds allow.
     fn feed(&mut self, node: usize, drive: usize) {
         while let Some(&ticket) = self.lines[node].starving.front() {
             let Open { demand, position, .. } = self.open.all[ticket];
@@ -434,7 +437,7 @@ impl<'a, C: Clients> World<'a, C> {
             unreachable!("only drives serve pieces")
         };
         self.lines[node].held_bytes -= u64::from(piece.cost.bytes);
-        // As the daemon does it: nobody is let go where nobody was waiting.
+        // As in the daemon, a completion releases pieces only if some were waiting.
         if self.drives[drive].queue.completed(now_ns, piece.cost) {
             while let Some(granted) = self.drives[drive].queue.release(now_ns) {
                 let piece = &mut self.pieces.all[granted.ticket];
@@ -470,7 +473,8 @@ impl<'a, C: Clients> World<'a, C> {
 }
 
 impl Demand {
-    /// Where a part of it lies, and the bytes of all blocks there; without a part it moves none.
+    /// Position of a part of the request, and the bytes of all blocks that it touches. Without a part the
+    /// request moves no bytes.
     fn place(&self, part: Option<Part>) -> (Position, u64) {
         let at = |extent, offset| Position { volume: self.volume as u128, extent, offset };
         part.map_or((at((self.offset / EXTENT_BYTES) as u32, self.offset % EXTENT_BYTES), 0), |part| {
@@ -481,8 +485,8 @@ impl Demand {
 }
 
 impl Open {
-    /// Replica metadata for the time since the last piece ended, by what the one that has ended now did in it: pieces overlap,
-    /// and no time counts twice. The data plane does the same.
+    /// Attributes the time since the last piece ended to the piece that ends now. Pieces overlap, and no time
+    /// counts twice. The data plane does the same.
     fn metadata(&mut self, now_ns: u64, piece: &Piece) {
         let since_ns = now_ns.saturating_sub(self.accounted_ns);
         let drive_ns = now_ns.saturating_sub(piece.since_ns).min(since_ns);

@@ -1,5 +1,6 @@
-//! Work for the system itself beside clients on one drive, in virtual time: what its weight leaves the others, and
-//! that a deadline takes what it needs and no more.
+//! Background work beside clients on one drive, in virtual time.
+//!
+//! Its weight leaves clients their share, and a deadline takes as much of the drive as it needs and no more.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use weir_types::{BackgroundPolicy, Emulation, Terms, Throughput};
 use weir_volume::{EmulatedDrive, Position};
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Where operations lie makes no difference here.
+/// The position of operations makes no difference here.
 const SOMEWHERE: Position = Position { volume: 0, extent: 0, offset: 0 };
 
 fn node(parent: Option<usize>, terms: Terms, load: Option<(u32, Kind)>) -> PlannedNode {
@@ -22,7 +23,8 @@ fn node(parent: Option<usize>, terms: Terms, load: Option<(u32, Kind)>) -> Plann
     PlannedNode { parent, terms, load }
 }
 
-/// Tenants with a client of this depth each, and a reclaim, which all ask without end.
+/// A plan with a reclaim and one client of each depth, each in a tenant of its own. All have requests open
+/// all the time.
 fn beside_tenants(depths: &[u32], latency_ns: u64) -> Plan {
     let tenant = Terms::default();
     let mut nodes = vec![node(None, BackgroundPolicy::default().terms(None), None)];
@@ -56,29 +58,29 @@ fn reclaim_leaves_tenants_their_share() {
 }
 
 #[test]
-fn reclaim_alone_has_all_of_the_drive() {
+fn reclaim_alone_uses_the_whole_drive() {
     let history = run(&beside_tenants(&[], 0));
     let answered = history.answered(1, 10 * SECOND_NS, 20 * SECOND_NS);
     assert!(answered.abs_diff(20_000) <= 2, "{answered}");
 }
 
-/// Who waits for the drive: a client that asks without end, or a reclaim.
+/// Owner of an operation: a client that always has requests open, or a reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Who {
     Client,
     Reclaim,
 }
 
-/// What came of a reclaim beside a saturating client.
+/// Result of a reclaim beside a saturating client.
 struct Outcome {
     done_ns: u64,
-    /// Operations that were left at half of the time until the deadline.
+    /// Operations left at half of the time until the deadline.
     left_at_half: u64,
-    /// Requests of the client until it was done.
+    /// Requests of the client until the reclaim was done.
     served: u64,
 }
 
-/// A drive that a client saturates while a reclaim of so many operations has a deadline.
+/// A drive that a client saturates while a reclaim with a deadline runs.
 struct World {
     queue: DriveQueue<Who>,
     emulated: EmulatedDrive,
@@ -111,7 +113,7 @@ impl World {
         self.under_way.insert((self.emulated.submit(now_ns, SOMEWHERE, 0), self.number, who));
     }
 
-    /// The next operation ends.
+    /// Ends the next operation.
     fn step(&mut self) -> (u64, Who) {
         let (now_ns, _, who) = self.under_way.pop_first().expect("the client always asks");
         let cost = self.queue.cost(Kind::Discard, 0, true);
@@ -158,7 +160,7 @@ fn start_reclaim(operations: u64, policy: BackgroundPolicy) -> Outcome {
 }
 
 #[test]
-fn a_deadline_is_met_beside_a_saturating_client_and_takes_no_more_than_it_needs() {
+fn deadline_is_met_beside_saturating_client_without_excess() {
     for (operations, seconds) in [(1000, 20), (20_000, 20), (30_000, 20), (5000, 5)] {
         let policy = BackgroundPolicy { deadline_seconds: Some(seconds), ..BackgroundPolicy::default() };
         let outcome = start_reclaim(operations, policy);
@@ -175,11 +177,12 @@ fn a_deadline_is_met_beside_a_saturating_client_and_takes_no_more_than_it_needs(
 }
 
 #[test]
-fn a_ceiling_holds_though_a_deadline_is_missed() {
+fn ceiling_holds_even_if_deadline_is_missed() {
     let ceiling = Throughput { iops: Some(100), bytes_per_second: None };
     let policy = BackgroundPolicy { ceiling, deadline_seconds: Some(2), ..BackgroundPolicy::default() };
     let outcome = start_reclaim(2000, policy);
-    // The ceiling itself holds operations back before they come here; of what comes no more than it goes first.
+    // In the daemon the ceiling holds operations back before the drive queue. Here the floor lets no more
+    // than the ceiling go first.
     let first = outcome.done_ns * 100 / SECOND_NS;
     let share = outcome.served / 10;
     assert!(2000 <= first + share + 100, "{first} by the floor and {share} by weight");

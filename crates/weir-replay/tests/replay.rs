@@ -1,4 +1,4 @@
-//! What is played again goes as it went; under other policies it goes as its client would have it.
+//! Replay reproduces a recorded load, and adapts it to other policies as its client would.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -16,7 +16,7 @@ fn limited(iops: u64) -> Terms {
     Terms::limited(Limits { total, ..Limits::default() })
 }
 
-/// A group over two volumes, each with the connections that it has; all on one drive.
+/// A stage with a group over two volumes, each with its connections, all on one drive.
 fn stage(group: Terms, volumes: [Terms; 2], connections: usize, emulation: Emulation) -> Stage {
     let inner = |parent, terms| StageNode { parent, terms, place: Place::Inner };
     let mut nodes = vec![inner(None, group), inner(Some(0), volumes[0]), inner(Some(0), volumes[1])];
@@ -28,7 +28,7 @@ fn stage(group: Terms, volumes: [Terms; 2], connections: usize, emulation: Emula
     Stage { nodes, drives, duration_ns: 4 * SECOND_NS, late_ns_max: 0, seed: 7 }
 }
 
-/// What is known of a run as a trace would have it.
+/// Events of a run, as a trace would record them.
 fn record(stage: &Stage, clients: &[MadeUp]) -> Vec<(Event, u32)> {
     let mut events = Vec::new();
     invent(stage, clients, |event| events.push((*event, clients[0].bytes)));
@@ -66,7 +66,7 @@ fn assert_near(what: &str, found: f64, expected: f64, tolerance: f64) {
 }
 
 #[test]
-fn what_was_recorded_goes_again_as_it_went() {
+fn replay_reproduces_recorded_rates_and_latencies() {
     for seed in 0..60 {
         let mut random = Random::new(seed);
         let mut between = |least: u64, most: u64| least + random.below(most - least);
@@ -97,7 +97,7 @@ fn what_was_recorded_goes_again_as_it_went() {
 }
 
 #[test]
-fn a_load_that_waits_for_its_answers_follows_other_ceilings() {
+fn closed_loop_load_follows_changed_ceilings() {
     let emulation = Emulation::even(50_000, None, 100_000);
     let slow = stage(Terms::default(), [limited(500), limited(1000)], 1, emulation);
     let client = |node| MadeUp { node, depth: 16, bytes: 4096, read_percent: 100, think_ns: 1000 };
@@ -123,7 +123,7 @@ fn a_load_that_waits_for_its_answers_follows_other_ceilings() {
 }
 
 #[test]
-fn a_load_that_thinks_is_not_hurried_by_a_higher_ceiling() {
+fn load_with_think_time_ignores_higher_ceiling() {
     let emulation = Emulation::even(50_000, None, 0);
     let client = |node| MadeUp { node, depth: 1, bytes: 4096, read_percent: 100, think_ns: 4_980_000 };
     let before = stage(Terms::default(), [limited(100), limited(100)], 1, emulation);
@@ -148,10 +148,10 @@ fn large_requests_are_several_operations() {
 }
 
 #[test]
-fn a_connection_has_no_more_open_than_it_may() {
+fn open_requests_of_connection_are_bounded() {
     let emulation = Emulation::even(1, None, 0);
     let stage = stage(Terms::default(), [Terms::default(); 2], 1, emulation);
-    // All at once, as no client could send them: more than any queue has room for.
+    // All requests arrive at once, more than any queue has room for. No real client could send them.
     let demand = Demand {
         node: 3,
         name: 0,
@@ -169,7 +169,7 @@ fn a_connection_has_no_more_open_than_it_may() {
 }
 
 #[test]
-fn a_drive_keeps_as_many_in_flight_as_it_had_found_right() {
+fn drive_keeps_recorded_queue_depth() {
     let emulation = Emulation::even(1000, None, 3_000_000);
     let mut stage = stage(Terms::default(), [Terms::default(); 2], 1, emulation);
     let client = |node| MadeUp { node, depth: 64, bytes: 4096, read_percent: 100, think_ns: 0 };
@@ -181,8 +181,8 @@ fn a_drive_keeps_as_many_in_flight_as_it_had_found_right() {
     }
 }
 
-/// Requests per second of a client that asks for one of 4 KiB after another at these places, which lie in
-/// volumes by turns.
+/// Requests per second of a client that sends one request of 4 KiB at a time, at these places in alternating
+/// volumes.
 fn one_at_a_time(emulation: Emulation, places: impl Iterator<Item = u64>, volumes: usize) -> f64 {
     let stage = stage(Terms::default(), [Terms::default(); 2], 1, emulation);
     let request = |(number, offset): (usize, u64)| {
@@ -199,13 +199,13 @@ fn one_at_a_time(emulation: Emulation, places: impl Iterator<Item = u64>, volume
 }
 
 #[test]
-fn a_drive_whose_arm_moves_is_slow_where_requests_do_not_follow_each_other() {
+fn drive_with_seeks_is_slow_for_random_requests() {
     let disk = Emulation::parse("iops=1000,seek=9ms").unwrap();
     let in_sequence = || (0..4000).map(|number| number * 4096);
     assert_near("in sequence", one_at_a_time(disk, in_sequence(), 1), 1000.0, 0.01);
     assert_near("in two volumes", one_at_a_time(disk, in_sequence(), 2), 100.0, 0.01);
     assert_near("backwards", one_at_a_time(disk, (0..4000).rev().map(|n| n * 4096), 1), 100.0, 0.01);
-    // A made-up load is at random places; the pieces of a large request follow each other.
+    // An invented load is at random places; the pieces of a large request are sequential.
     let stage = stage(Terms::default(), [Terms::default(); 2], 1, disk);
     for (bytes, expected) in [(4096, 100.0), (1 << 20, 1000.0 / 17.0)] {
         let client = MadeUp { node: 3, depth: 1, bytes, read_percent: 100, think_ns: 0 };
@@ -216,7 +216,7 @@ fn a_drive_whose_arm_moves_is_slow_where_requests_do_not_follow_each_other() {
 }
 
 #[test]
-fn no_more_requests_are_at_a_drive_than_it_serves_at_a_time() {
+fn drive_parallelism_bounds_requests_in_service() {
     let disk = Emulation::parse("iops=1000,latency=9ms,parallel=3").unwrap();
     let stage = stage(Terms::default(), [Terms::default(); 2], 1, disk);
     let client = |node| MadeUp { node, depth: 64, bytes: 4096, read_percent: 50, think_ns: 0 };

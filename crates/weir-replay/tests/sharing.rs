@@ -15,7 +15,7 @@ fn wanted(is_mixed: bool, is_changing: bool) -> Wanted {
     Wanted { leaves_max: 12, is_mixed, is_changing, duration_ns: 2 * SECOND_NS }
 }
 
-/// Plays random plans and says which seed broke what.
+/// Plays random plans, and names the seed and the rule that it broke.
 fn check(wanted: Wanted, check: impl Fn(&Plan, &History) -> Result<(), String>) {
     for seed in 0..TREES {
         let plan = plan(seed, wanted);
@@ -26,7 +26,7 @@ fn check(wanted: Wanted, check: impl Fn(&Plan, &History) -> Result<(), String>) 
 }
 
 #[test]
-fn a_saturating_workload_gets_what_the_tree_entitles_it_to() {
+fn saturating_workload_gets_its_entitlement() {
     check(wanted(false, false), |plan, history| {
         let (from_ns, until_ns) = (SECOND_NS / 2, plan.duration_ns);
         let seconds = (until_ns - from_ns) as f64 / 1e9;
@@ -48,7 +48,7 @@ fn a_saturating_workload_gets_what_the_tree_entitles_it_to() {
 }
 
 #[test]
-fn floors_are_met_nobody_starves_and_nothing_idles_whoever_comes_and_goes() {
+fn floors_hold_without_starvation_or_idling_under_churn() {
     check(wanted(false, true), |plan, history| {
         check_claims(plan, history).and_then(|()| check_no_idling(plan, history))
     });
@@ -83,7 +83,7 @@ fn competing(iops: u64, latency_ns: u64) -> Plan {
 }
 
 #[test]
-fn as_few_operations_are_kept_in_flight_as_the_drive_needs() {
+fn queue_depth_is_as_small_as_the_drive_allows() {
     for (iops, latency_ns) in [(2000, 10_000), (21_000, 200_000), (100_000, 100_000), (1000, 20_000_000)] {
         let plan = competing(iops, latency_ns);
         let history = run(&plan);

@@ -1,5 +1,7 @@
-//! Many worlds of a journal: `cargo run --release -p weir-sim --example journal -- FIRST COUNT [forgetful]`, the last if the
-//! slow drive is to forget now and then what was not stable.
+//! Runs many simulated worlds of a write journal.
+//!
+//! `cargo run --release -p weir-sim --example journal -- FIRST COUNT [forgetful]` runs COUNT seeds from FIRST
+//! on. With `forgetful` the slow drive sometimes loses data that was not stable.
 
 use weir_sim::journaled::{Report, Settings, run};
 

@@ -1,5 +1,7 @@
-//! What a journal costs its core: `cargo run --release -p weir-sim --example journal_cost`. All files answer
-//! at once, so that only the deciding is measured: writes of 4 KiB at random places of a thousand extents.
+//! Measures the processor time of the journal core: `cargo run --release -p weir-sim --example journal_cost`.
+//!
+//! All files answer at once, so the figures contain the journal's decisions alone. The load is writes of 4
+//! KiB at random offsets in a thousand extents.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -36,7 +38,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Answers everything that is asked for.
+    /// Answers all actions of the journal.
     fn run(&mut self) {
         loop {
             self.asked.extend(self.actions.drain(..));
@@ -59,7 +61,7 @@ impl Bench {
     }
 }
 
-/// Nanoseconds for each of so many writes, after as many others.
+/// Nanoseconds per write over the given number of writes, after a warm-up of as many writes.
 fn measure(journal_bytes: u64, writes: u64, at_a_time: u64) -> Result<f64, Box<dyn std::error::Error>> {
     let journal = new_journal(journal_bytes)?;
     let (actions, asked) = (Vec::new(), VecDeque::new());
@@ -90,7 +92,7 @@ fn measure(journal_bytes: u64, writes: u64, at_a_time: u64) -> Result<f64, Box<d
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     for at_a_time in [1, 32] {
-        // Nothing is brought to slow files before a quarter of the journal is used.
+        // Destaging starts only once a quarter of the journal is used, so this run measures journaling alone.
         let alone = measure(16 << 30, 200_000, at_a_time)?;
         let whole = measure(1 << 30, WRITES, at_a_time)?;
         println!(

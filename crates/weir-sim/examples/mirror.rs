@@ -1,6 +1,8 @@
-//! Many worlds of a volume with replicas: `cargo run --release -p weir-sim --example mirror -- FIRST COUNT [KIND]`, where
-//! KIND is one of those that `Settings` has, `all` if none is named. Every world that breaks a promise is told, with its
-//! seed.
+//! Runs many simulated worlds of a replicated volume.
+//!
+//! `cargo run --release -p weir-sim --example mirror -- FIRST COUNT [KIND]` runs COUNT seeds from FIRST on.
+//! KIND is a constructor of `Settings`, or `all`, which is the default. The run reports every world that
+//! breaks a promise, with its seed.
 
 use weir_sim::mirrored::{Report, Settings, run};
 
@@ -63,7 +65,7 @@ fn main() -> Result<(), String> {
     if broken == 0 { Ok(()) } else { Err(format!("{broken} of {count} worlds broke a promise")) }
 }
 
-/// Says what came of so many worlds together.
+/// Prints the sum of the reports of all worlds.
 fn tell(count: u64, sum: &Report) {
     println!(
         "{count} worlds: {} requests acknowledged, {} failed, {} crashes ({} kills), {} resizes, {} regions copied, {} changes of replica states, \

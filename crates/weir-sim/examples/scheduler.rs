@@ -1,10 +1,11 @@
-//! What a decision of the scheduler costs with many workloads, as one line of JSON for each number of workloads.
+//! Measures the cost of a scheduler decision with many workloads, as one line of JSON per number of
+//! workloads.
 //!
-//! Workloads stand in groups of a hundred, those in tenants of a hundred groups; all of them have ceilings, and
-//! weights and floors stand above them. Requests come in virtual time, so that most may go at once and some wait for
-//! a ceiling of their own, of their group or of their tenant. A decision is the answer to an arriving request, or
-//! the choice of one that waited. A client sends as many requests at a time as it keeps open; which client is next
-//! is chosen at random, so the first of them finds its workload in no cache: these are told apart (`cold_ns`).
+//! A group has a hundred workloads, and a tenant has a hundred groups. All of them have ceilings and weights;
+//! groups also have floors. Requests arrive in virtual time: most may run at once, and some wait for a
+//! ceiling of their workload, group or tenant. A decision is the answer to an arriving request, or the choice
+//! of a waiting one. A client sends a batch of requests at a time. The next client is chosen at random, so
+//! the first request of a batch finds its workload in no cache. `cold_ns` counts these first requests apart.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -13,11 +14,12 @@ use weir_qos::{Cost, Kind, NodeId, ROOT, Tree, Verdict};
 use weir_types::random::Random;
 use weir_types::{Limits, Terms, Throughput, Weight};
 
-/// Workloads of a group, and groups of a tenant.
+/// Workloads per group, and groups per tenant.
 const MEMBERS: usize = 100;
-/// Decisions that are timed, and those before them, by which the tree gets into its usual state.
+/// Number of timed decisions, and of the warm-up decisions before them.
 const DECISIONS: usize = 2_000_000;
-/// Ceiling of a workload, in operations per second; groups and tenants may do half of what is below them.
+/// Ceiling of a workload, in operations per second. Ceilings of groups and tenants are half of the sum below
+/// them.
 const IOPS: u64 = 1000;
 /// Requests that a client sends at a time.
 const DEPTH: usize = 8;
@@ -51,7 +53,7 @@ fn resident_bytes() -> usize {
     statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).unwrap_or(0) * 4096
 }
 
-/// What timing nothing takes, in nanoseconds.
+/// Overhead of the timer itself, in nanoseconds.
 fn timer_ns() -> u64 {
     let mut times: Vec<u64> = (0..100_000).map(|_| Instant::now().elapsed().as_nanos() as u64).collect();
     times.sort_unstable();
@@ -70,7 +72,7 @@ struct Load {
 }
 
 impl Load {
-    /// One client's requests arrive, after everything that was due before them.
+    /// Lets the requests of one client arrive, after all releases that were due before them.
     fn step(&mut self, overhead_ns: u64) {
         self.now_ns += self.random.below(2 * self.step_ns);
         loop {
@@ -99,7 +101,7 @@ impl Load {
 fn measure(workloads: usize) {
     let before = resident_bytes();
     let (tree, leaves) = plant(workloads);
-    // A little less than the tenants together may do, so that waiting requests come and go.
+    // The load is slightly below the ceilings of all tenants together, so that waiting requests come and go.
     let rate = (workloads as u64 * IOPS / 4) as f64 * 0.9;
     let step_ns = (1e9 / rate * DEPTH as f64).max(1.0) as u64;
     let mut load = Load {

@@ -1,24 +1,24 @@
-//! Imagined extent files: what is stable, and what a crash may take.
+//! Simulated extent files: which blocks are stable, and which changes a crash may undo.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{BLOCK_SECTORS, Stamp};
 use weir_types::random::Random;
 
-/// The content of one block.
+/// Content of one block.
 pub type Block = [Stamp; BLOCK_SECTORS];
 
-/// One extent's file, or another one with blocks of other content. Blocks that were never written are zeroes.
+/// File of one extent, or another file with blocks of type `C`. Blocks that were never written are zeroes.
 #[derive(Clone, Debug, Default)]
 pub struct File<C = Block> {
     stable: BTreeMap<u32, C>,
-    /// Changes that are not stable, in the order in which they were made.
+    /// Changes that are not stable yet, in the order in which they were made.
     volatile: Vec<Change<C>>,
-    /// Changes so far.
+    /// Number of changes so far.
     changes: u64,
 }
 
-/// A change of a block. Two that are alike are told apart by their number.
+/// A change of a block. The number tells equal changes apart.
 #[derive(Clone, Debug)]
 struct Change<C> {
     number: u64,
@@ -26,21 +26,21 @@ struct Change<C> {
     content: C,
 }
 
-/// What a sync that begins now makes stable.
+/// The changes that a sync makes stable: all that were made before it began.
 #[derive(Clone, Copy, Debug)]
 pub struct SyncPoint {
-    /// Changes with numbers up to this.
+    /// Highest number of a change that the sync covers.
     changes: u64,
 }
 
 impl<C: Clone + Default + PartialEq> File<C> {
-    /// The content of a block as a reader sees it.
+    /// Content of a block as a reader sees it.
     pub fn read(&self, block: u32) -> C {
         let changed = self.volatile.iter().rev().find(|change| change.block == block);
         changed.map(|change| &change.content).or_else(|| self.stable.get(&block)).cloned().unwrap_or_default()
     }
 
-    /// Changes a block; a durable change takes all earlier changes of that block with it.
+    /// Changes a block. A durable change supersedes all earlier changes of the block.
     pub fn write(&mut self, block: u32, content: C, is_durable: bool) {
         self.changes += 1;
         if is_durable {
@@ -51,12 +51,12 @@ impl<C: Clone + Default + PartialEq> File<C> {
         }
     }
 
-    /// The changes so far, which a sync beginning now must make stable.
+    /// The sync point of a sync that begins now.
     pub fn sync_point(&self) -> SyncPoint {
         SyncPoint { changes: self.changes }
     }
 
-    /// Makes the changes of a sync point stable. A durable write may have taken some along already.
+    /// Makes the changes of a sync point stable. A durable write may have superseded some of them already.
     pub fn sync(&mut self, point: SyncPoint) {
         let is_covered = |change: &Change<C>| change.number <= point.changes;
         for change in self.volatile.iter().filter(|change| is_covered(change)) {
@@ -65,8 +65,8 @@ impl<C: Clone + Default + PartialEq> File<C> {
         self.volatile.retain(|change| !is_covered(change));
     }
 
-    /// Loses power: of the changes of each block that were not stable, a random number of the first survive.
-    /// A block is never mixed.
+    /// Loses power. Of each block's volatile changes, a random number of the first survive. A block is never
+    /// torn.
     pub fn crash(&mut self, random: &mut Random) {
         let blocks: BTreeSet<u32> = self.volatile.iter().map(|change| change.block).collect();
         for block in blocks {

@@ -1,19 +1,19 @@
-//! What a client saw, and whether a disk that keeps its promises could have shown it.
+//! The client's view of a disk, and the check whether a disk that keeps its promises could have shown it.
 //!
-//! Each sector is a register. A value that is read must come from a write that began before the read ended
-//! and was not overwritten by a write that lay wholly between the two. After a crash the same holds, but
-//! only writes that a flush (or their own durability) made stable count as overwriting.
+//! Each sector is a register. A value that is read must come from a write that began before the read ended.
+//! No other write may lie wholly between that write and the read. After a crash the same rule holds, with one
+//! difference. Only writes that are stable, by a flush or by their own durability, count as overwriting.
 
 use std::collections::BTreeMap;
 
 use crate::Stamp;
 
-/// One write of a sector, in the world's time.
+/// One write of a sector, with instants in the world's time.
 #[derive(Clone, Copy, Debug)]
 struct Write {
     stamp: Stamp,
     began: u64,
-    /// `None` while it is under way, or if it was never acknowledged.
+    /// Instant of the acknowledgement. `None` while the write is in flight, or if it was never acknowledged.
     ended: Option<u64>,
     is_stable: bool,
 }
@@ -25,7 +25,7 @@ pub struct History {
 }
 
 impl History {
-    /// A write of a sector begins.
+    /// Records the begin of a write of a sector.
     pub fn write_began(&mut self, sector: u64, stamp: Stamp, now: u64) {
         self.sectors.entry(sector).or_default().push(Write {
             stamp,
@@ -35,7 +35,7 @@ impl History {
         });
     }
 
-    /// A write of a sector is acknowledged.
+    /// Records the acknowledgement of a write of a sector.
     pub fn write_ended(&mut self, sector: u64, stamp: Stamp, began: u64, now: u64, is_durable: bool) {
         let writes = self.sectors.entry(sector).or_default();
         let write = writes.iter_mut().find(|w| w.stamp == stamp && w.began == began);
@@ -43,7 +43,8 @@ impl History {
         (write.ended, write.is_stable) = (Some(now), is_durable);
     }
 
-    /// A flush that began at `began` is acknowledged: what had ended before it is stable.
+    /// Records the acknowledgement of a flush that began at `began`. All writes that ended before `began` are
+    /// stable.
     pub fn flushed(&mut self, began: u64) {
         for write in self.sectors.values_mut().flatten() {
             write.is_stable |= write.ended.is_some_and(|ended| ended < began);
@@ -53,16 +54,16 @@ impl History {
     /// Checks a value that was read between two instants.
     ///
     /// # Errors
-    /// Says which rule the value breaks.
+    /// Names the rule that the value breaks.
     pub fn check_read(&self, sector: u64, stamp: Stamp, began: u64, ended: u64) -> Result<(), String> {
         let overwrites = |write: &Write| write.ended.is_some_and(|end| end < began);
         self.check(sector, stamp, ended, overwrites)
     }
 
-    /// Checks a value that is there after a crash, and makes it the sector's whole past.
+    /// Checks a value found after a power cut, and makes it the sector's whole history.
     ///
     /// # Errors
-    /// Says which rule the value breaks.
+    /// Names the rule that the value breaks.
     pub fn check_after_crash(&mut self, sector: u64, stamp: Stamp, now: u64) -> Result<(), String> {
         self.check(sector, stamp, now, |write| write.is_stable)?;
         let survivor = Write { stamp, began: now, ended: Some(now), is_stable: true };
@@ -70,21 +71,22 @@ impl History {
         Ok(())
     }
 
-    /// Checks a value that is there after a crash which may have cost what was not stable, but made nothing stable: the
-    /// value is not lost by itself any more, and the next power cut may still bring back what was there before.
+    /// Checks a value found after a kill. A kill may lose writes that were not stable, but makes nothing
+    /// stable. So the value now counts as written, but the next power cut may still bring back an earlier
+    /// one.
     ///
     /// # Errors
-    /// Says which rule the value breaks.
+    /// Names the rule that the value breaks.
     pub fn check_after_kill(&mut self, sector: u64, stamp: Stamp, now: u64) -> Result<(), String> {
         self.check(sector, stamp, now, |write| write.is_stable)?;
         let writes = self.sectors.entry(sector).or_default();
-        // Nothing that was under way goes on.
+        // Writes that were in flight do not continue after the kill.
         writes.iter_mut().for_each(|write| write.ended = write.ended.or(Some(now - 1)));
         writes.push(Write { stamp, began: now, ended: Some(now), is_stable: false });
         Ok(())
     }
 
-    /// Sectors from this one on go: in their place come new ones.
+    /// Forgets all sectors from this one on. New sectors will take their place.
     pub fn cut(&mut self, first: u64) {
         self.sectors.split_off(&first);
     }
@@ -121,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lost_flushed_write_is_noticed() {
+    fn lost_flushed_write_is_detected() {
         let mut history = History::default();
         history.write_began(1, 7, 10);
         history.write_ended(1, 7, 10, 20, false);
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_survives_a_kill_is_read_and_may_still_be_lost() {
+    fn value_after_kill_is_read_and_may_still_be_lost() {
         let mut history = History::default();
         history.write_began(1, 7, 10);
         history.write_ended(1, 7, 10, 20, true);
@@ -151,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_or_foreign_read_is_noticed() {
+    fn stale_or_foreign_read_is_detected() {
         let mut history = History::default();
         history.write_began(1, 7, 10);
         history.write_ended(1, 7, 10, 20, false);

@@ -1,4 +1,5 @@
-//! A journal's file in imagined machines: its blocks are the bytes that the journal makes, or contents that clients wrote.
+//! The journal's file in simulated machines. A block holds either bytes that the journal encodes or content
+//! that clients wrote.
 
 use std::rc::Rc;
 
@@ -9,9 +10,9 @@ use weir_types::{JournalId, VolumeId};
 use crate::disk::{self, File};
 use crate::{SECTOR_BYTES, Stamp};
 
-/// What stands for the content of a block.
+/// A stand-in for the content of a block.
 pub(crate) trait Content: Clone + Default + PartialEq {
-    /// The bytes that it stands for, as checksums are made of them.
+    /// Appends the bytes that the stand-in means, for checksums.
     fn append_to(&self, bytes: &mut Vec<u8>);
 }
 
@@ -55,14 +56,14 @@ impl<C: Content> Cell<C> {
     }
 }
 
-/// The checksum of a write's payload.
+/// Checksum of a write's payload.
 pub(crate) fn checksum<C: Content>(payload: impl IntoIterator<Item = C>) -> u32 {
     let mut bytes = Vec::new();
     payload.into_iter().for_each(|content| content.append_to(&mut bytes));
     weir_journal::checksum(&bytes)
 }
 
-/// The blocks of the record that is to be written.
+/// Blocks of the record that the journal writes next.
 pub(crate) fn record_cells<C: Content>(
     journal: &Journal,
     mut payload: impl FnMut(weir_journal::Ticket, u32) -> Vec<C>,
@@ -76,21 +77,21 @@ pub(crate) fn record_cells<C: Content>(
     cells
 }
 
-/// The superblock that is to be written.
+/// The superblock that the journal writes next.
 pub(crate) fn superblock<C>(journal: &Journal) -> Cell<C> {
     let mut bytes = [0; BLOCK_BYTES as usize];
     journal.encode_superblock(&mut bytes);
     Cell::Bytes(Rc::new(bytes))
 }
 
-/// Names a journal that is the so many-th in its world.
+/// Identity of the n-th journal of a world.
 pub(crate) fn journal_id(identity: u8) -> JournalId {
     JournalId::from_bytes([identity; 16])
 }
 
 const VOLUME: VolumeId = VolumeId::from_bytes([7; 16]);
 
-/// Makes a journal in a file, whatever is there.
+/// Formats a journal in a file, whatever the file holds, and recovers it.
 pub(crate) fn make<C: Content>(
     file: &mut File<Cell<C>>,
     geometry: Geometry,
@@ -104,7 +105,7 @@ pub(crate) fn make<C: Content>(
     found.ok_or_else(|| "nothing interrupts this recovery".to_owned())
 }
 
-/// Recovers the journal in a file, unless it is interrupted before a superblock is written.
+/// Recovers the journal in a file. `None` if `writes` interrupts the recovery before a superblock write.
 pub(crate) fn recover<C: Content>(
     file: &mut File<Cell<C>>,
     geometry: Geometry,
@@ -140,12 +141,12 @@ pub(crate) fn recover<C: Content>(
     }
 }
 
-/// Which block of the file a position is, in bytes from its beginning.
+/// Number of the block at a position, in bytes from the beginning of the file.
 pub(crate) fn block_at(position_bytes: u64) -> u32 {
     (position_bytes / BLOCK_BYTES) as u32
 }
 
-/// Recovers the journal in a file, sometimes at the second or third try: the start before was interrupted.
+/// Recovers the journal in a file. Chance interrupts some attempts, and recovery starts again.
 pub(crate) fn recover_at_last<C: Content>(
     file: &mut File<Cell<C>>,
     geometry: Geometry,
@@ -158,7 +159,7 @@ pub(crate) fn recover_at_last<C: Content>(
                 return true;
             }
             if random.chance(1, 2) {
-                // Written in part, it is none.
+                // A torn superblock counts as no superblock.
                 file.write(block, Cell::torn(), true);
             }
             false

@@ -1,7 +1,8 @@
-//! A write journal in an imagined machine: files behind a journal that is soon full, answers in any order,
-//! power cuts and kills at any instant, drives that fail, files that go and come again under the same name.
+//! A write journal in a simulated machine: files behind a journal that is soon full.
 //!
-//! Contents are stamps, one for each block; headers and superblocks are the bytes that the journal makes.
+//! Answers come in any order. Power cuts and kills happen at any instant, drives fail, and files are deleted
+//! and created again under the same name. Contents are stamps, one per block. Headers and superblocks are the
+//! bytes that the journal encodes.
 
 mod client;
 mod crash;
@@ -21,67 +22,66 @@ use weir_types::random::Random;
 use client::InFlight;
 use machine::Pending;
 
-/// Files behind the journal.
+/// Number of files behind the journal.
 const FILES: u32 = 3;
-/// Blocks of each that are used.
+/// Number of blocks of each file that are used.
 const FILE_BLOCKS: u32 = 160;
-/// A fullness in thousandths up to which everything goes through the journal: there is none above it.
+/// An `absorbing_per_mille` above every possible fullness: no write ever bypasses the journal.
 const NEVER_PASSED_BY: u32 = 1001;
-/// Steps after which the journal is told that time has passed.
+/// Steps between two calls that tell the journal that time has passed.
 const INTERVAL: u64 = 64;
 
-/// A mistake that is made on purpose, to see that it is noticed.
+/// A deliberate mistake, by which a test checks that the world notices it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sabotage {
-    /// None.
+    /// No mistake.
     #[default]
     None,
-    /// A slow file is said to be synced and is not, so that the tail moves before it is.
+    /// A sync of a slow file reports success without syncing, so the tail moves too early.
     SyncsNoSlowFile,
-    /// The journal is said to be synced and is not, so that durable writes are acknowledged before they are
-    /// stable.
+    /// A sync of the journal reports success without syncing, so unstable durable writes are acknowledged.
     SyncsNoJournal,
-    /// A superblock is said to be durable and is not, so that space is used again too early.
+    /// A superblock write reports success before it is durable, so space is reused too early.
     SuperblockLate,
-    /// Large writes pass by whatever records there are.
+    /// Large writes bypass the journal even if records cover the range.
     PassesByRecords,
-    /// The space that is read from is given back before it was read.
+    /// The journal reuses space that a read still needs.
     ReadsUnpinned,
-    /// A start does not wait for what a killed daemon had asked of drives.
+    /// A start does not wait for operations that a killed daemon left at the drives.
     StartsUnfenced,
-    /// The journal is not told that the slow drive may have forgotten something.
+    /// The journal is not told that the slow drive may have lost data.
     ForgetsUnnoticed,
 }
 
-/// What a run is made of.
+/// Parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Everything follows from it.
+    /// Seed that determines the whole run.
     pub seed: u64,
-    /// Steps of the world.
+    /// Number of steps of the world.
     pub steps: u32,
-    /// Most requests in flight.
+    /// Maximum number of requests in flight.
     pub depth: usize,
-    /// Blocks of the journal's log.
+    /// Number of blocks of the journal's log.
     pub log_blocks: u32,
-    /// Of 10 000 answers, how many are faults of the slow drive.
+    /// Faults of the slow drive per 10 000 answers.
     pub slow_faults_per_ten_thousand: u64,
-    /// Of 10 000 answers, how many are faults of the journal's drive.
+    /// Faults of the journal's drive per 10 000 answers.
     pub journal_faults_per_ten_thousand: u64,
-    /// Of 1000 steps, in how many a file is given up and made anew.
+    /// Steps per 1000 in which a file is deleted and created again.
     pub renewals_per_mille: u64,
-    /// Of 1000 steps, in how many the slow drive goes away, with what was not stable there, or comes back.
+    /// Steps per 1000 in which the slow drive is lost, with its unstable data, or comes back.
     pub absences_per_mille: u64,
-    /// The slow drive's filesystem can neither zero nor release.
+    /// True if the slow drive's filesystem can neither zero nor release ranges.
     pub is_without_fallocate: bool,
-    /// How full the journal may be, in thousandths, for large writes to go through it.
+    /// Fullness of the journal, in thousandths, up to which large writes go through it.
     pub absorbing_per_mille: u32,
-    /// The mistake that is made.
+    /// The deliberate mistake of the run.
     pub sabotage: Sabotage,
 }
 
 impl Settings {
-    /// Power cuts and kills alone.
+    /// A run with power cuts and kills alone.
     pub fn quiet(seed: u64) -> Settings {
         Settings {
             seed,
@@ -98,14 +98,14 @@ impl Settings {
         }
     }
 
-    /// The slow drive goes and comes back, and has forgotten what was not stable. Nothing passes by the journal: that would
-    /// be the owner's to write again.
+    /// A run in which the slow drive is lost, comes back and has lost unstable data. No write bypasses the
+    /// journal, because the owner would have to repeat a lost bypassed write.
     pub fn forgetful(seed: u64) -> Settings {
         let base = if seed % 5 < 2 { Settings::quiet(seed) } else { Settings::all_at_once(seed) };
         Settings { absences_per_mille: 20, absorbing_per_mille: NEVER_PASSED_BY, ..base }
     }
 
-    /// Everything that can happen, in some mixture.
+    /// A run with a mixture of all events.
     pub fn all_at_once(seed: u64) -> Settings {
         Settings {
             slow_faults_per_ten_thousand: if seed.is_multiple_of(2) { 150 } else { 0 },
@@ -117,34 +117,34 @@ impl Settings {
     }
 }
 
-/// What came of a run.
+/// Outcome of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Equal for equal seeds.
+    /// Hash of the trace. Equal seeds give equal hashes.
     pub trace_hash: u64,
-    /// Requests that were acknowledged.
+    /// Number of acknowledged requests.
     pub acknowledged: u64,
-    /// Requests that failed.
+    /// Number of failed requests.
     pub failed: u64,
-    /// Power cuts and kills that were survived.
+    /// Number of power cuts and kills that the journal survived.
     pub crashes: u64,
-    /// Records that were written.
+    /// Number of records written.
     pub records: u64,
-    /// Operations that brought something to slow files.
+    /// Number of destage operations.
     pub destaged: u64,
-    /// Writes that passed by.
+    /// Number of writes that bypassed the journal.
     pub passed_by: u64,
-    /// Times that the tail was moved.
+    /// Number of moves of the tail.
     pub tail_moves: u64,
-    /// Steps in which changes waited for space.
+    /// Number of steps in which changes waited for journal space.
     pub full: u64,
-    /// Files that failed.
+    /// Number of files that failed.
     pub files_failed: u64,
-    /// Files that were forgotten.
+    /// Number of files that the journal forgot.
     pub forgotten: u64,
-    /// Journals that failed.
+    /// Number of journals that failed.
     pub journals_failed: u64,
-    /// Times that the slow drive forgot what was not stable in a file.
+    /// Number of times that the slow drive lost unstable data of a file.
     pub absences: u64,
 }
 
@@ -157,15 +157,15 @@ struct Slow {
     id: FileId,
     file: File<Stamp>,
     history: History,
-    /// One more whenever it is made anew.
+    /// Number of times that the file was created again.
     incarnation: u32,
-    /// The slow drive has failed it.
+    /// True if the slow drive failed an operation on the file.
     has_failed: bool,
-    /// The slow drive went away, or is not yet known to be back.
+    /// True while the slow drive is away, or not yet known to be back.
     is_away: bool,
-    /// It is durably on record that its content does not count.
+    /// True once it is durably recorded that the content is invalid and will be deleted.
     is_pending_deletion: bool,
-    /// What that led to is awaited.
+    /// True while the journal has not answered that it forgot the file.
     is_forgetting: bool,
 }
 
@@ -176,8 +176,8 @@ struct Read {
     incarnation: u32,
     block: u32,
     began: u64,
-    /// What is still to be read: where in the buffer, from where, how many blocks; the journal is the file
-    /// `None`.
+    /// Parts still to be read: offset in the buffer, source file, first block and block count. The source
+    /// `None` is the journal.
     parts: Vec<(u32, Option<usize>, u32, u32)>,
     buffer: Vec<Stamp>,
     pin: Option<Pin>,
@@ -193,7 +193,7 @@ struct World {
     journal_file: File<Cell>,
     slow: Vec<Slow>,
     pending: Vec<Pending>,
-    /// What a killed daemon had asked for and may still be carried out, if the start did not wait for it.
+    /// Operations of a killed daemon that drives may still carry out, if the start did not wait for them.
     unfenced: Vec<Pending>,
     in_flight: BTreeMap<Ticket, InFlight>,
     next_ticket: u64,
@@ -206,10 +206,10 @@ fn file_key(index: usize) -> FileKey {
     FileKey { extent: index as u32 / 2, replica: index as u8 % 2 }
 }
 
-/// Runs one world to its end: the journal is emptied, and then the slow files have everything.
+/// Runs one world to its end. The journal is emptied last, and then the slow files must hold everything.
 ///
 /// # Errors
-/// Says which promise was broken.
+/// Names the promise that was broken.
 pub fn run(settings: Settings) -> Result<Report, String> {
     let mut world = World::new(settings)?;
     for _ in 0..settings.steps {
@@ -266,7 +266,7 @@ impl World {
         self.journal.open(file_key(index)).map_err(|error| error.to_string())
     }
 
-    /// Does whatever chance has it do.
+    /// Takes one random step.
     fn step(&mut self) -> Result<(), String> {
         self.now += 1;
         self.carry_out_unfenced();
@@ -307,7 +307,7 @@ impl World {
         self.answer_one()
     }
 
-    /// Answers everything that is under way.
+    /// Answers all outstanding operations.
     fn settle(&mut self) -> Result<(), String> {
         for _ in 0..100_000 {
             self.now += 1;
@@ -325,7 +325,7 @@ impl World {
         Err("there is no end of actions".to_owned())
     }
 
-    /// Brings everything to the slow files, and looks whether they have it without the journal.
+    /// Destages everything, and checks that the slow files are complete without the journal.
     fn empty(&mut self) -> Result<(), String> {
         let mut actions = Vec::new();
         self.journal.set_draining(true, &mut actions);
@@ -345,7 +345,7 @@ impl World {
         Ok(())
     }
 
-    /// Files that have failed are put on record, and then forgotten.
+    /// Records failed files as invalid, and has the journal forget them.
     fn forget_failed(&mut self) -> Result<(), String> {
         for index in 0..self.slow.len() {
             if self.slow[index].has_failed && !self.slow[index].is_forgetting {
@@ -355,7 +355,7 @@ impl World {
         Ok(())
     }
 
-    /// The slow drive goes away from a file, or is found to be back: without what was not stable in it.
+    /// Takes the slow drive away from a file, or brings it back without the data that was not stable.
     fn go_or_come(&mut self, index: usize) -> Result<(), String> {
         let slow = &mut self.slow[index];
         if slow.is_pending_deletion {
@@ -374,7 +374,7 @@ impl World {
         self.take(actions)
     }
 
-    /// Files that a nearly full journal waits for are given up now and then: others have what they have.
+    /// Sometimes gives up files that a nearly full journal waits for. Other replicas have their data.
     fn give_up_what_is_in_the_way(&mut self) -> Result<(), String> {
         let in_the_way = self.journal.in_the_way();
         if in_the_way.is_empty() || !self.random.chance(1, 50) {
@@ -385,7 +385,7 @@ impl World {
         meant.into_iter().try_for_each(|index| self.forget(index))
     }
 
-    /// The slow drive is found to be back, wherever it was away.
+    /// Brings the slow drive back to all files that lost it.
     fn all_come(&mut self) -> Result<(), String> {
         let away: Vec<usize> = (0..self.slow.len()).filter(|index| self.slow[*index].is_away).collect();
         away.into_iter().try_for_each(|index| self.go_or_come(index))
@@ -402,10 +402,10 @@ impl World {
         self.take(actions)
     }
 
-    /// A file is made anew, under the same name.
+    /// Creates a file again, under the same name.
     fn renew(&mut self, index: usize) -> Result<(), String> {
         let id = self.open(index)?;
-        // The file before it is gone, and what is still under way goes there.
+        // The earlier file is gone, and outstanding operations go to the earlier file.
         self.unfenced.retain(|pending| pending.slow_file() != Some(index));
         let slow = &mut self.slow[index];
         let incarnation = slow.incarnation + 1;
@@ -421,7 +421,7 @@ impl World {
     }
 
     fn note(&mut self, what: &impl Hash) {
-        // This hasher is the same in every process.
+        // This hasher gives equal hashes in every process.
         let mut hasher = DefaultHasher::new();
         (self.report.trace_hash, self.now, what).hash(&mut hasher);
         self.report.trace_hash = hasher.finish();

@@ -1,9 +1,10 @@
-//! A deterministic world for the pure crates: the same code that serves real I/O, on imagined files and an
-//! imagined clock, with crashes and faults, checked against what Weir promises.
+//! Deterministic simulation of the pure crates: the code that serves real I/O, on simulated files and a
+//! simulated clock.
 //!
-//! Everything follows from one seed; a run's trace has a hash, and equal seeds give equal hashes. Contents
-//! are not bytes but stamps, one for each sector of 512 bytes, so that a checker can tell exactly which
-//! write a sector came from. Nothing here knows the machine's clock, files or threads.
+//! A world injects crashes and faults, and checks the results against the promises of Weir. One seed
+//! determines a whole run. A run's trace has a hash, and equal seeds give equal hashes. Contents are not
+//! bytes but stamps, one per sector of 512 bytes, so a checker can tell which write a sector came from.
+//! Nothing here knows the machine's clock, files or threads.
 
 #![forbid(unsafe_code)]
 
@@ -18,10 +19,10 @@ pub mod world;
 
 pub use world::{Report, Settings, run};
 
-/// Bytes of a sector, the finest thing that the world tells apart.
+/// Bytes of a sector, the smallest unit that the world tells apart.
 pub const SECTOR_BYTES: u32 = 512;
-/// Sectors of a block of 4 KiB, which is never torn.
+/// Sectors of a block of 4 KiB. A block is never torn.
 pub const BLOCK_SECTORS: usize = 8;
 
-/// Which write a sector's content came from; zero for zeroes.
+/// Identity of the write that a sector's content came from. Zero stands for zeroes.
 pub type Stamp = u64;

@@ -46,24 +46,25 @@ use stalling::Orphan;
 use swapping::OlderState;
 use weir_types::random::Random;
 
-/// What will be answered.
+/// An operation that will be answered.
 #[derive(Clone, Debug)]
 enum Pending {
     Action(usize, Option<MirrorId>, Action),
-    /// A sync answers with what it found when it began.
+    /// A sync covers the changes that existed when it began.
     Sync(usize, (u32, Generation), SyncPoint),
     Record {
         extent: u32,
         epoch: u64,
         is_committed: bool,
     },
-    /// It is recorded that the last replica in sync of an extent failed.
+    /// The record that the last replica in sync of an extent failed.
     Failure(u32),
     Metadata {
         slot: usize,
         extent: u32,
         metadata: Arc<ReplicaMetadata>,
-        /// It goes in place over a file whose last write failed: if power fails now, neither of its blocks may be whole.
+        /// True if the write goes in place over metadata whose last write failed. If power fails during the
+        /// write, both blocks of the metadata may be torn.
         is_over_doubtful: bool,
     },
     BeginSnapshot,
@@ -72,13 +73,13 @@ enum Pending {
     Journal(Work),
 }
 
-/// What the client waits for.
+/// A request without an answer yet.
 #[derive(Clone, Debug)]
 struct InFlight {
     request: Request,
     stamp: Stamp,
     began: u64,
-    /// When a replica that counted last failed it.
+    /// Instant at which an authoritative replica last failed the request.
     failed_at: u64,
 }
 
@@ -88,40 +89,42 @@ struct World {
     now: u64,
     mirror: Mirror,
     drives: Vec<Drive>,
-    /// What is kept of each extent apart from its replicas.
+    /// Epoch record of each extent, as last read from the file.
     epoch_record: Vec<EpochRecord>,
     metadata: MetadataWrites,
-    /// The epoch records.
+    /// The file of the epoch records.
     record: Record,
-    /// Extents and epochs that could not be recorded as committed, which is tried again.
+    /// Extents and epochs whose recording as committed failed and is retried.
     record_failed: BTreeSet<(u32, u64)>,
-    /// Power is likely to fail until then: an answer was given that can be taken for more than it says.
+    /// Step up to which power is likely to fail, because of a doubtful answer (see `doubting`).
     doubtful_until: u64,
-    /// Replicas of extents in which a change or a sync failed, since the last start.
+    /// Extent replicas in which a change or a sync failed since the last start.
     unknown: BTreeSet<(usize, u32)>,
-    /// Replicas of extents beside which metadata could not be written, since the last start.
+    /// Extent replicas whose metadata could not be written since the last start.
     metadata_failed: BTreeSet<(usize, u32)>,
-    /// The replicas in sync that metadata on its way was to count for.
+    /// Replicas in sync, by extent, that must take the metadata in flight.
     relied_on: BTreeMap<u32, Slots>,
-    /// When metadata of an extent last could not be written beside any replica in sync.
+    /// Last instant, by extent, at which no replica in sync could take metadata.
     refused_at: BTreeMap<u32, u64>,
-    /// The replica states of each extent's replicas as they durably are.
+    /// Durable replica states of each extent.
     stands: Vec<ReplicaStates>,
-    /// Replicas of extents that fell since the last start and were not taken back.
+    /// Extent replicas that failed since the last start and have not rejoined.
     replica_failed: BTreeSet<(usize, u32)>,
     pending: Vec<Pending>,
-    /// What the mirror asked for and is not carried out yet, in order, as the data plane has it.
+    /// Effects of the mirror that are not carried out yet, in order, as in the data plane.
     asked: Vec<Effect>,
     agenda: Agenda,
-    /// On whose behalf operations of replicas are carried out, from the first that is asked for to their end.
+    /// Request or step that each replica operation belongs to, from the first action of the operation to its
+    /// end.
     contexts: BTreeMap<(usize, OperationId), MirrorId>,
-    /// What was given up and may still be carried out.
+    /// Orphaned I/O: operations that were given up and that drives may still carry out.
     orphans: Vec<Orphan>,
-    /// What was asked for before the last start and may still be carried out, if that did not wait for it.
+    /// Operations from before the last start that drives may still carry out, if the start did not wait for
+    /// them.
     unfenced: Vec<Orphan>,
-    /// Older states of replicas, each whole, by place and extent.
+    /// Backups of extent replicas, each complete, by slot and extent.
     older: BTreeMap<(usize, u32), OlderState>,
-    /// Replicas in an older state that metadata still counts in sync.
+    /// Extent replicas in an older state that the metadata still counts as in sync.
     older_in_sync: BTreeSet<(usize, u32)>,
     /// Files that were open before others were put in their places.
     originals: Originals,
@@ -129,12 +132,12 @@ struct World {
     replaced: BTreeSet<(usize, u32)>,
     /// When a replica of an extent last was short of something.
     short_at: BTreeMap<(usize, u32), u64>,
-    /// Regions of extents in which a change failed since the last start: replicas in sync may differ there.
+    /// Regions in which a change failed since the last start. Replicas in sync may differ there.
     differing: BTreeSet<(u32, u32)>,
     in_flight: BTreeMap<MirrorId, InFlight>,
     steps: BTreeMap<MirrorId, Vec<Stamp>>,
     buffers: BTreeMap<(usize, OperationId), Vec<Stamp>>,
-    /// Which drives the volume began with.
+    /// Drives that were reachable at the start of the volume.
     reachable: [bool; REPLICAS_MAX],
     flushes: BTreeMap<u32, u64>,
     snapshot: Option<VolumeSnapshot>,
@@ -144,9 +147,9 @@ struct World {
     history: History,
     next_stamp: Stamp,
     scrubs: Scrubs,
-    /// Nothing fails any more.
+    /// True once no more faults are injected.
     is_resting: bool,
-    /// Nothing new is begun until the volume was resized.
+    /// True while no new work begins, until the volume is resized.
     is_resizing: bool,
     report: Report,
 }
@@ -154,7 +157,7 @@ struct World {
 /// Runs one world to its end: all replicas that can be resynced are, and then they are alike.
 ///
 /// # Errors
-/// Says which promise was broken.
+/// Names the promise that was broken.
 pub fn run(settings: Settings) -> Result<Report, String> {
     let mut world = World::new(settings);
     for _ in 0..settings.steps {
@@ -177,7 +180,7 @@ pub fn run(settings: Settings) -> Result<Report, String> {
 /// Sectors of a piece.
 const PIECE_SECTORS: usize = PIECE_BYTES as usize / SECTOR_BYTES as usize;
 
-/// Memory as it is taken from a pool: what it holds is another tenant's.
+/// Memory fresh from a pool: it holds bytes of another tenant.
 fn foreign_piece() -> Vec<Stamp> {
     vec![FOREIGN; PIECE_SECTORS]
 }
@@ -188,7 +191,7 @@ impl World {
             |slot| if slot < settings.replicas { ReplicaState::InSync } else { ReplicaState::Absent };
         let metadata =
             ReplicaMetadata::first(epoch_record::first_epoch(&[]), std::array::from_fn(replica_state));
-        // Whoever is alone has no metadata.
+        // The only replica of an extent has no metadata.
         let has_metadata = !settings.is_moved || settings.replicas > 1;
         let drive = |slot: usize| Drive::new(settings, slot, has_metadata.then_some(&metadata));
         let drives: Vec<Drive> = (0..REPLICAS_MAX).map(drive).collect();
@@ -247,7 +250,7 @@ impl World {
         world
     }
 
-    /// Does whatever chance has it do.
+    /// Takes one random step.
     fn step(&mut self) -> Result<(), String> {
         self.now += 1;
         let Settings { breaks_per_ten_thousand, moves_per_mille, .. } = self.settings;
@@ -299,8 +302,8 @@ impl World {
         self.answer_one()
     }
 
-    /// Answers everything that is under way, by drives that work again: metadata that none of them takes is written again
-    /// and again.
+    /// Answers all outstanding operations, with all drives working. Refused metadata is written again until a
+    /// replica takes it.
     fn settle(&mut self) -> Result<(), String> {
         self.drives.iter_mut().for_each(|drive| (drive.is_silent, drive.is_broken) = (false, false));
         self.end_metadata_faults();
@@ -434,19 +437,19 @@ impl World {
     }
 
     fn note(&mut self, effect: &Effect) {
-        // This hasher is the same in every process.
+        // This hasher gives equal hashes in every process.
         let mut hasher = DefaultHasher::new();
         (self.report.trace_hash, self.now, effect).hash(&mut hasher);
         self.report.trace_hash = hasher.finish();
     }
 
-    /// An operation of a replica has ended, if it was ever asked for anything.
+    /// Handles the end of a replica operation.
     fn end_operation(&mut self, slot: usize, operation: OperationId) {
         self.contexts.remove(&(slot, operation));
         self.buffers.remove(&(slot, operation));
     }
 
-    /// Fills the buffer of an operation of a replica, when it is first asked for.
+    /// Fills the buffer of a replica operation at its first action.
     fn prepare(&mut self, slot: usize, owner: Option<MirrorId>, action: &Action) {
         let (Some(inner), Some(owner)) = (action.operation(), owner) else { return };
         if let Some(flying) = self.in_flight.get(&owner) {
@@ -455,11 +458,12 @@ impl World {
         } else if let Some(step) = self.steps.get(&owner) {
             self.buffers.entry((slot, inner)).or_insert_with(|| step.clone());
         } else {
-            // It has just begun, and who began it will enter it: its buffer is made when it is answered.
+            // The owner has just begun and is not entered yet. The buffer is filled when the action is
+            // answered.
         }
     }
 
-    /// Answers a random one of what is under way.
+    /// Answers one random outstanding operation.
     fn answer_one(&mut self) -> Result<(), String> {
         if self.pending.is_empty() {
             return Ok(());
@@ -473,7 +477,7 @@ impl World {
         self.answer(pending)
     }
 
-    /// Answers something as far as drives do.
+    /// Carries out an operation and answers it.
     fn answer(&mut self, pending: Pending) -> Result<(), String> {
         let mut effects = Vec::new();
         match pending {
@@ -489,7 +493,7 @@ impl World {
             Pending::ChecksumWork(extent, work) => self.carry_out_keep(extent, *work, &mut effects),
             Pending::Sync(slot, (extent, generation), point) => {
                 let result = if self.drives[slot].is_broken { Err(Fault::Broken) } else { Ok(()) };
-                // That of a file which was there before says nothing of this one.
+                // A sync of an earlier file says nothing about the current file.
                 if result.is_ok() && self.mirror.is_current(slot, extent, generation) {
                     self.drives[slot].files[extent as usize].sync(point);
                 } else {
@@ -534,7 +538,7 @@ impl World {
                 let result = fault.map_or_else(|| Ok(self.map_of(slot, extent)), |f| Err(failure(f)));
                 Answer::Opened(extent, generation, result)
             }
-            // A full drive has no space for the piece, or the daemon keeps what is left for itself.
+            // A full drive has no space for the piece, or the remaining space is reserved by the daemon.
             Action::Allocate { extent, generation, piece } => match fault {
                 Some(Fault::NoSpace) => Answer::Refused(extent, generation, piece, Fault::NoSpace),
                 _ => Answer::Allocated(extent, generation, piece),
@@ -560,7 +564,7 @@ impl World {
             }
             Action::Write { operation, extent, offset, buffer_offset, length, is_durable } => {
                 let result = fault.map_or_else(|| Ok(transfer::part_of(&mut self.random, length)), Err);
-                // A write that fails may have been made in part.
+                // A failed write may have written some blocks.
                 let length = result.unwrap_or_else(|_| transfer::part_of(&mut self.random, length));
                 let is_durable = is_durable && result.is_ok();
                 let mut is_skipped = self.is_skipped(owner) && result.is_ok();
@@ -593,7 +597,8 @@ impl World {
         }
     }
 
-    /// The replica whose file is read: the one that is asked, unless somebody sees to it that it is a wrong one.
+    /// Slot of the replica whose file is read: the requested one, or a stale one under
+    /// `Sabotage::ReadsStale`.
     fn read_from(&mut self, slot: usize, extent: u32) -> usize {
         let replica_states = self.mirror.replica_states(extent);
         let stale = replica_states.iter().position(|replica_state| *replica_state == ReplicaState::Stale);
@@ -606,7 +611,7 @@ impl World {
         self.settings.sabotage == Sabotage::SkipsRegions && is_step && self.random.chance(1, 2)
     }
 
-    /// What a replica step has read is written from the step's own buffer.
+    /// Takes the data that a resync step read into the step's buffer, from which it is written.
     fn keep_for_step(&mut self, slot: usize, operation: OperationId, owner: Option<MirrorId>) {
         let step = owner.and_then(|owner| self.steps.get_mut(&owner));
         if let (Some(step), Some(buffer)) = (step, self.buffers.get(&(slot, operation))) {
@@ -614,7 +619,7 @@ impl World {
         }
     }
 
-    /// A request or a replica step has ended.
+    /// Handles the end of a request or a step.
     fn done(
         &mut self,
         id: MirrorId,
@@ -665,7 +670,7 @@ impl World {
         }
     }
 
-    /// True if what was read from a replica may be rotten.
+    /// True if the data that was read may be corrupt.
     fn reads_rot(&self, slot: usize, request: &Request) -> bool {
         let (start, length) = weir_volume::geometry::covering_blocks(request.offset, request.length);
         let mut blocks = start / BLOCK_BYTES as u32..(start + length) / BLOCK_BYTES as u32;
@@ -687,7 +692,7 @@ impl World {
         Ok(())
     }
 
-    /// All replicas in sync have the same.
+    /// Checks that all replicas in sync are equal.
     fn compare(&mut self) -> Result<(), String> {
         self.look_for_foreign_bytes()?;
         for extent in 0..EXTENTS {

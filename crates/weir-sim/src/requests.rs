@@ -1,4 +1,4 @@
-//! What an imagined client asks for, in requests that often meet.
+//! Requests of a simulated client, which often overlap.
 
 use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES, EXTENT_BYTES};
 use weir_volume::{Kind, Request};
@@ -6,9 +6,9 @@ use weir_volume::{Kind, Request};
 use crate::{BLOCK_SECTORS, SECTOR_BYTES, Stamp};
 use weir_types::random::Random;
 
-/// Extents of the volume.
+/// Number of extents of the volume.
 pub(crate) const EXTENTS: u32 = 2;
-/// Requests go to the first blocks around these offsets of each extent, so that they often meet.
+/// Offsets in each extent around which requests cluster, so that they often overlap.
 const HOT_OFFSETS: [u32; 3] = [0, ALLOCATION_BYTES as u32 - 32768, EXTENT_BYTES as u32 - 65536];
 const HOT_SECTORS: u64 = 128;
 
@@ -28,7 +28,7 @@ pub(crate) fn random_request(random: &mut Random) -> Request {
         return Request { kind, extent, offset, length };
     }
     if is_placement && random.chance(1, 3) {
-        // Some that touch regions in part.
+        // Some requests cover regions in part.
         let offset = hot - hot % ALLOCATION_BYTES as u32 + random.below(16) as u32 * (64 << 10);
         let longest = (EXTENT_BYTES as u32 - offset).min(ALLOCATION_BYTES as u32) / BLOCK_BYTES as u32;
         let length = (1 + random.below(longest.into()) as u32) * BLOCK_BYTES as u32;
@@ -43,7 +43,7 @@ pub(crate) fn random_request(random: &mut Random) -> Request {
     Request { kind, extent, offset, length }
 }
 
-/// What memory holds that nobody filled: another tenant's bytes. No volume of an imagined world ever holds it.
+/// Content of unfilled memory: bytes of another tenant. No volume of a simulated world ever holds it.
 pub(crate) const FOREIGN: Stamp = Stamp::MAX;
 
 /// The executor's buffer: the payload where a change covers it, foreign bytes elsewhere.
@@ -57,20 +57,20 @@ pub(crate) fn payload(request: &Request, stamp: Stamp) -> Vec<Stamp> {
         .collect()
 }
 
-/// Bytes from an offset to the end of its half piece: where unaligned requests are cut.
+/// Bytes from an offset to the end of its half piece, where unaligned requests are split.
 fn cut(offset: u32) -> u32 {
     let window = weir_types::bounds::PIECE_BYTES as u32 / 2;
     window - offset % window
 }
 
-/// The sectors of a request, numbered through the volume.
+/// Sectors of a request, numbered across the volume.
 pub(crate) fn sectors(request: &Request) -> impl Iterator<Item = u64> + use<> {
     let start = u64::from(request.extent) * EXTENT_BYTES + u64::from(request.offset);
     let first = start / u64::from(SECTOR_BYTES);
     first..first + u64::from(request.length / SECTOR_BYTES)
 }
 
-/// The extent of a sector, its block there and its place in that.
+/// Extent of a sector, block in the extent, and sector in the block.
 pub(crate) fn place_of(sector: u64) -> (u32, u32, usize) {
     let byte = sector * u64::from(SECTOR_BYTES);
     let (extent, block) = ((byte / EXTENT_BYTES) as u32, (byte % EXTENT_BYTES / BLOCK_BYTES) as u32);

@@ -1,4 +1,4 @@
-//! What the executors of the imagined worlds do with files and buffers of stamps.
+//! Transfers of stamps between files and buffers, for the executors of the simulated worlds.
 
 use weir_types::bounds::BLOCK_BYTES;
 use weir_volume::{AllocationMap, Content, EdgeRead, Fault, Request};
@@ -9,10 +9,10 @@ use crate::requests::sectors;
 use crate::{BLOCK_SECTORS, SECTOR_BYTES, Stamp};
 use weir_types::random::Random;
 
-/// Bytes on their way between a file and a buffer: where in the file, where in the buffer, how many.
+/// A transfer between a file and a buffer: offset in the file, offset in the buffer, length in bytes.
 pub(crate) type Range = (u32, u32, u32);
 
-/// The blocks of a transfer with the index of their first sector in the buffer.
+/// Blocks of a transfer, each with the index of its first sector in the buffer.
 fn blocks((offset, buffer_offset, length): Range) -> impl Iterator<Item = (u32, usize)> {
     let block = BLOCK_BYTES as u32;
     (0..length / block).map(move |n| {
@@ -34,7 +34,7 @@ pub(crate) fn write_from(buffer: &[Stamp], file: &mut File, range: Range, is_dur
     }
 }
 
-/// The blocks of a buffer that a transfer is about.
+/// Blocks of a buffer that a transfer covers.
 pub(crate) fn contents(buffer: &[Stamp], range: Range) -> Vec<Block> {
     let block = |at: usize| buffer[at..at + BLOCK_SECTORS].try_into().expect("a block has so many sectors");
     blocks(range).map(|(_, at)| block(at)).collect()
@@ -47,12 +47,12 @@ pub(crate) fn fill(buffer: &mut [Stamp], offset: u32, contents: &[Block]) {
     places.zip(contents).for_each(|(place, content)| place.copy_from_slice(content));
 }
 
-/// Takes those sectors of an edge's block over that a request does not cover.
+/// Fills the buffer with the sectors of an edge's block that a request does not cover, read from the file.
 pub(crate) fn merge_edge(buffer: &mut [Stamp], file: &File, request: &Request, edge: EdgeRead) {
     merge_content(buffer, file.read(edge.block_offset / BLOCK_BYTES as u32), request, edge);
 }
 
-/// The same, with what was read of the block.
+/// Fills the buffer in the same way, from content that was read before.
 pub(crate) fn merge_content(buffer: &mut [Stamp], content: Block, request: &Request, edge: EdgeRead) {
     let covered = request.offset..request.offset + request.length;
     for (sector, stamp) in content.into_iter().enumerate() {
@@ -70,10 +70,10 @@ pub(crate) fn zero(file: &mut File, offset: u32, length: u32) {
     touched.into_iter().for_each(|block| file.write(block, Block::default(), false));
 }
 
-/// Bytes around data that a filesystem says to be data too if it tells holes coarsely.
+/// Granule of data ranges, in bytes, on a filesystem that reports holes coarsely.
 const COARSE_BYTES: u64 = 4 << 20;
 
-/// Where a file holds data, exactly or coarsely.
+/// Ranges with data of a file, exact or coarse.
 pub(crate) fn allocation_map(file: &File, is_exact: bool) -> AllocationMap {
     let granule = if is_exact { BLOCK_BYTES } else { COARSE_BYTES };
     let mut map = AllocationMap::default();
@@ -84,7 +84,7 @@ pub(crate) fn allocation_map(file: &File, is_exact: bool) -> AllocationMap {
     map
 }
 
-/// Usually all of a length, sometimes only its first blocks: a short transfer.
+/// Usually the whole length, sometimes only its first blocks: a short transfer.
 pub(crate) fn part_of(random: &mut Random, length: u32) -> u32 {
     let blocks = length / BLOCK_BYTES as u32;
     if blocks > 1 && random.chance(1, 10) {
@@ -98,7 +98,7 @@ pub(crate) fn broken_only(fault: Option<Fault>) -> Option<Fault> {
     fault.filter(|&fault| fault == Fault::Broken)
 }
 
-/// Checks what a request read between two instants; a hole reads as zeroes, whatever is in the buffer.
+/// Checks the result of a read between two instants. A hole reads as zeroes, whatever the buffer holds.
 pub(crate) fn check_read(
     history: &History,
     request: &Request,

@@ -1,5 +1,7 @@
-//! One volume in an imagined machine: a client with many requests in flight, files that answer in any
-//! order, crashes at any instant, and drives that fill up or fail.
+//! One volume in a simulated machine: a client with many requests in flight, and files that answer in any
+//! order.
+//!
+//! Crashes happen at any instant, and drives fill up or fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,31 +15,31 @@ use crate::requests::{EXTENTS, payload, place_of, random_request, sectors};
 use crate::transfer;
 use weir_types::random::Random;
 
-/// What a run is made of.
+/// Parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Everything follows from it.
+    /// Seed that determines the whole run.
     pub seed: u64,
-    /// Requests that the client sends.
+    /// Number of requests that the client sends.
     pub requests: u32,
-    /// Most requests in flight.
+    /// Maximum number of requests in flight.
     pub depth: usize,
-    /// Of 1000 disk operations, how many find the drive full.
+    /// Disk operations per 1000 that find the drive full.
     pub full_per_mille: u64,
-    /// Of 10 000 disk operations, how many fail for good.
+    /// Disk operations per 10 000 that fail for good.
     pub broken_per_ten_thousand: u64,
 }
 
-/// What came of a run.
+/// Outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Equal for equal seeds.
+    /// Hash of the trace. Equal seeds give equal hashes.
     pub trace_hash: u64,
-    /// Requests that were acknowledged.
+    /// Number of acknowledged requests.
     pub acknowledged: u64,
-    /// Crashes that were survived.
+    /// Number of crashes survived.
     pub crashes: u64,
-    /// Requests that failed.
+    /// Number of failed requests.
     pub failed: u64,
 }
 
@@ -45,17 +47,17 @@ pub struct Report {
 #[derive(Clone, Debug)]
 enum Pending {
     Action(Action),
-    /// A sync answers with what it found when it began.
+    /// A sync covers the changes that existed when it began.
     Sync((u32, Generation), SyncPoint),
 }
 
-/// What the client waits for.
+/// A request without an answer yet.
 #[derive(Clone, Debug)]
 struct InFlight {
     request: Request,
     stamp: Stamp,
     began: u64,
-    /// The sectors of the blocks that the operation touches.
+    /// Sectors of the blocks that the operation touches.
     buffer: Vec<Stamp>,
 }
 
@@ -78,7 +80,7 @@ struct World {
 /// Runs one world to its end.
 ///
 /// # Errors
-/// Says which promise was broken.
+/// Names the promise that was broken.
 pub fn run(settings: Settings) -> Result<Report, String> {
     let mut world = World::new(settings);
     for _ in 0..settings.requests {
@@ -109,7 +111,7 @@ impl World {
         }
     }
 
-    /// Sends a request or answers a disk operation, whichever chance has it; rarely the power fails.
+    /// Sends a request or answers a disk operation, by chance. Rarely the power fails instead.
     fn step(&mut self) -> Result<(), String> {
         self.now += 1;
         if self.random.chance(1, 400) {
@@ -159,7 +161,7 @@ impl World {
         self.in_flight.insert(id, InFlight { request, stamp, began: self.now, buffer });
     }
 
-    /// Takes over what the volume wants.
+    /// Carries out the volume's actions.
     fn take(&mut self, mut actions: Vec<Action>) -> Result<(), String> {
         for action in actions.drain(..) {
             self.note(&action);
@@ -185,7 +187,7 @@ impl World {
         }
     }
 
-    /// Answers a random one of the pending disk operations.
+    /// Answers one random pending disk operation.
     fn answer_one(&mut self) -> Result<(), String> {
         if self.pending.is_empty() {
             return Ok(());
@@ -231,7 +233,7 @@ impl World {
                 );
                 self.volume.opened((extent, generation), result, actions);
             }
-            // A full drive has no space for the piece, or the daemon keeps what is left for itself.
+            // A full drive has no space for the piece, or the remaining space is reserved by the daemon.
             Action::Allocate { extent, generation, piece } if fault == Some(Fault::NoSpace) => {
                 self.volume.refused((extent, generation), piece, Fault::NoSpace, actions);
             }
@@ -258,7 +260,7 @@ impl World {
             }
             Action::Write { operation, extent, offset, buffer_offset, length, is_durable } => {
                 let result = fault.map_or_else(|| Ok(transfer::part_of(&mut self.random, length)), Err);
-                // A write that fails may have been made in part.
+                // A failed write may have written some blocks.
                 let length = result.unwrap_or_else(|_| transfer::part_of(&mut self.random, length));
                 if let Some(flying) = self.in_flight.get(&operation) {
                     let (range, is_durable) = ((offset, buffer_offset, length), is_durable && result.is_ok());
@@ -283,7 +285,7 @@ impl World {
         }
     }
 
-    /// The client has its answer.
+    /// Handles the answer to a request of the client.
     fn done(&mut self, id: OperationId, result: Result<Content, Fault>) -> Result<(), String> {
         let Some(flying) = self.in_flight.remove(&id) else {
             return Err(format!("{id:?} ended, which nobody waits for"));
@@ -321,7 +323,8 @@ impl World {
         }
     }
 
-    /// The power fails: what was not stable may be gone, the volume starts anew, and everything is read.
+    /// Fails the power: data that was not stable may be lost, the volume starts again, and all data is read
+    /// and checked.
     fn crash(&mut self) -> Result<(), String> {
         self.report.crashes += 1;
         self.pending.clear();

@@ -2,7 +2,7 @@
 
 use weir_sim::journaled::{Report, Sabotage, Settings, run};
 
-/// Runs worlds and says which seed broke a promise.
+/// Runs worlds, and names the seed that broke a promise.
 fn check(worlds: u64, settings: impl Fn(u64) -> Settings) -> Vec<Report> {
     let run_one = |seed| run(settings(seed)).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
     (0..worlds).map(run_one).collect()
@@ -13,7 +13,7 @@ fn sum(reports: &[Report], of: fn(&Report) -> u64) -> u64 {
 }
 
 #[test]
-fn what_was_synced_survives_power_cuts_and_everything_is_read_back() {
+fn synced_data_survives_power_cuts_and_reads_back() {
     let reports = check(400, Settings::quiet);
     assert!(reports.iter().all(|report| report.failed == 0));
     assert!(sum(&reports, |report| report.crashes) > 1000, "hardly any world crashed");
@@ -23,7 +23,7 @@ fn what_was_synced_survives_power_cuts_and_everything_is_read_back() {
 }
 
 #[test]
-fn promises_hold_whatever_drives_do() {
+fn promises_hold_under_drive_faults() {
     let reports = check(800, Settings::all_at_once);
     assert!(sum(&reports, |report| report.files_failed) > 500, "hardly any file failed");
     assert!(sum(&reports, |report| report.forgotten) > 1000, "hardly any file was forgotten");
@@ -32,7 +32,7 @@ fn promises_hold_whatever_drives_do() {
 }
 
 #[test]
-fn what_a_slow_drive_forgot_is_brought_there_again() {
+fn data_lost_by_slow_drive_is_destaged_again() {
     let reports = check(400, Settings::forgetful);
     assert!(sum(&reports, |report| report.absences) > 3000, "slow drives hardly went away");
     assert!(sum(&reports, |report| report.tail_moves) > 500, "space was hardly used again");
@@ -40,14 +40,18 @@ fn what_a_slow_drive_forgot_is_brought_there_again() {
 
 type Kind = fn(u64) -> Settings;
 
-/// Worlds that once seemed to break a promise. In 2588 a sync failed and the daemon was killed; what was left was taken for
-/// stable, and was then rightly lost when the power failed. In 118 a file that failed was taken out of the batch, and its
-/// records went before it was on record that it lacks them. In 2033 a sync waited for a slow file that nobody synced any more.
+/// Worlds that once seemed to break a promise.
+///
+/// * In 2588 a sync failed and the daemon was killed. The checker took the remaining data for stable, and a
+///   power cut then rightly lost it.
+/// * In 118 a file that failed was taken out of the batch. Its records went before it was recorded that the
+///   file lacks them.
+/// * In 2033 a sync waited for a slow file that was never synced again.
 const ONCE_BROKEN: &[(Kind, u64)] =
     &[(Settings::all_at_once, 2588), (Settings::all_at_once, 118), (Settings::forgetful, 2033)];
 
 #[test]
-fn promises_hold_where_they_once_did_not() {
+fn promises_hold_for_once_broken_seeds() {
     for (kind, seed) in ONCE_BROKEN {
         run(kind(*seed)).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
     }
@@ -61,7 +65,7 @@ fn equal_seeds_give_equal_traces() {
 }
 
 #[test]
-fn mistakes_are_noticed_within_a_thousand_seeds() {
+fn sabotage_is_detected_within_a_thousand_seeds() {
     for sabotage in [
         Sabotage::SyncsNoSlowFile,
         Sabotage::SyncsNoJournal,

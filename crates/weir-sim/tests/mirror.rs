@@ -1,8 +1,8 @@
-//! Volumes with replicas under chance: thousands of worlds, each with its own seed.
+//! Replicated volumes under chance: thousands of worlds, each with its own seed.
 
 use weir_sim::mirrored::{Report, Sabotage, Settings, run};
 
-/// Runs worlds and says which seed broke a promise.
+/// Runs worlds, and names the seed that broke a promise.
 fn check(worlds: u64, settings: impl Fn(u64) -> Settings) -> Vec<Report> {
     let run_one = |seed| run(settings(seed)).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
     (0..worlds).map(run_one).collect()
@@ -13,7 +13,7 @@ fn sum(reports: &[Report], of: fn(&Report) -> u64) -> u64 {
 }
 
 #[test]
-fn replicas_are_one_volume_through_power_cuts() {
+fn replicas_stay_consistent_through_power_cuts() {
     let reports = check(300, Settings::quiet);
     assert!(reports.iter().all(|report| report.failed == 0));
     assert!(sum(&reports, |report| report.crashes) > 300, "hardly any world crashed");
@@ -21,42 +21,42 @@ fn replicas_are_one_volume_through_power_cuts() {
 }
 
 #[test]
-fn promises_hold_whatever_drives_do() {
+fn promises_hold_under_drive_faults() {
     let reports = check(600, Settings::all_at_once);
     assert!(sum(&reports, |report| report.replica_states) > 1000, "hardly any replica was lost or gained");
     assert!(sum(&reports, |report| report.acknowledged) > 150_000);
 }
 
 #[test]
-fn replica_that_comes_back_in_an_older_state_is_never_taken_for_the_one_that_went() {
+fn replica_in_older_state_is_never_taken_for_current() {
     let reports = check(200, Settings::swapped);
     let swapped = sum(&reports, |report| report.swapped);
     assert!(swapped > 100, "only {swapped} replicas came back in an older state");
 }
 
 #[test]
-fn what_is_in_snapshot_is_what_could_be_read_at_its_instant() {
+fn snapshot_shows_data_readable_at_its_instant() {
     let reports = check(400, Settings::snapshotted);
     let snapshots = sum(&reports, |report| report.snapshots);
     assert!(snapshots > 800, "only {snapshots} snapshots came to their end");
 }
 
 #[test]
-fn promises_hold_while_drives_do_not_answer_and_act_late() {
+fn promises_hold_with_silent_drives_and_late_writes() {
     let reports = check(300, Settings::stalled);
     let late_writes = sum(&reports, |report| report.late_writes);
     assert!(late_writes > 200, "only {late_writes} writes that were given up were carried out later");
 }
 
 #[test]
-fn moves_end_as_wished_whatever_fails_meanwhile() {
+fn moves_reach_wanted_placement_despite_faults() {
     let reports = check(160, Settings::moved);
     let moves = sum(&reports, |report| report.moves);
     assert!(moves > 700, "only {moves} replicas were added or given up");
 }
 
 #[test]
-fn writes_of_a_killed_daemon_harm_no_later_write() {
+fn writes_of_killed_daemon_never_harm_later_writes() {
     let reports = check(200, Settings::killed);
     assert!(sum(&reports, |report| report.kills) > 1000, "the daemon was hardly ever killed");
 }
@@ -68,20 +68,20 @@ fn replicas_stay_equal_on_filesystems_with_different_abilities() {
 }
 
 #[test]
-fn extent_that_grows_back_holds_nothing_of_the_one_before() {
+fn regrown_extent_holds_no_old_data() {
     let reports = check(120, Settings::resized);
     assert!(sum(&reports, |report| report.resizes) > 300, "the volume was hardly ever resized");
 }
 
 #[test]
-fn answer_is_never_taken_for_more_than_it_says() {
+fn doubtful_answer_is_never_taken_as_proof() {
     let reports = check(100, Settings::doubtful);
     let doubtful = sum(&reports, |report| report.doubtful_answers);
     assert!(doubtful > 200, "only {doubtful} answers could be taken for more than they said");
 }
 
 #[test]
-fn replica_behind_a_write_journal_is_as_good_as_any_other() {
+fn journaled_replica_keeps_all_promises() {
     let reports = check(150, Settings::journaled);
     let (brought, invalidated) =
         (sum(&reports, |report| report.brought), sum(&reports, |report| report.invalidated));
@@ -135,7 +135,7 @@ const ONCE_BROKEN: &[(Kind, u64)] = &[
 ];
 
 #[test]
-fn promises_hold_where_they_once_did_not() {
+fn promises_hold_for_once_broken_seeds() {
     for (settings, seed) in ONCE_BROKEN {
         run(settings(*seed)).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
     }
@@ -149,7 +149,7 @@ fn equal_seeds_give_equal_traces() {
 }
 
 #[test]
-fn mistakes_are_noticed_within_a_thousand_seeds() {
+fn sabotage_is_detected_within_a_thousand_seeds() {
     let all = [
         (Sabotage::MetadataLate, Settings::all_at_once as Kind),
         (Sabotage::SkipsRegions, Settings::all_at_once),

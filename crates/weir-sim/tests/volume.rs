@@ -6,7 +6,7 @@ fn settings(seed: u64) -> Settings {
     Settings { seed, requests: 1500, depth: 24, full_per_mille: 0, broken_per_ten_thousand: 0 }
 }
 
-/// Runs worlds and says which seed broke a promise.
+/// Runs worlds, and names the seed that broke a promise.
 fn check(worlds: u64, settings: impl Fn(u64) -> Settings) -> Vec<Report> {
     let run_one = |seed| run(settings(seed)).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
     (0..worlds).map(run_one).collect()

@@ -1,5 +1,5 @@
-//! Which terms are accepted, taken by themselves: what they must be beside others is for whoever knows the
-//! others.
+//! Checks of policy terms by themselves. Checks against other terms, as of a parent, belong to the code that
+//! knows those terms.
 
 use crate::adaptive::{AdaptiveTerms, BLOCK_SIZE_BYTES_MAX, BLOCK_SIZE_BYTES_MIN};
 use crate::bounds::{
@@ -27,7 +27,7 @@ impl std::fmt::Display for Rate {
     }
 }
 
-/// Which requests a rate concerns.
+/// Requests that a rate applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Reads and writes together.
@@ -48,13 +48,13 @@ impl std::fmt::Display for Direction {
     }
 }
 
-/// Why terms are not accepted; names the values and what would be accepted.
+/// Reason why terms are not accepted. The message names the value and the accepted values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TermsError {
-    /// A floor in both dimensions.
+    /// The floor is set in both dimensions.
     #[error("floor {0} is in two dimensions; one of them is accepted")]
     FloorInTwoDimensions(Throughput),
-    /// A floor that the ceiling forbids.
+    /// The floor is above the ceiling of the same group.
     #[error(
         "floor {floor} is above the ceiling {ceiling} of the same group; a floor up to {ceiling} is accepted"
     )]
@@ -64,15 +64,15 @@ pub enum TermsError {
         /// The ceiling.
         ceiling: Rate,
     },
-    /// A burst of what has no ceiling.
+    /// The burst has no ceiling in its dimension and direction.
     #[error("burst {burst} for {direction} has no ceiling that it could go above; set that ceiling too")]
     BurstWithoutCeiling {
         /// The burst rate.
         burst: Rate,
-        /// Which requests.
+        /// Requests that the burst applies to.
         direction: Direction,
     },
-    /// A burst that is none.
+    /// The burst rate is below the ceiling.
     #[error(
         "burst {burst} for {direction} is below the ceiling {ceiling}; a rate from {ceiling} is accepted"
     )]
@@ -81,57 +81,57 @@ pub enum TermsError {
         burst: Rate,
         /// The ceiling.
         ceiling: Rate,
-        /// Which requests.
+        /// Requests that the burst applies to.
         direction: Direction,
     },
-    /// A burst's length or credit without a rate.
+    /// The burst has a length or credit but no rate.
     #[error("a burst needs a rate, such as 2000IOPS")]
     BurstWithoutRate,
-    /// A burst's length.
+    /// The burst length, in seconds, is out of range.
     #[error("a burst of {0} seconds is not accepted; 1 to {BURST_SECONDS_MAX} seconds are")]
     BurstSeconds(u32),
-    /// A weight.
+    /// The weight is out of range.
     #[error("weight {0} is not accepted; 1 to {WEIGHT_MAX} is")]
     Weight(u32),
-    /// A deadline of background work.
+    /// The deadline of background work, in seconds, is out of range.
     #[error(
         "a deadline of {0} seconds is not accepted; 1 to {BACKGROUND_DEADLINE_SECONDS_MAX} seconds (30 days) are"
     )]
     Deadline(u32),
-    /// The size of one operation.
+    /// The operation size, in bytes, is out of range.
     #[error(
         "an operation size of {0} bytes is not accepted; 1 to {REQUEST_BYTES_MAX} bytes (such as 4KiB), 'curve' \
          and 'any' are"
     )]
     OperationSize(u32),
-    /// What a request without data counts.
+    /// The charge for a request without data, in operations, is out of range.
     #[error("a charge of {0} operations is not accepted; 0 to {CHARGE_MAX} is")]
     Charge(u32),
-    /// A rate per TB.
+    /// The rate per TB, in operations per second, is out of range.
     #[error("{0} IOPS per TB is not accepted; 1 to {RATE_IOPS_MAX} is")]
     RatePerTerabyte(u64),
-    /// A peak below what is expected.
+    /// The peak is below the expected rate.
     #[error("peak {peak} IOPS per TB is below the expected {expected}; {expected} or more is accepted")]
     PeakBelowExpected {
-        /// The peak.
+        /// The peak, in operations per second and TB.
         peak: u64,
-        /// The expected rate.
+        /// The expected rate, in operations per second and TB.
         expected: u64,
     },
-    /// An absolute minimum or a clamp.
+    /// The absolute minimum or a clamp, in operations per second, is out of range.
     #[error("{0}IOPS is not accepted as a bound of the ceiling; 1IOPS to {RATE_IOPS_MAX}IOPS is")]
     CeilingBound(u64),
-    /// Bounds that leave nothing.
+    /// The minimum of the ceiling is above its maximum.
     #[error(
         "a ceiling of at least {minimum}IOPS is above the ceiling of at most {maximum}IOPS; {maximum} or less is accepted"
     )]
     BoundsCrossed {
-        /// The lower bound.
+        /// The lower bound, in operations per second.
         minimum: u64,
-        /// The upper bound.
+        /// The upper bound, in operations per second.
         maximum: u64,
     },
-    /// A block size.
+    /// The block size, in bytes, is out of range.
     #[error(
         "a block size of {0} bytes is not accepted; {BLOCK_SIZE_BYTES_MIN} to {BLOCK_SIZE_BYTES_MAX} bytes \
          (such as 4K or 64K) and 'any' are"
@@ -145,7 +145,7 @@ impl Throughput {
         self.iops.map(Rate::Iops).into_iter().chain(self.bytes_per_second.map(Rate::BytesPerSecond))
     }
 
-    /// What this says in the dimension of `rate`.
+    /// The rate that is set in the dimension of `rate`.
     pub fn alike(&self, rate: Rate) -> Option<Rate> {
         match rate {
             Rate::Iops(_) => self.iops.map(Rate::Iops),
@@ -155,14 +155,14 @@ impl Throughput {
 }
 
 impl Rate {
-    /// The number, whatever it counts.
+    /// The number, in the unit of its dimension.
     pub fn value(self) -> u64 {
         match self {
             Rate::Iops(value) | Rate::BytesPerSecond(value) => value,
         }
     }
 
-    /// As much of the same dimension.
+    /// A rate of the given value in the same dimension.
     pub fn with(self, value: u64) -> Rate {
         match self {
             Rate::Iops(_) => Rate::Iops(value),
@@ -200,10 +200,10 @@ fn check_burst(limits: &Limits, burst: &Burst) -> Result<(), TermsError> {
 }
 
 impl Terms {
-    /// Refuses what makes no sense, whatever stands above or beside it.
+    /// Refuses terms that make no sense, whatever their parent or siblings are.
     ///
     /// # Errors
-    /// The first fault that is found.
+    /// The first fault found.
     pub fn check(&self) -> Result<(), TermsError> {
         if self.floor.rates().count() > 1 {
             return Err(TermsError::FloorInTwoDimensions(self.floor));
@@ -234,10 +234,10 @@ impl Terms {
 }
 
 impl AdaptiveTerms {
-    /// Refuses what makes no sense.
+    /// Refuses terms that make no sense.
     ///
     /// # Errors
-    /// The first fault that is found.
+    /// The first fault found.
     pub fn check(&self) -> Result<(), TermsError> {
         let is_rate = |rate: &u64| (1..=RATE_IOPS_MAX).contains(rate);
         let (expected, peak) = (self.expected_iops_per_tb, self.peak_iops_per_tb);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_terms_are_refused_with_their_values_and_what_would_be_accepted() {
+    fn terms_error_names_value_and_accepted_range() {
         let read = Limits { read: rates("5MB/s"), ..Limits::default() };
         let sized = |bytes| Terms { operation_size: OperationSize::Bytes(bytes), ..Terms::default() };
         let weighted = |weight| Terms { weight: Weight(weight), ..Terms::default() };
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_adaptive_terms_are_refused_with_their_values_and_what_would_be_accepted() {
+    fn adaptive_terms_error_names_value_and_accepted_range() {
         let sound = AdaptiveTerms::new(1000, 1500);
         assert_eq!(sound.check(), Ok(()));
         for (terms, words) in [

@@ -1,84 +1,89 @@
-//! Terms that follow a volume's size.
+//! Adaptive terms, which follow a volume's size.
 //!
-//! Pure computation from sizes to [`Terms`]: it knows nothing of volumes, of where sizes come from, or of when
-//! they change.
+//! This is a pure computation from sizes to [`Terms`]. It knows nothing of volumes, of the source of sizes,
+//! or of when they change.
 
 use serde::{Deserialize, Serialize};
 
 use crate::bounds::{RATE_BYTES_PER_SECOND_MAX, RATE_IOPS_MAX};
 use crate::policy::{Burst, InitialCredit, Limits, Terms, Throughput};
 
-/// Bytes of a terabyte: rates per TB count powers of ten.
+/// Bytes of a terabyte. Rates per TB count powers of ten.
 pub const TERABYTE_BYTES: u64 = 1_000_000_000_000;
 
-/// Bytes of the K in block sizes such as `4K`: block sizes are powers of two, and a client that sends requests of
-/// the size that is named is to reach both ceilings at once. 1000 IOPS of 4K are so 4.096 MB/s, in round figures
-/// the 4 MB/s of ONTAP's document.
+/// Bytes of the K in block sizes like `4K`. Block sizes are powers of two, so that a client with requests of
+/// the named size reaches both ceilings at once. 1000 IOPS of 4K are 4.096 MB/s, which ONTAP's document
+/// rounds to 4 MB/s.
 pub const BLOCK_SIZE_K_BYTES: u32 = 1024;
 
-/// Smallest block size that an adaptive policy may name, in bytes: a sector.
+/// Smallest block size of an adaptive policy, in bytes: a sector.
 pub const BLOCK_SIZE_BYTES_MIN: u32 = 512;
 
-/// Largest block size that an adaptive policy may name, in bytes: that of the largest request.
+/// Largest block size of an adaptive policy, in bytes: the size of the largest request.
 pub const BLOCK_SIZE_BYTES_MAX: u32 = crate::bounds::REQUEST_BYTES_MAX;
 
-/// How long a full credit lasts if nothing else is said, in seconds: as with Element.
+/// Default time for which a full credit lasts, in seconds, as in NetApp Element.
 pub const BURST_SECONDS_DEFAULT: u32 = 60;
 
-/// Which of a volume's sizes a rate follows.
+/// Size of a volume that a rate follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Space {
-    /// The size that was asked for.
+    /// The provisioned size.
     AllocatedSpace,
-    /// What it occupies.
+    /// The occupied space.
     UsedSpace,
 }
 
-/// What the peak is.
+/// Meaning of the peak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PeakMode {
-    /// The ceiling: the greatest of expected, peak and absolute minimum, as ONTAP does it.
+    /// The peak is part of the ceiling: the greatest of expected rate, peak and absolute minimum, as in
+    /// ONTAP.
     #[default]
     Ceiling,
-    /// A burst rate: what is sustained is the expected rate, and the peak is reached on credit earned below it.
+    /// The peak is a burst rate. The expected rate is sustained, and the peak is reached on credit earned
+    /// below it.
     Credits,
 }
 
-/// A policy whose ceilings follow a volume's size. All computed rates are rounded to the nearest whole operation per
-/// second (a half up) and are at least 1: volumes have whole blocks, so one of "100 GB" is some bytes larger or
-/// smaller than that, and has the same rate.
+/// A policy whose ceilings follow a volume's size.
+///
+/// Computed rates are rounded to the nearest whole operation per second (a half up) and are at least 1.
+/// Volumes have whole blocks, so a volume of "100 GB" is some bytes larger or smaller, and rounding gives it
+/// the same rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdaptiveTerms {
     /// Expected operations per second for each TB, 1 to [`RATE_IOPS_MAX`].
     pub expected_iops_per_tb: u64,
-    /// Most operations per second for each TB; at least the expected.
+    /// Peak operations per second for each TB, at least the expected rate.
     pub peak_iops_per_tb: u64,
-    /// The size that the expected rate follows.
+    /// Size that the expected rate follows.
     #[serde(default = "allocated")]
     pub expected_space: Space,
-    /// The size that the peak follows.
+    /// Size that the peak follows.
     #[serde(default = "used")]
     pub peak_space: Space,
-    /// What the expected rate never falls below, in operations per second; 0 for nothing.
+    /// Minimum of the expected rate, in operations per second; 0 for none.
     #[serde(default)]
     pub absolute_iops_min: u64,
-    /// The request size at which the ceilings in operations and in bytes are the same; `None` adds no ceiling
-    /// in bytes.
+    /// Request size, in bytes, at which the ceilings in operations and in bytes are equal; `None` adds no
+    /// ceiling in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_size_bytes: Option<u32>,
-    /// Below this no ceiling falls, in operations per second, however small the volume.
+    /// Lower clamp of the ceilings, in operations per second, however small the volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling_iops_min: Option<u64>,
-    /// Above this no ceiling rises, in operations per second, however large the volume. It holds against all
-    /// minima.
+    /// Upper clamp of the ceilings, in operations per second, however large the volume. It overrides all
+    /// minimums.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling_iops_max: Option<u64>,
-    /// What the peak is.
+    /// Meaning of the peak.
     #[serde(default)]
     pub peak_mode: PeakMode,
-    /// How long a full credit lasts at the peak, in seconds; of no effect unless the peak is on credit.
+    /// Time for which a full credit lasts at the peak, in seconds. It has no effect unless the peak is on
+    /// credit.
     #[serde(default = "peak_seconds")]
     pub peak_seconds: u32,
 }
@@ -98,20 +103,20 @@ fn peak_seconds() -> u32 {
 /// An adaptive policy that always exists and cannot be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuiltIn {
-    /// Its name, which no other policy may have.
+    /// Name of the policy. No other policy may have this name.
     pub name: &'static str,
-    /// Its terms.
+    /// Terms of the policy.
     pub terms: AdaptiveTerms,
 }
 
-/// The adaptive policies that ONTAP ships, with its figures and its allocations.
+/// The adaptive policies that ONTAP ships, with its figures and its choice of sizes.
 pub const BUILT_IN: [BuiltIn; 3] = [
     BuiltIn { name: "extreme", terms: AdaptiveTerms::new(6144, 12_288).at_least(1000) },
     BuiltIn { name: "performance", terms: AdaptiveTerms::new(2048, 4096).at_least(500) },
     BuiltIn { name: "value", terms: AdaptiveTerms::new(128, 512).at_least(75) },
 ];
 
-/// `rate` per TB for so many bytes, to the nearest whole number.
+/// `rate_per_tb` for a size in bytes, rounded to the nearest whole number.
 fn scaled(rate_per_tb: u64, bytes: u64) -> u64 {
     let half = u128::from(TERABYTE_BYTES / 2);
     let nearest = (u128::from(rate_per_tb) * u128::from(bytes) + half) / u128::from(TERABYTE_BYTES);
@@ -119,7 +124,7 @@ fn scaled(rate_per_tb: u64, bytes: u64) -> u64 {
 }
 
 impl AdaptiveTerms {
-    /// Terms that say nothing but these two rates per TB.
+    /// Terms with these two rates per TB and defaults for all else.
     pub const fn new(expected_iops_per_tb: u64, peak_iops_per_tb: u64) -> AdaptiveTerms {
         AdaptiveTerms {
             expected_iops_per_tb,
@@ -135,17 +140,17 @@ impl AdaptiveTerms {
         }
     }
 
-    /// The same with an absolute minimum.
+    /// The same terms with an absolute minimum.
     pub const fn at_least(self, absolute_iops_min: u64) -> AdaptiveTerms {
         AdaptiveTerms { absolute_iops_min, ..self }
     }
 
-    /// True if the terms change with what the volume occupies.
+    /// True if the terms change with the space that the volume occupies.
     pub fn follows_used_space(&self) -> bool {
         [self.expected_space, self.peak_space].contains(&Space::UsedSpace)
     }
 
-    /// The terms of a volume of these sizes.
+    /// Terms of a volume with these sizes.
     pub fn terms(&self, allocated_bytes: u64, used_bytes: u64) -> Terms {
         let bytes = |space| match space {
             Space::AllocatedSpace => allocated_bytes,
@@ -164,13 +169,13 @@ impl AdaptiveTerms {
         }
     }
 
-    /// A rate within the clamps and within what a limit may name.
+    /// The rate within the clamps and within the range of limits.
     fn clamped(&self, iops: u64) -> u64 {
         let raised = iops.max(self.ceiling_iops_min.unwrap_or(1));
         raised.min(self.ceiling_iops_max.unwrap_or(RATE_IOPS_MAX)).clamp(1, RATE_IOPS_MAX)
     }
 
-    /// The ceiling in operations, and the one in bytes that the block size adds.
+    /// The ceiling in operations, and the ceiling in bytes that the block size adds.
     fn limits(&self, iops: u64) -> Limits {
         let bytes = |block: u32| iops.saturating_mul(u64::from(block)).clamp(1, RATE_BYTES_PER_SECOND_MAX);
         let bytes_per_second = self.block_size_bytes.map(bytes);
@@ -183,8 +188,10 @@ impl AdaptiveTerms {
     }
 }
 
-/// Reads a rate per size: `1000`, `1000/TB`, `1000IOPS/TB` or `1IOPS/GB`; a bare number counts per TB. `None` if
-/// it is none of these, or not a whole number of operations per second and TB from 1 to [`RATE_IOPS_MAX`].
+/// Parses a rate per size: `1000`, `1000/TB`, `1000IOPS/TB` or `1IOPS/GB`. A bare number counts per TB.
+///
+/// `None` for any other text, and for rates that are not a whole number of operations per second and TB from
+/// 1 to [`RATE_IOPS_MAX`].
 pub fn parse_iops_per_tb(text: &str) -> Option<u64> {
     let text = text.trim().to_ascii_lowercase();
     let (rate, unit) = text.split_once('/').unwrap_or((&text, "tb"));
@@ -205,9 +212,11 @@ pub fn parse_iops_per_tb(text: &str) -> Option<u64> {
     Some(thousandths / 1000).filter(|rate| is_whole && (1..=RATE_IOPS_MAX).contains(rate))
 }
 
-/// Reads a block size: `8K`, `16K`, `32K`, `64K` and other numbers of K (of 1024 bytes, see
-/// [`BLOCK_SIZE_K_BYTES`]), a size with its unit such as `4KiB`, or `any` (also `none`) for no bandwidth ceiling.
-/// `None` if it is none of these.
+/// Parses a block size: `8K`, `16K`, `32K`, `64K` and other numbers of K (1024 bytes, see
+/// [`BLOCK_SIZE_K_BYTES`]). A size with its unit, like `4KiB`, is accepted too. `any` or `none` means no
+/// bandwidth ceiling.
+///
+/// `None` for any other text.
 pub fn parse_block_size(text: &str) -> Option<Option<u32>> {
     let lower = text.trim().to_ascii_lowercase();
     if matches!(lower.as_str(), "any" | "none") {
@@ -229,7 +238,7 @@ mod tests {
     const GB: u64 = 1_000_000_000;
     const TB: u64 = 1000 * GB;
 
-    /// The policy of ONTAP's document.
+    /// The example policy of ONTAP's document.
     fn document() -> AdaptiveTerms {
         AdaptiveTerms { peak_space: Space::AllocatedSpace, ..AdaptiveTerms::new(1000, 1500) }
     }
@@ -239,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_numbers_of_the_ontap_document_hold() {
+    fn figures_of_ontap_document_hold() {
         assert_eq!(iops(document().terms(100 * GB, 0)), 150);
         assert_eq!(iops(document().terms(10 * TB, 0)), 15_000);
         let credits = AdaptiveTerms { peak_mode: PeakMode::Credits, ..document() }.terms(10 * TB, 0);
@@ -250,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_built_in_policies_have_the_figures_of_ontap() {
+    fn built_in_policies_match_ontap() {
         for (name, full, empty) in [
             ("extreme", [12_288, 122_880, 1_228_800], [6144, 61_440, 614_400]),
             ("performance", [4096, 40_960, 409_600], [2048, 20_480, 204_800]),
@@ -267,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_count_as_each_rate_says_and_rates_are_rounded_to_the_nearest() {
+    fn rates_follow_their_space_and_round_to_nearest() {
         let half_used = |expected_space, peak_space| {
             let terms = AdaptiveTerms { expected_space, peak_space, ..AdaptiveTerms::new(1000, 1500) };
             iops(terms.terms(2 * TB, TB))
@@ -287,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn clamps_hold_the_ceilings_and_the_greatest_holds_against_all_minima() {
+    fn clamps_bound_ceilings_and_maximum_overrides_minimums() {
         let clamped =
             AdaptiveTerms { ceiling_iops_min: Some(300), ceiling_iops_max: Some(5000), ..document() };
         assert_eq!(iops(clamped.terms(100 * GB, 0)), 300);
@@ -299,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_per_size_read_as_ontap_writes_them() {
+    fn rates_per_size_parse_in_ontap_notation() {
         for (text, rate) in [
             ("1000", Some(1000)),
             ("1000/TB", Some(1000)),
@@ -323,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn block_sizes_read_as_ontap_writes_them() {
+    fn block_sizes_parse_in_ontap_notation() {
         for (text, size) in [
             ("ANY", Some(None)),
             ("4k", Some(Some(4096))),
@@ -340,7 +349,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_ceiling_is_the_greatest_rate_and_grows_with_the_size(
+        fn ceiling_is_the_greatest_rate_and_grows_with_size(
             expected in 1u64..=RATE_IOPS_MAX,
             extra in 0u64..=RATE_IOPS_MAX,
             allocated in 0u64..=crate::bounds::VOLUME_SIZE_BYTES_MAX,

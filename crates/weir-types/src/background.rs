@@ -1,4 +1,4 @@
-//! Work that runs for the system itself: its kinds, and the policies that it runs under.
+//! Background work: its kinds, and the policies that it runs under.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,15 +7,15 @@ use crate::bounds::{BACKGROUND_DEADLINE_SECONDS_MAX, BACKGROUND_WEIGHT_DEFAULT, 
 use crate::policy::{Limits, Terms, Throughput, Weight};
 use crate::units::UnitError;
 
-/// A kind of background work. Each has one policy, which holds on every drive by itself.
+/// A kind of background work. Each kind has one policy, which applies to every drive separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BackgroundKind {
-    /// Giving back the space of what was deleted or cut off.
+    /// Gives back the space of deleted volumes, and of extents that a shrink removed.
     Reclaim,
-    /// Bringing replicas of volumes up to date.
+    /// Brings stale replicas of volumes up to date.
     Resync,
-    /// Finding what rots in volumes at rest, and mending it.
+    /// Finds corruption in data at rest, and repairs it.
     Scrub,
 }
 
@@ -24,7 +24,7 @@ impl BackgroundKind {
     pub const ALL: [BackgroundKind; 3] =
         [BackgroundKind::Reclaim, BackgroundKind::Resync, BackgroundKind::Scrub];
 
-    /// The word for it, everywhere outside.
+    /// Name of the kind in the command line, the API and metrics.
     pub fn name(self) -> &'static str {
         match self {
             BackgroundKind::Reclaim => "reclaim",
@@ -51,17 +51,17 @@ impl std::str::FromStr for BackgroundKind {
     }
 }
 
-/// What one kind of background work may do on each drive.
+/// Policy of one kind of background work on each drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BackgroundPolicy {
-    /// Its part of the drive, beside the tenants.
+    /// Weight on the drive, beside the tenants.
     pub weight: Weight,
-    /// Most that it may do, even if a deadline is missed for it.
+    /// Ceiling, which holds even if a deadline is missed for it.
     #[serde(default)]
     pub ceiling: Throughput,
-    /// Within how many seconds of its beginning each piece of work is to be done. It has a floor then, which
-    /// grows as time runs out.
+    /// Time in which each job must be done, in seconds from its beginning. With a deadline the job has a
+    /// floor, which grows as time runs out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_seconds: Option<u32>,
 }
@@ -77,10 +77,10 @@ impl Default for BackgroundPolicy {
 }
 
 impl BackgroundPolicy {
-    /// Refuses what makes no sense.
+    /// Refuses a policy that makes no sense.
     ///
     /// # Errors
-    /// The first fault that is found.
+    /// The first fault found.
     pub fn check(&self) -> Result<(), TermsError> {
         if !(1..=WEIGHT_MAX).contains(&self.weight.0) {
             return Err(TermsError::Weight(self.weight.0));
@@ -93,8 +93,8 @@ impl BackgroundPolicy {
         }
     }
 
-    /// The terms under which it waits in the queue of a drive, with a floor of `floor_iops` operations per second. The
-    /// floor is never above the ceiling.
+    /// Terms of the work in the queue of a drive, with a floor of `floor_iops` operations per second. The
+    /// floor never exceeds the ceiling.
     pub fn terms(&self, floor_iops: Option<u64>) -> Terms {
         let highest = self.ceiling.iops.unwrap_or(u64::MAX);
         let iops = floor_iops.map(|floor| floor.min(highest));
@@ -107,13 +107,13 @@ impl BackgroundPolicy {
     }
 }
 
-/// Units of spans of time with their seconds.
+/// Units of time spans, with their seconds.
 const SPAN_UNITS: [(&str, u32); 4] = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)];
 
-/// Reads a deadline such as `90s`, `30m`, `1h` or `2d`, in seconds; `none` for none.
+/// Parses a deadline, like `90s`, `30m`, `1h` or `2d`, in seconds. `none` means no deadline.
 ///
 /// # Errors
-/// If it has no unit, is not a whole number, or is out of range.
+/// If the text has no unit, is not a whole number, or is out of range.
 pub fn parse_deadline(text: &str) -> Result<Option<u32>, UnitError> {
     let days = BACKGROUND_DEADLINE_SECONDS_MAX / 86_400;
     let error = || {
@@ -131,7 +131,7 @@ pub fn parse_deadline(text: &str) -> Result<Option<u32>, UnitError> {
     seconds.filter(is_accepted).map(Some).ok_or_else(error)
 }
 
-/// Writes a deadline with the largest unit that keeps it whole.
+/// Formats a deadline with the largest unit that keeps it whole.
 pub fn write_deadline(seconds: u32) -> String {
     let units = SPAN_UNITS.iter().rev();
     let whole = units.into_iter().find(|(_, unit)| seconds > 0 && seconds.is_multiple_of(*unit));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_policies_are_refused_with_what_would_be_accepted() {
+    fn policy_error_names_accepted_values() {
         let sound = BackgroundPolicy::default();
         assert_eq!(sound.check(), Ok(()));
         for (policy, words) in [
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ceiling_is_above_what_a_deadline_asks_for() {
+    fn ceiling_bounds_floor_of_deadline() {
         let ceiling = Throughput { iops: Some(100), bytes_per_second: None };
         let policy = BackgroundPolicy { ceiling, ..BackgroundPolicy::default() };
         let floor = |floor_iops| policy.terms(floor_iops).floor.iops;
@@ -196,7 +196,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(seconds in 1..=BACKGROUND_DEADLINE_SECONDS_MAX) {
+        fn formatted_deadlines_parse_back(seconds in 1..=BACKGROUND_DEADLINE_SECONDS_MAX) {
             prop_assert_eq!(parse_deadline(&write_deadline(seconds)), Ok(Some(seconds)));
         }
     }

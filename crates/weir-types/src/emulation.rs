@@ -1,5 +1,4 @@
-//! The parameters of an emulated drive: what it pretends to be, whatever it lies on. They are numbers here;
-//! who waits in the queue of such a drive, and what its time is, is not known.
+//! Parameters of an emulated drive. They are numbers here; drive queues and clocks are not known.
 
 mod kind;
 mod text;
@@ -14,40 +13,40 @@ pub use kind::EmulationKind;
 pub use text::parse_time;
 pub use turns::{Capacity, Turns};
 
-/// How an emulated drive behaves.
+/// Behaviour of an emulated drive.
 ///
-/// Operations take turns: one after the other, each for `1 / iops` or for the time that its bytes need,
-/// whichever is longer, and for `seek_ns` more if it does not begin where the one before it ended. Each is
-/// answered `latency_ns` after its turn, while others have theirs; until then it is being served, as are at
-/// most `parallel` at a time.
+/// Operations take turns, one after the other. A turn takes `1 / iops` or the time that its bytes need,
+/// whichever is longer. It takes `seek_ns` more if the operation does not begin where the previous one ended.
+/// An operation is answered `latency_ns` after its turn, while others have their turns. It is in service
+/// until its answer, and at most `parallel` operations are in service at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Emulation {
     /// Operations per second, 1 to [`RATE_IOPS_MAX`].
     pub iops: u64,
-    /// Bytes per second, 1 to [`RATE_BYTES_PER_SECOND_MAX`]; `None` for as many as the operations carry.
+    /// Bytes per second, 1 to [`RATE_BYTES_PER_SECOND_MAX`]; `None` for no bound beside `iops`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_second: Option<u64>,
     /// Time from the end of an operation's turn to its answer, in nanoseconds, up to
     /// [`EMULATED_TIME_NS_MAX`].
     #[serde(default)]
     pub latency_ns: u64,
-    /// What a turn takes longer if the operation does not begin where the one before it on the drive ended,
-    /// in nanoseconds, up to [`EMULATED_TIME_NS_MAX`]. Records from before there were seeks lack it.
+    /// Extra time of a turn whose operation does not begin where the drive's previous one ended, in
+    /// nanoseconds, up to [`EMULATED_TIME_NS_MAX`]. Records from before the parameter existed lack it.
     #[serde(default, skip_serializing_if = "is_nothing")]
     pub seek_ns: u64,
-    /// The turn of a flush, in nanoseconds, up to [`EMULATED_TIME_NS_MAX`]: it is answered at its end. `None`
-    /// if a flush takes the latency and no turn.
+    /// Turn of a flush, in nanoseconds, up to [`EMULATED_TIME_NS_MAX`]; the flush is answered at its end.
+    /// `None` if a flush takes the latency and no turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flush_ns: Option<u64>,
-    /// Operations that are served at a time, from the beginning of their turns to their answers, 1 to
-    /// [`EMULATED_PARALLEL_MAX`]; `None` for as many as come.
+    /// Operations in service at a time, from the beginning of their turns to their answers, 1 to
+    /// [`EMULATED_PARALLEL_MAX`]. `None` for no bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parallel: Option<u32>,
 }
 
-/// Parameters that were named. What is `None` was not; of those that a drive can be without, `Some(None)`
-/// says that it is.
+/// Named parameters of a drive. `None` means not named. `Some(None)` means that the drive is without an
+/// optional parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parameters {
     /// See [`Emulation::iops`].
@@ -65,10 +64,12 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// The drive that they describe: one of a kind but for them, or one that has nothing else.
+    /// The drive that the parameters describe: a kind with these parameters replaced, or a plain drive with
+    /// only these parameters.
     ///
     /// # Errors
-    /// If there is neither a kind nor `iops`, or a value is not accepted; it is named with what would be.
+    /// If neither a kind nor `iops` is named, or a value is not accepted. The error names the value and the
+    /// accepted values.
     pub fn of(self, kind: Option<EmulationKind>) -> Result<Emulation, UnitError> {
         let plain = self.iops.map(|iops| Emulation::even(iops, None, 0));
         let base = kind.map(EmulationKind::emulation).or(plain);
@@ -86,8 +87,8 @@ impl Parameters {
 }
 
 impl Emulation {
-    /// A drive to which all operations are alike wherever they lie, that serves as many at a time as come,
-    /// and whose flushes take no turn.
+    /// A drive on which positions make no difference, with no bound on operations in service, and whose
+    /// flushes take no turn.
     pub const fn even(iops: u64, bytes_per_second: Option<u64>, latency_ns: u64) -> Emulation {
         Emulation { iops, bytes_per_second, latency_ns, seek_ns: 0, flush_ns: None, parallel: None }
     }
@@ -95,7 +96,7 @@ impl Emulation {
     /// Checks the ranges.
     ///
     /// # Errors
-    /// If a value is not accepted; it is named with what would be.
+    /// If a value is not accepted. The error names the value and the accepted values.
     pub fn checked(self) -> Result<Emulation, UnitError> {
         let time = |ns: u64| text::Time(ns).to_string();
         in_range("iops", self.iops, 1..=RATE_IOPS_MAX, |iops| iops.to_string())?;
@@ -120,7 +121,7 @@ impl Emulation {
     }
 }
 
-/// True for a time that is not written into records.
+/// True for a time that is left out of records.
 fn is_nothing(time_ns: &u64) -> bool {
     *time_ns == 0
 }

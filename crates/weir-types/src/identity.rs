@@ -1,4 +1,4 @@
-//! Identities that never change, unlike names.
+//! Identities, which never change, unlike names.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,12 +10,12 @@ macro_rules! identity {
         pub struct $name(pub uuid::Uuid);
 
         impl $name {
-            /// The identity that these bytes are, as [`Self::bytes`] gave them.
+            /// The identity with these bytes, as [`Self::bytes`] returned them.
             pub const fn from_bytes(bytes: [u8; 16]) -> $name {
                 $name(uuid::Uuid::from_bytes(bytes))
             }
 
-            /// Its bytes, in the order in which it is written.
+            /// Bytes of the identity, in the order in which it is written.
             pub const fn bytes(&self) -> [u8; 16] {
                 *self.0.as_bytes()
             }
@@ -42,16 +42,16 @@ identity! {
     DriveId
 }
 identity! {
-    /// Identity of a write journal: each one that is made has another.
+    /// Identity of a write journal. Each new journal has another one.
     JournalId
 }
 
 impl DriveId {
-    /// The drive in the state folder, which every daemon has.
+    /// The drive in the state folder. Every daemon has it.
     pub const DEFAULT: DriveId = DriveId(uuid::Uuid::nil());
 }
 
-/// The drive of volumes that name none, as all did when there was only one.
+/// The drive of volumes whose records name none. Old records come from a time with only one drive.
 impl Default for DriveId {
     fn default() -> DriveId {
         DriveId::DEFAULT

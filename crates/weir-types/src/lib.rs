@@ -1,4 +1,4 @@
-//! The words of Weir: names, identities, units, limits of every queue, and the policy terms that all
+//! The vocabulary of Weir: names, identities, units, bounds of every queue, and the policy terms that all
 //! other crates share.
 //!
 //! This crate knows no clock, thread, socket or file, and nothing of how a volume is stored or served.

@@ -1,34 +1,34 @@
-//! What a drive was measured to deliver, and which class that is, with the figure that decided in words.
+//! Measured figures of a drive, and its class with the deciding figure in words.
 //!
-//! Decides only: how the figures were found, and when, is not known here.
+//! This module only decides. It does not know how or when the figures were measured.
 
 use serde::{Deserialize, Serialize};
 
 use crate::bounds::{CLASS_LATENCY_NS_MAX, RATE_IOPS_MAX};
 use crate::policy::Class;
 
-/// Digits from which a number is written in groups of three.
+/// Digits from which on a number is formatted in groups of three.
 const GROUPED_DIGITS_MIN: usize = 5;
 
-/// What a drive delivered in one direction.
+/// Measured figures of a drive in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MeasuredDirection {
-    /// Operations per second on random blocks, [`crate::bounds::MEASUREMENT_DEPTH`] at a time.
+    /// Operations per second on random blocks, with [`crate::bounds::MEASUREMENT_DEPTH`] in flight.
     pub iops: u64,
     /// Median latency of random blocks one at a time, in nanoseconds.
     pub latency_ns: u64,
-    /// Median latency of random blocks that many at a time, in nanoseconds.
+    /// Median latency of random blocks with [`crate::bounds::MEASUREMENT_DEPTH`] in flight, in nanoseconds.
     pub deep_latency_ns: u64,
-    /// Bytes per second in sequence.
+    /// Sequential bytes per second.
     pub bytes_per_second: u64,
 }
 
-/// What a drive was measured to deliver.
+/// Measured figures of a drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// Reads.
+    /// Figures of reads.
     pub read: MeasuredDirection,
-    /// Writes.
+    /// Figures of writes.
     pub write: MeasuredDirection,
     /// Median latency of a flush after writes, in nanoseconds.
     pub flush_latency_ns: u64,
@@ -36,30 +36,30 @@ pub struct Measurement {
     pub block_bytes: u64,
     /// Size of a sequential operation, in bytes.
     pub sequential_block_bytes: u64,
-    /// Whether the operations went past the page cache. They cannot where the filesystem has no direct I/O or
-    /// is memory.
+    /// Whether the operations bypassed the page cache. They cannot if the filesystem has no direct I/O or is
+    /// in memory.
     pub is_direct: bool,
 }
 
-/// What a drive must deliver at least, in both directions, to be of a class.
+/// Figures that a drive must reach in both directions to be of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassThreshold {
-    /// Operations per second on random blocks of 4 KiB, 32 at a time; 1 to [`RATE_IOPS_MAX`].
+    /// Minimum operations per second on random blocks of 4 KiB, 32 at a time; 1 to [`RATE_IOPS_MAX`].
     pub iops: u64,
-    /// Longest median latency of random blocks one at a time, in nanoseconds; 1 to [`CLASS_LATENCY_NS_MAX`].
+    /// Maximum median latency of random blocks one at a time, in nanoseconds; 1 to [`CLASS_LATENCY_NS_MAX`].
     pub latency_ns: u64,
 }
 
-/// Where classes begin. What does not reach `medium` is `low`.
+/// Thresholds of the classes. A drive below `medium` is `low`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassThresholds {
-    /// From here on a drive is `high`.
+    /// Threshold of class `high`.
     pub high: ClassThreshold,
-    /// From here on a drive is `medium`.
+    /// Threshold of class `medium`.
     pub medium: ClassThreshold,
 }
 
-/// Why thresholds cannot be used.
+/// Reason why thresholds cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ThresholdsError {
     /// A rate is out of range.
@@ -67,7 +67,7 @@ pub enum ThresholdsError {
     Iops {
         /// The class.
         class: Class,
-        /// The rate.
+        /// The rate, in operations per second.
         iops: u64,
     },
     /// A latency is out of range.
@@ -78,7 +78,7 @@ pub enum ThresholdsError {
         /// The latency in nanoseconds.
         latency_ns: u64,
     },
-    /// A lower class asks for as much as a higher one, or for more.
+    /// The lower class requires as much as the higher one, or more.
     #[error(
         "medium must ask for less than high: medium.iops = {} must be less than high.iops = {}, and \
          medium.latency = {} at least high.latency = {}",
@@ -108,7 +108,7 @@ impl ClassThreshold {
         Ok(())
     }
 
-    /// The first figure that does not reach it, in words; `None` if all do.
+    /// The first figure that misses the threshold, in words; `None` if no figure does.
     fn shortfall(&self, found: &Measurement) -> Option<String> {
         let directions = [("reads", &found.read), ("writes", &found.write)];
         let few = directions.iter().find(|(_, direction)| direction.iops < self.iops);
@@ -124,7 +124,7 @@ impl ClassThreshold {
         })
     }
 
-    /// That all figures reach it, in words.
+    /// A text that says that all figures reach the threshold.
     fn reached(&self, found: &Measurement) -> String {
         let Measurement { read, write, .. } = found;
         format!(
@@ -141,10 +141,10 @@ impl ClassThreshold {
 }
 
 impl ClassThresholds {
-    /// Checks the ranges, and that a lower class asks for less.
+    /// Checks the ranges, and that a lower class requires less.
     ///
     /// # Errors
-    /// If a value is not accepted; it is named with what would be.
+    /// If a value is not accepted. The error names the value and the accepted values.
     pub fn checked(self) -> Result<ClassThresholds, ThresholdsError> {
         let ClassThresholds { high, medium } = &self;
         high.check(Class::High)?;
@@ -155,8 +155,8 @@ impl ClassThresholds {
         }
     }
 
-    /// The class of a drive that delivers this, and why in words: the figures that reach it, or the first one
-    /// that does not reach the next higher class.
+    /// Class of a drive with these figures, and the reason in words. The reason names the figures that reach
+    /// the class, or the first one that misses the next higher class.
     pub fn classify(&self, found: &Measurement) -> (Class, String) {
         let (class, mut reason) = match (self.high.shortfall(found), self.medium.shortfall(found)) {
             (None, _) => (Class::High, format!("high: {}", self.high.reached(found))),
@@ -170,7 +170,7 @@ impl ClassThresholds {
     }
 }
 
-/// A number for people: `5783`, `70 312`.
+/// A number for humans: `5783`, `70 312`.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     if digits.len() < GROUPED_DIGITS_MIN {
@@ -181,7 +181,7 @@ pub fn grouped(number: u64) -> String {
     digits.chars().enumerate().flat_map(with_gap).flatten().collect()
 }
 
-/// A time for people: `750ns`, `81us`, `2ms`, `12.3ms`, `1.5s`.
+/// A time for humans: `750ns`, `81us`, `2ms`, `12.3ms`, `1.5s`.
 pub fn time(ns: u64) -> String {
     let (unit_ns, unit) = match ns {
         ..1_000 => return format!("{ns}ns"),
@@ -204,7 +204,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A drive of these reads and writes per second, and these latencies one at a time.
+    /// A drive with these reads and writes per second, and these latencies one at a time.
     fn found(iops: (u64, u64), latency_ns: (u64, u64)) -> Measurement {
         let direction =
             |iops, latency_ns| MeasuredDirection { iops, latency_ns, ..MeasuredDirection::default() };
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_begin_where_they_are_published_to_and_the_figure_that_decided_is_named() {
+    fn published_thresholds_hold_and_deciding_figure_is_named() {
         use Class::{High, Low, Medium};
         let thresholds = ClassThresholds::default().checked().unwrap();
         for (iops, latency_ns, class, words) in [
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn that_there_was_no_direct_io_is_said() {
+    fn missing_direct_io_is_reported() {
         let buffered = Measurement { is_direct: false, ..found((9000, 9000), (MS, MS)) };
         let (class, reason) = ClassThresholds::default().classify(&buffered);
         assert!(
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn thresholds_that_make_no_sense_are_refused_with_the_value() {
+    fn invalid_thresholds_error_names_the_value() {
         let thresholds = |high: (u64, u64), medium: (u64, u64)| {
             let threshold = |(iops, latency_ns)| ClassThreshold { iops, latency_ns };
             ClassThresholds { high: threshold(high), medium: threshold(medium) }.checked()
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_times_are_written_for_people() {
+    fn numbers_and_times_are_formatted_for_humans() {
         for (number, text) in [(0, "0"), (9999, "9999"), (10_000, "10 000"), (1_234_567, "1 234 567")] {
             assert_eq!(grouped(number), text);
         }
@@ -306,7 +306,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn who_delivers_more_is_of_no_lower_class(
+        fn faster_drive_is_never_of_a_lower_class(
             iops in (0u64..20_000, 0u64..20_000),
             latency_ns in (0u64..20 * MS, 0u64..20 * MS),
             more in 0u64..10_000,

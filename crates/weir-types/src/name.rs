@@ -9,7 +9,7 @@ use crate::bounds::NAME_BYTES_MAX;
 #[serde(try_from = "String", into = "String")]
 pub struct Name(String);
 
-/// Why a text is not a [`Name`].
+/// Reason why a text is not a [`Name`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// The text is empty.
@@ -18,24 +18,24 @@ pub enum NameError {
     /// The text is longer than [`NAME_BYTES_MAX`].
     #[error("name '{0}' is longer than {NAME_BYTES_MAX} characters")]
     TooLong(String),
-    /// The text holds a character that names do not have.
+    /// The text has a character that names must not have.
     #[error("name '{name}' has the character {character:?}; letters, digits, '.', '_' and '-' are accepted")]
     BadCharacter {
         /// The whole text.
         name: String,
-        /// The first offending character.
+        /// The first character that is not accepted.
         character: char,
     },
     /// The text begins with something other than a letter or digit.
     #[error("name '{0}' must begin with a letter or a digit")]
     BadStart(String),
-    /// The text is reserved: `none` releases a policy.
+    /// The text is reserved: `none` unbinds a policy.
     #[error("name '{0}' is reserved")]
     Reserved(String),
 }
 
 impl Name {
-    /// Checks a text and makes a name of it.
+    /// Checks a text and turns it into a name.
     pub fn new(text: impl Into<String>) -> Result<Name, NameError> {
         let text = text.into();
         let Some(first) = text.chars().next() else {

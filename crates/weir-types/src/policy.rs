@@ -4,19 +4,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Name, PolicyGroupId, VolumeId};
 
-/// Whose terms they are.
+/// Owner of policy terms.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// A tenant's.
+    /// A tenant.
     Tenant(Name),
-    /// A policy group's whose members share.
+    /// A policy group whose members share its terms.
     Group(PolicyGroupId),
-    /// A volume's own.
+    /// A single volume.
     Volume(VolumeId),
 }
 
-/// What a drive, pool or volume delivers.
+/// Performance class of a drive, pool or volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
@@ -29,7 +29,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// The word for it.
+    /// Name of the class.
     pub fn name(self) -> &'static str {
         match self {
             Class::Low => "low",
@@ -50,20 +50,20 @@ impl Class {
     pub const ALL: [Class; 3] = [Class::High, Class::Medium, Class::Low];
 }
 
-/// What becomes of a volume whose class cannot be had.
+/// Behaviour if the wanted class of a volume is not available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ClassPolicy {
-    /// Nobody asked for a class: it is where nothing better is taken unasked.
+    /// No class is wanted. The volume gets the slowest class that has room, so faster drives stay free.
     #[default]
     Any,
-    /// It gets the next best, and that is shown.
+    /// The volume gets the next best class, and its status shows the difference.
     Prefer,
-    /// It is refused.
+    /// The volume is refused.
     Strict,
 }
 
-/// A pair of ceilings of which the one reached first holds. `None` means no ceiling.
+/// A pair of ceilings, of which the first one reached holds. `None` means no ceiling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Throughput {
@@ -92,13 +92,13 @@ pub struct Limits {
     /// Ceiling on reads alone.
     #[serde(default)]
     pub read: Throughput,
-    /// Ceiling on writes alone (discard and write-zeroes count as writes of one operation and no bytes).
+    /// Ceiling on writes alone. Discard and write-zeroes count as writes of one operation and no bytes.
     #[serde(default)]
     pub write: Throughput,
 }
 
 impl Limits {
-    /// True if no ceiling is set at all: the group only observes.
+    /// True if no ceiling is set. The group then only observes.
     pub fn is_unlimited(&self) -> bool {
         self.total.is_unlimited() && !self.is_directional()
     }
@@ -109,55 +109,57 @@ impl Limits {
     }
 }
 
-/// How much credit for a burst a workload has when its policy is first bound.
+/// Burst credit of a workload when its policy is first bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InitialCredit {
-    /// None: it is earned below the ceiling first.
+    /// No credit: the workload must earn it below the ceiling first.
     #[default]
     Empty,
-    /// All of it, as with QEMU's throttling and the credit buckets of clouds.
+    /// Full credit, as in QEMU's throttling and the credit buckets of cloud providers.
     Full,
 }
 
-/// Rates above the ceilings that are reached on credit, which is earned below them.
+/// Rates above the ceilings, reached on credit that is earned below them.
 ///
-/// The credit of each limit is what `seconds` at its burst rate use above the ceiling:
-/// `(burst - ceiling) * seconds`. It is earned by what is left unused of the ceiling.
+/// The credit of each limit covers `seconds` at its burst rate: `(burst - ceiling) * seconds`. The unused
+/// part of the ceiling earns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Burst {
-    /// The rates; each needs a ceiling of the same kind, and is at least that.
+    /// Burst rates. Each needs a ceiling in the same dimension, and is at least that ceiling.
     pub rates: Limits,
-    /// How long a full credit lasts at the burst rate, 1 to [`crate::bounds::BURST_SECONDS_MAX`].
+    /// Time for which a full credit lasts at the burst rate, in seconds, 1 to
+    /// [`crate::bounds::BURST_SECONDS_MAX`].
     pub seconds: u32,
-    /// What a workload starts with.
+    /// Credit that a workload starts with.
     #[serde(default)]
     pub initial_credit: InitialCredit,
 }
 
-/// As how many operations a read or write counts.
+/// Number of operations as which a read or write counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OperationSize {
-    /// As one, however large.
+    /// One, whatever its size.
     #[default]
     Any,
-    /// As its bytes divided by this many, and at least as one.
+    /// Its bytes divided by this many, and at least one.
     Bytes(u32),
-    /// By the cost curve that NetApp publishes for Element: 8 KiB count as 1.6 requests of 4 KiB, 1 MiB as 150.
+    /// By the cost curve that NetApp publishes for Element: 8 KiB count as 1.6 requests of 4 KiB, 1 MiB as
+    /// 150.
     Curve,
 }
 
-/// As how many operations the requests count that move no data.
+/// Charges for requests that move no data, in operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Charges {
-    /// A discard, as writes.
+    /// Charge for a discard, as writes.
     pub discard: u32,
-    /// A write of zeroes, as writes.
+    /// Charge for a write of zeroes, as writes.
     pub zeroes: u32,
-    /// A flush, as writes. It is charged and never held back.
+    /// Charge for a flush, as writes. A flush is charged and never held back.
     pub flush: u32,
 }
 
@@ -167,7 +169,7 @@ impl Default for Charges {
     }
 }
 
-/// A part of what the parent has left, in proportion to the weights of all that want it; 1 to
+/// Part of the parent's remaining rate, in proportion to the weights of all siblings that want it. From 1 to
 /// [`crate::bounds::WEIGHT_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -179,30 +181,30 @@ impl Default for Weight {
     }
 }
 
-/// Everything that a policy says of one workload.
+/// All terms of a policy for one workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Terms {
-    /// Most that it may do.
+    /// Ceilings.
     pub limits: Limits,
-    /// What it may do above that on credit.
+    /// Burst above the ceilings, on credit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<Burst>,
-    /// What it gets before others share; in one dimension, or none.
+    /// Guaranteed minimum, served before others share; in one dimension, or none.
     #[serde(default)]
     pub floor: Throughput,
-    /// Its part of what is left.
+    /// Share of the remaining rate.
     #[serde(default)]
     pub weight: Weight,
-    /// How its reads and writes count.
+    /// Count of reads and writes.
     #[serde(default)]
     pub operation_size: OperationSize,
-    /// How its other requests count.
+    /// Count of other requests.
     #[serde(default)]
     pub charges: Charges,
 }
 
 impl Terms {
-    /// Terms that say nothing but these ceilings.
+    /// Terms with these ceilings and defaults for all else.
     pub fn limited(limits: Limits) -> Terms {
         Terms { limits, ..Terms::default() }
     }

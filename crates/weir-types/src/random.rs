@@ -1,6 +1,6 @@
-//! The one source of chance: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+//! The only source of randomness: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 
-/// A generator whose whole future follows from its seed.
+/// A generator whose whole output follows from its seed.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -24,7 +24,7 @@ impl Random {
         self.bits() % bound
     }
 
-    /// True in `numerator` of `denominator` cases.
+    /// True with a probability of `numerator` in `denominator`.
     pub fn chance(&mut self, numerator: u64, denominator: u64) -> bool {
         self.below(denominator) < numerator
     }

@@ -1,7 +1,7 @@
-//! Sizes and rates: how they are read and how they are written.
+//! Parsing and formatting of sizes and rates.
 //!
 //! kB, MB, GB and TB are powers of ten; KiB, MiB, GiB and TiB powers of two. Output is canonical and always
-//! carries its unit.
+//! has a unit.
 
 use crate::bounds::{RATE_BYTES_PER_SECOND_MAX, RATE_IOPS_MAX};
 use crate::policy::Throughput;
@@ -14,13 +14,13 @@ pub struct Size(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteRate(pub u64);
 
-/// Why a text is not a size or a rate; names the value and what would be accepted.
+/// Reason why a text is not a size or a rate. The message names the value and the accepted values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{value}' is not {expected}")]
 pub struct UnitError {
-    /// The text that was given.
+    /// The refused text.
     pub value: String,
-    /// What would have been accepted.
+    /// Accepted notation.
     pub expected: String,
 }
 
@@ -30,7 +30,7 @@ impl UnitError {
     }
 }
 
-/// Unit suffixes of sizes with their bytes; in lower case, longest match by equality.
+/// Unit suffixes of sizes with their bytes, in lower case. The whole suffix must be equal.
 const SIZE_UNITS: [(&str, u64); 10] = [
     ("b", 1),
     ("kb", 1_000),
@@ -45,7 +45,7 @@ const SIZE_UNITS: [(&str, u64); 10] = [
 ];
 
 impl Size {
-    /// Reads a size; a bare number counts in `bare_unit_bytes` (volume sizes: GiB).
+    /// Parses a size; a bare number counts in `bare_unit_bytes` (volume sizes: GiB).
     ///
     /// # Errors
     /// If the text has no number, an unknown unit, is not a whole number of bytes, or overflows 64 bits.
@@ -91,7 +91,7 @@ pub(crate) fn scale(number: &str, unit: u64) -> Option<u64> {
     whole.checked_add(u64::try_from(numerator / denominator).ok()?)
 }
 
-/// Writes a count of bytes with the largest unit of `units` that keeps it whole.
+/// Formats a count of bytes with the largest unit of `units` that keeps it whole.
 pub(crate) fn write_whole(
     f: &mut std::fmt::Formatter<'_>,
     bytes: u64,
@@ -122,10 +122,11 @@ impl std::fmt::Display for ByteRate {
 }
 
 impl Throughput {
-    /// Reads `10000IOPS`, `300MB/s`, both joined by a comma, or `none` (also `0` and `INF`) for no ceiling.
+    /// Parses `10000IOPS`, `300MB/s`, both joined by a comma, or `none` (also `0` and `INF`) for no ceiling.
     ///
     /// # Errors
-    /// If a rate has no unit, is not positive, exceeds the largest accepted rate, or a dimension is named twice.
+    /// If a rate has no unit, is not positive, exceeds the largest accepted rate, or a dimension is named
+    /// twice.
     pub fn parse(text: &str) -> Result<Throughput, UnitError> {
         if matches!(text.trim().to_ascii_lowercase().as_str(), "none" | "0" | "inf") {
             return Ok(Throughput::default());
@@ -141,7 +142,7 @@ impl Throughput {
     }
 }
 
-/// Reads one rate and says in which dimension of `throughput` it belongs.
+/// Parses one rate. Returns the rate and the field of `throughput` that it belongs to.
 fn parse_rate<'a>(
     part: &str,
     throughput: &'a mut Throughput,
@@ -221,7 +222,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(iops in 1u64..=RATE_IOPS_MAX, bytes in 1u64..=RATE_BYTES_PER_SECOND_MAX) {
+        fn formatted_sizes_and_rates_parse_back(iops in 1u64..=RATE_IOPS_MAX, bytes in 1u64..=RATE_BYTES_PER_SECOND_MAX) {
             let both = Throughput { iops: Some(iops), bytes_per_second: Some(bytes) };
             prop_assert_eq!(Throughput::parse(&both.to_string()), Ok(both));
             prop_assert_eq!(Size::parse(&Size(bytes).to_string(), 1), Ok(Size(bytes)));

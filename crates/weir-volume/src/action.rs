@@ -1,24 +1,26 @@
-//! What goes into a volume and what comes out of it.
+//! Requests and answers that go into a volume, and actions that come out of it.
 
-/// Names one operation of one volume from its start to its `Done`; then the number may be used again.
+/// Number of one operation of one volume, from its start to its `Done`. After that the number may be used
+/// again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OperationId(pub u32);
 
-/// Tells the file of an extent from those that take its place: whatever an earlier one answers, late, says nothing of it.
+/// Generation of an extent's file. It tells the current file from earlier ones, whose late answers must be
+/// ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(pub u32);
 
-/// What an operation does.
+/// Kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Reads into the operation's buffer.
     Read,
-    /// Writes from the operation's buffer; durable writes are stable before they are done.
+    /// Writes from the operation's buffer. A durable write is stable before it is done.
     Write {
         /// Whether to make the write stable (forced unit access).
         is_durable: bool,
     },
-    /// Gives the space back; the range reads as zeroes afterwards. The range is whole blocks.
+    /// Gives back the space of the range, which then reads as zeroes. The range is whole blocks.
     Release,
     /// Makes the range read as zeroes and keeps its space reserved. The range is whole blocks.
     Zero,
@@ -27,23 +29,23 @@ pub enum Kind {
 /// One operation within one extent. Reads and writes lie within one piece (see [`crate::geometry`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Request {
-    /// What to do.
+    /// Kind of the operation.
     pub kind: Kind,
-    /// Which extent.
+    /// Number of the extent.
     pub extent: u32,
-    /// Where in the extent, in bytes.
+    /// Offset in the extent, in bytes.
     pub offset: u32,
-    /// How many bytes; at least 1.
+    /// Length in bytes; at least 1.
     pub length: u32,
 }
 
-/// Why an operation failed.
+/// Reason why an operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Fault {
-    /// The drive is full. Nothing is broken; the same write may succeed later.
+    /// The drive is full. Nothing is broken, and the same write may succeed later.
     #[error("no space left on the drive")]
     NoSpace,
-    /// The filesystem cannot do this; only for [`Kind::Release`] and [`Kind::Zero`].
+    /// The filesystem does not support the operation; only for [`Kind::Release`] and [`Kind::Zero`].
     #[error("not supported by the filesystem")]
     Unsupported,
     /// The system was short of memory or of file descriptors for a moment. Nothing is broken.
@@ -52,7 +54,7 @@ pub enum Fault {
     /// The extent lies beyond the end of the volume.
     #[error("beyond the end of the volume")]
     OutOfRange,
-    /// The drive is away at present. Nothing is broken, and nothing that was acknowledged is lost: the same may succeed
+    /// The drive is away. Nothing is broken, and no acknowledged data is lost. The same operation may succeed
     /// once the drive is back.
     #[error("the drive is away")]
     Away,
@@ -61,147 +63,150 @@ pub enum Fault {
     Broken,
 }
 
-/// What the file of a failed extent is worth. A drive whose path was gone, or that could not be read, leaves what is
-/// stable as it was; a write or sync that failed leaves something that nobody knows.
+/// State of the file of a failed extent.
+///
+/// A drive that was unreachable or unreadable leaves stable data as it was. A write or sync that failed
+/// leaves unknown content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Remains {
-    /// All that was acknowledged is stable: unchanged, it can be used again.
+    /// All acknowledged data is stable. The file can be used again if it is unchanged.
     Intact,
     /// Acknowledged writes that no flush has covered may be lost, as after a crash.
     Unsynced,
-    /// A change or a sync failed: it must not be used as though nothing had happened, not even after a restart.
+    /// A change or a sync failed, so the content is unknown. The file must not be used silently, not even
+    /// after a restart.
     Unknown,
 }
 
-/// What a successful operation found.
+/// Kind of content that a successful operation found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Content {
     /// A read filled the buffer, or the operation was not a read.
     Data,
-    /// A read found that nothing was ever written there: zeroes, and the buffer was not touched.
+    /// A read found a hole: the range reads as zeroes, and the buffer was not touched.
     Hole,
 }
 
-/// A partial block at the edge of an unaligned write, to be read so that its other bytes survive.
+/// A partial block at the edge of an unaligned write. It is read so that its other bytes survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EdgeRead {
-    /// Offset of the whole block in the extent.
+    /// Offset of the whole block in the extent, in bytes.
     pub block_offset: u32,
-    /// Offset of the block within the operation's aligned buffer.
+    /// Offset of the block within the operation's aligned buffer, in bytes.
     pub buffer_offset: u32,
 }
 
-/// What the executor must do. Every action that names an operation or extent is answered once.
+/// An action of the executor. Every action that names an operation or an extent is answered once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Open the extent's file and find out where it holds data → [`crate::Volume::opened`].
+    /// Open the extent's file and find its data ranges → [`crate::Volume::opened`].
     Open {
-        /// Which extent.
+        /// Number of the extent.
         extent: u32,
-        /// Which file of it.
+        /// Generation of the file.
         generation: Generation,
     },
     /// Read whole blocks into the operation's buffer → [`crate::Volume::completed`].
     Read {
-        /// Whose buffer.
+        /// Operation whose buffer is used.
         operation: OperationId,
-        /// Which extent.
+        /// Number of the extent.
         extent: u32,
-        /// Where in the extent, in bytes, a multiple of 4096.
+        /// Offset in the extent, in bytes, a multiple of 4096.
         offset: u32,
-        /// Where in the buffer; more than zero only when the rest of a short read is asked for.
+        /// Offset in the buffer, in bytes. It exceeds zero only for the rest of a short read.
         buffer_offset: u32,
-        /// How many bytes, a multiple of 4096.
+        /// Length in bytes, a multiple of 4096.
         length: u32,
     },
     /// Write whole blocks from the operation's buffer → [`crate::Volume::completed`].
     Write {
-        /// Whose buffer.
+        /// Operation whose buffer is used.
         operation: OperationId,
-        /// Which extent.
+        /// Number of the extent.
         extent: u32,
-        /// Where in the extent, in bytes, a multiple of 4096.
+        /// Offset in the extent, in bytes, a multiple of 4096.
         offset: u32,
-        /// Where in the buffer.
+        /// Offset in the buffer, in bytes.
         buffer_offset: u32,
-        /// How many bytes, a multiple of 4096.
+        /// Length in bytes, a multiple of 4096.
         length: u32,
-        /// Whether it must be stable before it is done.
+        /// Whether the write must be stable before it is done.
         is_durable: bool,
     },
-    /// Read a whole block, and duplicate those of its bytes that the write does not cover into the operation's
-    /// buffer → [`crate::Volume::completed`].
+    /// Read a whole block, and put the bytes that the write does not cover into the operation's buffer →
+    /// [`crate::Volume::completed`].
     ReadEdge {
-        /// Whose buffer.
+        /// Operation whose buffer is used.
         operation: OperationId,
-        /// Which extent.
+        /// Number of the extent.
         extent: u32,
-        /// Which block.
+        /// The block to read.
         edge: EdgeRead,
     },
     /// Reserve space ahead of writes → [`crate::Volume::allocated`].
     Allocate {
-        /// Which extent.
+        /// Number of the extent.
         extent: u32,
-        /// Which file of it.
+        /// Generation of the file.
         generation: Generation,
-        /// Which of its allocation pieces.
+        /// Number of the allocation piece.
         piece: u32,
     },
-    /// Give space back, for [`Kind::Release`] → [`crate::Volume::completed`].
+    /// Give back space, for [`Kind::Release`] → [`crate::Volume::completed`].
     Release {
-        /// On whose behalf.
+        /// Operation that asks for it.
         operation: OperationId,
-        /// Which extent.
+        /// Number of the extent.
         extent: u32,
-        /// Where in the extent, in bytes, a multiple of 4096.
+        /// Offset in the extent, in bytes, a multiple of 4096.
         offset: u32,
-        /// How many bytes, a multiple of 4096.
+        /// Length in bytes, a multiple of 4096.
         length: u32,
     },
-    /// Zero and keep space, for [`Kind::Zero`] → [`crate::Volume::completed`].
+    /// Zero a range and keep its space, for [`Kind::Zero`] → [`crate::Volume::completed`].
     Zero {
-        /// On whose behalf.
+        /// Operation that asks for it.
         operation: OperationId,
-        /// Which extent.
+        /// Number of the extent.
         extent: u32,
-        /// Where in the extent, in bytes, a multiple of 4096.
+        /// Offset in the extent, in bytes, a multiple of 4096.
         offset: u32,
-        /// How many bytes, a multiple of 4096.
+        /// Length in bytes, a multiple of 4096.
         length: u32,
     },
     /// Make all completed writes of the extent stable → [`crate::Volume::synced`].
     Sync {
-        /// Which extent.
+        /// Number of the extent.
         extent: u32,
-        /// Which file of it.
+        /// Generation of the file.
         generation: Generation,
     },
     /// An operation has ended → [`crate::Volume::forget`].
     Done {
-        /// Which one.
+        /// The operation that ended.
         operation: OperationId,
-        /// How.
+        /// Result of the operation.
         result: Result<Content, Fault>,
     },
     /// A flush has ended.
     Flushed {
-        /// Under which number it was asked for.
+        /// Number under which the flush was requested.
         flush: u32,
-        /// How.
+        /// Result of the flush.
         result: Result<(), Fault>,
     },
-    /// The extent will fail every operation from now on; an operator must know.
+    /// The extent fails every operation from now on, and an operator must know.
     FailReplica {
-        /// Which extent.
+        /// Number of the extent.
         extent: u32,
-        /// What its file is worth.
+        /// State of the extent's file.
         remains: Remains,
     },
 }
 
 impl Action {
-    /// The operation that it names, if it does.
+    /// The operation that the action names, if any.
     pub fn operation(&self) -> Option<OperationId> {
         match *self {
             Action::Read { operation, .. }
@@ -214,7 +219,7 @@ impl Action {
         }
     }
 
-    /// The file that it asks something of for no operation.
+    /// Generation of the file, for actions that belong to no operation.
     pub fn generation(&self) -> Option<Generation> {
         match *self {
             Action::Open { generation, .. }
@@ -224,7 +229,7 @@ impl Action {
         }
     }
 
-    /// The extent that it concerns; `None` for ends.
+    /// The extent that the action concerns; `None` for ends of operations and flushes.
     pub fn extent(&self) -> Option<u32> {
         match *self {
             Action::Open { extent, .. }

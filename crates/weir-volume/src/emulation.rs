@@ -1,17 +1,18 @@
-//! When an emulated drive has carried out an operation. Decides only; knows no clock and does no I/O.
+//! Finish times of operations on an emulated drive. This module only decides; it knows no clock and does no
+//! I/O.
 //!
-//! The drive is one serial resource: operations occupy it one after the other in the order in which they were
-//! submitted, each for `1 / iops` or for the time that its bytes need, whichever is longer, and for a seek
-//! more if it does not begin where the one before it ended. An operation is finished `latency_ns` after its
-//! turn has ended, while the next ones have theirs: enough of them in flight sustain exactly the stated rate,
-//! and one at a time gets `1 / (turn + latency)`. Where only so many are served in parallel, the turn of a
-//! further one begins no sooner than the earliest of them is finished.
+//! The drive is one serial resource, and operations take turns in the order of their submission. A turn takes
+//! `1 / iops` or the time that its bytes need, whichever is longer. A seek is added if the operation does not
+//! begin where the previous one ended. An operation is finished `latency_ns` after the end of its turn, while
+//! the next ones have their turns. Enough operations in flight sustain exactly the stated rate. One at a time
+//! gets `1 / (turn + latency)`. If `parallel` bounds the operations in service, the turn of a further one
+//! waits until the earliest of them is finished.
 //!
-//! A flush takes no turn, or one of its own length. Wherever it writes what was kept back, the time for
-//! coming back is in it: it does not count as a move elsewhere.
+//! A flush takes no turn, or one of its own length. Wherever the flush writes cached data, its time includes
+//! the way back, so it does not count as a seek.
 //!
-//! Turns are kept as exact fractions of nanoseconds, so nothing is lost or gained by rounding, however long
-//! the drive is busy.
+//! Turns are exact fractions of nanoseconds, so no time is lost or gained by rounding, however long the drive
+//! is busy.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,38 +20,38 @@ use std::collections::BinaryHeap;
 use weir_types::Emulation;
 use weir_types::emulation::Turns;
 
-/// Where on a drive an operation begins. Files are apart from each other: none begins where another ends.
+/// Position on a drive at which an operation begins. Files are separate: no file begins where another ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Whose file it is: a number that nobody else on the drive has.
+    /// Volume of the file: a number that is unique on the drive.
     pub volume: u128,
-    /// Which of its extents.
+    /// Number of the extent.
     pub extent: u32,
-    /// Where in the extent, in bytes.
+    /// Offset in the extent, in bytes.
     pub offset: u64,
 }
 
-/// An exact moment: so many parts of a nanosecond after a nanosecond.
+/// An exact moment: a nanosecond, and parts of a nanosecond after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Moment {
     ns: u64,
     parts: u128,
 }
 
-/// The state of one emulated drive.
+/// State of one emulated drive.
 #[derive(Clone, Debug)]
 pub struct EmulatedDrive {
     latency_ns: u64,
     flush_ns: Option<u64>,
     turns: Turns,
-    /// When the last turn ends.
+    /// End of the last turn.
     free: Moment,
-    /// Where the last operation ended; `None` before the first, which begins elsewhere whatever it is.
+    /// End position of the last operation. `None` before the first operation, which always needs a seek.
     head: Option<Position>,
-    /// Operations that are served at a time, at least 1.
+    /// Operations in service at a time, at least 1; `None` for no bound.
     parallel: Option<usize>,
-    /// When those are finished that may still be served when the next turn begins; at most `parallel`, and
-    /// none where that has no bound.
+    /// Finish times of operations that may still be in service when the next turn begins. At most `parallel`,
+    /// and none without that bound.
     served: BinaryHeap<Reverse<Moment>>,
 }
 
@@ -84,15 +85,15 @@ impl EmulatedDrive {
         }
     }
 
-    /// Takes an operation that moves `bytes` (none for a discard or zeroes) and answers when it is finished.
-    /// It ends that many bytes after its position.
+    /// Takes an operation of `bytes` (0 for a discard or zeroes), and returns its finish time. The operation
+    /// ends that many bytes after its position.
     pub fn submit(&mut self, now_ns: u64, position: Position, bytes: u64) -> u64 {
         let end = Position { offset: position.offset.saturating_add(bytes), ..position };
         let is_elsewhere = self.head.replace(end) != Some(position);
         self.serve(now_ns, self.turns.turn_parts(bytes, is_elsewhere), self.latency_ns)
     }
 
-    /// Takes a flush and answers when it is finished.
+    /// Takes a flush, and returns its finish time.
     pub fn flush(&mut self, now_ns: u64) -> u64 {
         match self.flush_ns {
             None => now_ns.saturating_add(self.latency_ns),
@@ -100,7 +101,7 @@ impl EmulatedDrive {
         }
     }
 
-    /// Gives out the next turn and answers when that and the time after it are over.
+    /// Assigns the next turn. Returns the instant `after_ns` after the end of the turn.
     fn serve(&mut self, now_ns: u64, turn_parts: u128, after_ns: u64) -> u64 {
         let begin = Moment::at(now_ns).max(self.free).max(self.time_free_());
         self.free = begin.after(turn_parts, self.turns.parts_per_ns());
@@ -111,8 +112,8 @@ impl EmulatedDrive {
         end.rounded_up()
     }
 
-    /// When one more can be served. Turns begin in their order, so whoever is finished by then is so for all
-    /// that follow.
+    /// First moment at which one more operation can be in service. Turns begin in order, so an operation that
+    /// is finished by then is finished for all later turns too.
     fn time_free_(&mut self) -> Moment {
         let is_full = self.parallel.is_some_and(|operations| self.served.len() >= operations);
         let first = if is_full { self.served.pop() } else { None };

@@ -1,4 +1,4 @@
-//! What is known of one extent.
+//! State of one extent.
 
 use std::collections::VecDeque;
 
@@ -10,8 +10,8 @@ use crate::flush::ExtentSync;
 /// Allocation pieces of one extent.
 const PIECES: usize = (EXTENT_BYTES / ALLOCATION_BYTES) as usize;
 
-/// One bit for each allocation piece of an extent: set if it may hold data. A clear bit means that nothing
-/// was ever written there, or that all of it was given back, so it reads as zeroes without being read.
+/// One bit for each allocation piece of an extent: set if the piece may hold data. A clear bit means that the
+/// piece was never written, or was given back as a whole. The piece then reads as zeroes without I/O.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllocationMap([u64; PIECES / 64]);
 
@@ -54,26 +54,26 @@ impl AllocationMap {
     }
 }
 
-/// The allocation pieces that a range of bytes touches.
+/// Allocation pieces that a range of bytes touches.
 fn touched_pieces(offset: u32, length: u32) -> std::ops::RangeInclusive<u32> {
     piece_of(offset)..=piece_of(offset + length - 1)
 }
 
-/// The allocation piece of an offset.
+/// Allocation piece of an offset.
 pub(crate) fn piece_of(offset: u32) -> u32 {
     offset / ALLOCATION_BYTES as u32
 }
 
-/// Whether an extent can be used.
+/// State of an extent's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Its file was not needed yet.
+    /// The file was not needed yet.
     Closed,
-    /// Its file is being opened.
+    /// The file is being opened.
     Opening,
-    /// Its file is open and its map known.
+    /// The file is open, and its map is known.
     Ready,
-    /// It fails everything.
+    /// The extent fails every operation.
     Failed,
 }
 
@@ -85,13 +85,13 @@ pub(crate) struct Extent {
     pub map: AllocationMap,
     /// Pieces whose space is being reserved.
     pub allocating: Vec<u32>,
-    /// Operations that cannot go on yet, in the order in which they came.
+    /// Operations that cannot proceed yet, in the order of their arrival.
     pub waiting: VecDeque<OperationId>,
-    /// Operations that change a range and are being carried out.
+    /// Operations in progress that change a range.
     pub writing: Vec<OperationId>,
-    /// Of `writing` and `waiting`, those that must have their range for themselves.
+    /// Number of operations in `writing` and `waiting` that need their range exclusively.
     pub exclusive: u32,
-    /// Whether a flush has to look here.
+    /// Whether a flush must consider this extent.
     pub is_touched: bool,
     pub sync: ExtentSync,
 }

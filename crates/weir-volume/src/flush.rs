@@ -1,8 +1,8 @@
-//! Which flushes wait for which extents.
+//! Flushes, and the extents that they wait for.
 //!
 //! A flush covers every write that was acknowledged before it came. An extent is dirty from the end of a
-//! write until a sync *begins* after it; a flush that comes while a sync runs and finds the extent dirty
-//! again needs the next sync, which all such flushes share.
+//! write until a later sync *begins*. A flush may come while a sync runs and find the extent dirty again.
+//! Then it needs the next sync; all flushes in this situation share it.
 
 /// The syncs of one extent.
 #[derive(Debug, Default)]
@@ -13,19 +13,19 @@ pub(crate) struct ExtentSync {
     waiting_for_next: Vec<u32>,
 }
 
-/// What a flush means for one extent.
+/// Effect of a flush on one extent.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Join {
     /// Nothing to wait for.
     Clean,
-    /// Wait; a sync that covers it runs or will run.
+    /// Wait: a sync that covers the flush runs or will run.
     Wait,
     /// Wait, and begin a sync now.
     Begin,
 }
 
 impl ExtentSync {
-    /// True if there is something that a flush would wait for.
+    /// True if a flush would have to wait for this extent.
     pub fn concerns_flush(&self) -> bool {
         self.is_dirty || self.is_running
     }
@@ -54,7 +54,7 @@ impl ExtentSync {
         self.is_running = true;
     }
 
-    /// A sync has ended: the flushes that it served, and whether another must begin.
+    /// Handles the end of a sync. Returns the flushes that it served, and whether another sync must begin.
     pub fn ended(&mut self) -> (Vec<u32>, bool) {
         self.is_running = false;
         let served = std::mem::take(&mut self.waiting_for_running);
@@ -66,7 +66,7 @@ impl ExtentSync {
         (served, is_next_wanted)
     }
 
-    /// Takes out all flushes, when the extent has failed.
+    /// Takes out all flushes, because the extent has failed.
     pub fn abandon(&mut self) -> Vec<u32> {
         self.is_dirty = false;
         self.is_running = false;
@@ -76,7 +76,7 @@ impl ExtentSync {
     }
 }
 
-/// The flushes of a volume that are under way.
+/// Flushes of a volume in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Flushes {
     pending: Vec<Pending>,
@@ -94,7 +94,7 @@ impl Flushes {
         self.pending.push(Pending { flush, extents_left, has_failed: false });
     }
 
-    /// One extent of a flush is done; `Some(success)` when it was the last.
+    /// Handles the end of one extent of a flush. Returns `Some(success)` for the last extent.
     pub fn extent_done(&mut self, flush: u32, succeeded: bool) -> Option<bool> {
         let index = self.pending.iter().position(|p| p.flush == flush)?;
         let pending = &mut self.pending[index];
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_write_during_a_sync_needs_the_next_one() {
+    fn write_during_a_sync_needs_the_next_sync() {
         let mut sync = ExtentSync { is_dirty: true, ..ExtentSync::default() };
         assert_eq!(sync.join(1), Join::Begin);
         assert_eq!(sync.join(2), Join::Wait);

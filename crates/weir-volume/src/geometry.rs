@@ -1,24 +1,24 @@
-//! How a request is cut into operations.
+//! Splitting of requests into operations.
 //!
-//! Reads and writes are cut at multiples of [`PIECE_BYTES`] (so that a piece fits one buffer and never
-//! crosses an extent); everything else at extents.
+//! Reads and writes are split at multiples of [`PIECE_BYTES`], so that a piece fits one buffer and never
+//! crosses an extent. All other requests are split at extents.
 
 use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, PIECE_BYTES};
 
 /// A part of a request that lies within one extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Which extent.
+    /// Number of the extent.
     pub extent: u32,
-    /// Where in the extent, in bytes.
+    /// Offset in the extent, in bytes.
     pub offset: u32,
-    /// How many bytes.
+    /// Length in bytes.
     pub length: u32,
-    /// Where in the request, in bytes.
+    /// Offset in the request, in bytes.
     pub position: u64,
 }
 
-/// The first part of what lies between `start` and `end` (volume offsets), cut at multiples of `window_bytes`.
+/// First part of the range from `start` to `end` (volume offsets), split at multiples of `window_bytes`.
 fn first_part(request_offset: u64, start: u64, end: u64, window_bytes: u64) -> Part {
     let window_end = (start / window_bytes + 1) * window_bytes;
     Part {
@@ -29,9 +29,9 @@ fn first_part(request_offset: u64, start: u64, end: u64, window_bytes: u64) -> P
     }
 }
 
-/// Cuts a read or write into pieces, beginning `position` bytes into the request; `None` at its end.
+/// Next piece of a read or write, `position` bytes into the request; `None` at its end.
 ///
-/// Unaligned requests are cut at half a piece: the other half of their buffer serves to read edges.
+/// Unaligned requests are split at half a piece: the other half of their buffer serves to read edges.
 pub fn next_piece(offset: u64, length: u64, position: u64) -> Option<Part> {
     let is_aligned = offset.is_multiple_of(BLOCK_BYTES) && length.is_multiple_of(BLOCK_BYTES);
     let window_bytes = if is_aligned { PIECE_BYTES } else { PIECE_BYTES / 2 };
@@ -39,7 +39,7 @@ pub fn next_piece(offset: u64, length: u64, position: u64) -> Option<Part> {
     (start < end).then(|| first_part(offset, start, end, window_bytes))
 }
 
-/// Cuts a range at extents, beginning `position` bytes into the request; `None` at its end.
+/// Next part of a range split at extents, `position` bytes into the request; `None` at its end.
 pub fn next_extent(offset: u64, length: u64, position: u64) -> Option<Part> {
     let (start, end) = (offset + position, offset + length);
     (start < end).then(|| first_part(offset, start, end, EXTENT_BYTES))
@@ -60,14 +60,14 @@ pub fn block_end(offset: u32) -> u32 {
     offset.next_multiple_of(BLOCK_BYTES as u32)
 }
 
-/// The whole blocks that a range touches: their offset and length.
+/// Offset and length of the whole blocks that a range touches.
 pub fn covering_blocks(offset: u32, length: u32) -> (u32, u32) {
     let start = block_start(offset);
     (start, block_end(offset + length) - start)
 }
 
-/// The whole blocks within a range of a request, and the partial ones before and after it:
-/// `(head_length, middle_length, tail_length)` with `head + middle + tail = length`.
+/// Splits a range of a request into a partial block, whole blocks and a partial block. Returns `(head_length,
+/// middle_length, tail_length)` with `head + middle + tail = length`.
 pub fn split_at_blocks(offset: u64, length: u64) -> (u64, u64, u64) {
     let head = (offset.next_multiple_of(BLOCK_BYTES) - offset).min(length);
     let tail = if head < length { (offset + length) % BLOCK_BYTES } else { 0 };

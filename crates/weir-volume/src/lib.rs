@@ -1,9 +1,8 @@
-//! A volume, pure: what must happen to its extents for each request, in which order, and what it learns
-//! from the answers.
+//! The pure core of a volume: it decides which actions the extents need for each request, and in which order.
 //!
-//! [`Volume`] takes requests and completions and returns [`Action`]s; a reactor carries them out on real
-//! files, the simulator on imagined ones. No byte of data passes through here: the executor keeps the
-//! buffer of each operation. There is no clock, thread, socket or file in this crate.
+//! [`Volume`] takes requests and completions and returns [`Action`]s. A reactor carries them out on real
+//! files, the simulator on simulated ones. No byte of data passes through this crate: the executor keeps the
+//! buffer of each operation. There is no clock, thread, socket or file here.
 
 #![forbid(unsafe_code)]
 

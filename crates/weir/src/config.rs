@@ -1,4 +1,4 @@
-//! The configuration file: the shape of Portworx's `config.json` with Weir's own keys, as JSON or TOML.
+//! Configuration file: the structure of Portworx's `config.json` with Weir's own keys, as JSON or TOML.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,33 +9,34 @@ use weir_journal::Geometry;
 use weir_types::emulation::parse_time;
 use weir_types::{ClassThreshold, ClassThresholds, Emulation, Size};
 
-/// What a configuration file says. A key that is not here is an error.
+/// Content of a configuration file. An unknown key is an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Where alerts should be sent; no effect yet.
+    /// URL for alerts; no effect yet.
     pub alertingurl: String,
-    /// The cluster's name.
+    /// Name of the cluster.
     pub clusterid: String,
-    /// The network interface for data; no effect yet.
+    /// Network interface for data; no effect yet.
     pub dataiface: String,
-    /// The key-value store for a cluster's metadata; no effect yet: they are in the embedded catalogue.
+    /// Key-value store for a cluster's metadata; no effect yet, because the metadata is in the embedded
+    /// catalogue.
     pub kvdb: Vec<String>,
-    /// The network interface for management; no effect yet.
+    /// Network interface for management; no effect yet.
     pub mgtiface: String,
-    /// The drives.
+    /// Drives of the node.
     pub storage: StorageConfig,
-    /// The zone that the node is in, for those who read.
+    /// Zone of the node; drives without a zone of their own use it.
     pub zone: String,
-    /// The region that the node is in, for those who read.
+    /// Region of the node, for information only.
     pub region: String,
-    /// Where classes of drives begin.
+    /// Thresholds of the classes of drives.
     pub classes: ClassesConfig,
-    /// Data-plane threads.
+    /// Number of data-plane threads.
     pub reactors: Option<u16>,
-    /// Where NBD clients attach beside the socket in the state folder: `unix:PATH` or `tcp:ADDR:PORT`.
+    /// Addresses for NBD clients beside the socket in the state folder: `unix:PATH` or `tcp:ADDR:PORT`.
     pub nbd_listen: Vec<String>,
-    /// NBD clients may attach over TCP from other machines.
+    /// True if NBD clients of other machines may attach over TCP.
     pub insecure_nbd: bool,
     /// Mode of NBD sockets, in octal digits.
     pub nbd_socket_mode: Option<String>,
@@ -43,63 +44,63 @@ pub struct Config {
     pub socket_group: Option<String>,
     /// Group whose members may administer through the API's socket.
     pub admin_group: Option<String>,
-    /// The loopback address on which the API is served besides its Unix socket.
+    /// Loopback address on which the API is served beside its Unix socket.
     pub api_listen: Option<SocketAddr>,
     /// File with the token of the API over TCP.
     pub api_token_file: Option<PathBuf>,
-    /// Whether volumes to which no client is attached have series in the metrics; they do if absent.
+    /// Whether volumes without an attached client have series in the metrics; true if absent.
     pub metrics_of_idle_volumes: Option<bool>,
     /// The state folder.
     pub state: Option<PathBuf>,
 }
 
-/// Size of a write journal unless another is configured, in bytes: a burst of half of it costs nobody anything, and a
-/// disk takes it in seconds.
+/// Default size of a write journal, in bytes. The journal absorbs a burst of half this size without delay,
+/// and a disk takes that much within seconds.
 const JOURNAL_BYTES: u64 = 512 << 20;
 
-/// The drives of a node.
+/// Drives of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StorageConfig {
-    /// The directories that are drives. Those that are none yet become so at the start; the one in the state folder is
-    /// not made then.
+    /// Directories of drives. A directory that is no drive yet becomes one at the start. If the list has
+    /// entries, the default drive in the state folder is not created.
     pub devices: Vec<PathBuf>,
-    /// How some of them should behave, by their path, if they are to be emulated.
+    /// Emulation of some of the drives, by path.
     pub emulate: BTreeMap<PathBuf, String>,
-    /// Size of write journals that are made from now on, such as `1GiB`; 512 MiB if absent.
+    /// Size of new write journals, for example `1GiB`; 512 MiB if absent.
     pub journal_size: Option<String>,
-    /// Whether the drive in the state folder is measured when it is new; it is if this is absent.
+    /// Whether a new drive in the state folder is measured; true if absent.
     pub measure_default: Option<bool>,
-    /// From how full on a pool is an alarm, in percent; 95 if absent.
+    /// Fill level from which a pool raises an alarm, in percent; 95 if absent.
     pub pool_full_percent: Option<u8>,
 }
 
-/// A drive that the configuration names.
+/// A drive in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfiguredDrive {
-    /// Its directory.
+    /// Directory of the drive.
     pub path: PathBuf,
-    /// How it should behave, if it is to be emulated.
+    /// Emulation of the drive, if it is to be emulated.
     pub emulation: Option<Emulation>,
 }
 
-/// Where classes of drives begin; what does not reach `medium` is `low`.
+/// Thresholds of the classes of drives; a drive below `medium` is `low`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClassesConfig {
-    /// From here on a drive is `high`.
+    /// Threshold of class `high`.
     pub high: ClassConfig,
-    /// From here on a drive is `medium`.
+    /// Threshold of class `medium`.
     pub medium: ClassConfig,
 }
 
-/// Where a class begins; what is absent is as it is published.
+/// Threshold of a class; an absent value is the published one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClassConfig {
-    /// Least random reads, and writes, of 4 KiB per second, 32 at a time.
+    /// Minimum of random 4 KiB reads per second, and of writes, with 32 in flight.
     pub iops: Option<u64>,
-    /// Longest median latency of one at a time, such as `2ms`.
+    /// Maximum median latency with one request in flight, for example `2ms`.
     pub latency: Option<String>,
 }
 
@@ -114,10 +115,10 @@ impl ClassConfig {
 }
 
 impl ClassesConfig {
-    /// The thresholds.
+    /// The thresholds of all classes.
     ///
     /// # Errors
-    /// If a value is not accepted, or a lower class asks for as much as a higher one.
+    /// If a value is not accepted, or if a lower class demands as much as a higher one.
     pub fn thresholds(&self) -> Result<ClassThresholds, String> {
         let published = ClassThresholds::default();
         let named = |class: &str, error: String| format!("{class}.latency: {error}");
@@ -127,43 +128,44 @@ impl ClassesConfig {
     }
 }
 
-/// Why a configuration file cannot be used.
+/// Reason why a configuration file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the configuration file {}: {source}", path.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The cause.
+        /// Cause of the failure.
         source: std::io::Error,
     },
-    /// It is not understood; the message names the key and its line.
+    /// The file is not understood; the message names the key and the line.
     #[error("the configuration file {} is not accepted: {message}", path.display())]
     Parse {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// Description of the fault, with its place.
         message: String,
     },
-    /// Where classes begin makes no sense.
+    /// The thresholds of the classes contradict each other.
     #[error("the configuration file's 'classes' is not accepted: {0}")]
     Classes(String),
     /// A value is not accepted.
     #[error("the configuration file's '{key}' is not accepted: {message}")]
     Value {
-        /// The key.
+        /// Name of the key.
         key: String,
-        /// What is wrong, and what would be accepted.
+        /// Description of the fault, with the accepted values.
         message: String,
     },
 }
 
 impl Config {
-    /// Reads a configuration file: TOML if its name ends so, else JSON if it begins like that, else TOML.
+    /// Reads a configuration file. A file named `.toml` is TOML; another file is JSON if it begins with a
+    /// brace, else TOML.
     ///
     /// # Errors
-    /// If it cannot be read or understood.
+    /// If the file cannot be read or understood.
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
@@ -179,7 +181,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Size of write journals that are made, in bytes.
+    /// Size of new write journals, in bytes.
     ///
     /// # Errors
     /// If no journal can have that size.
@@ -191,10 +193,10 @@ impl Config {
         Ok(bytes)
     }
 
-    /// The drives that it names.
+    /// The drives in the configuration.
     ///
     /// # Errors
-    /// If a drive is to behave in a way that is not accepted, or one that is not named is.
+    /// If an emulation is not accepted, or is for a directory that is not in the list of drives.
     pub fn drives(&self) -> Result<Vec<ConfiguredDrive>, ConfigError> {
         let error = |path: &Path, message: String| ConfigError::Value {
             key: format!("storage.emulate.{}", path.display()),
@@ -211,7 +213,7 @@ impl Config {
         self.storage.devices.iter().map(drive).collect()
     }
 
-    /// What the file says that is accepted but has no effect yet.
+    /// Warnings about accepted keys that have no effect yet.
     pub fn warnings(&self) -> Vec<String> {
         let keys = [
             ("alertingurl", &self.alertingurl),
@@ -230,7 +232,7 @@ impl Config {
     }
 }
 
-/// An error of the TOML reader in one line, with the line that it concerns.
+/// An error of the TOML reader on one line, with the line number.
 fn toml_message(error: &toml::de::Error, text: &str) -> String {
     let message = error.message().replace('\n', " ");
     let line =
@@ -238,7 +240,7 @@ fn toml_message(error: &toml::de::Error, text: &str) -> String {
     line.map_or(message.clone(), |line| format!("{message} at line {line}"))
 }
 
-/// The state folder if none is named: that of the system for root, else the user's own, if that is known.
+/// Default state folder: the system's folder for root, else the user's own, if it is known.
 pub fn default_state() -> Option<PathBuf> {
     if rustix::process::geteuid().is_root() {
         return Some(PathBuf::from("/var/lib/weir"));
@@ -248,8 +250,9 @@ pub fn default_state() -> Option<PathBuf> {
     state.map(|state| state.join("weir"))
 }
 
-/// The folder of the sockets of the daemon of a state folder. Those of the default state folder lie in memory, where the
-/// system has a folder for that: listening needs no space on a disk then. Those of any other lie in it.
+/// Folder of the sockets of the daemon of a state folder. The sockets of the default state folder lie in
+/// memory, if the system has a folder for that, so listening needs no disk space. The sockets of any other
+/// state folder lie in it.
 pub fn sockets_folder(state: &Path) -> PathBuf {
     let runtime = match rustix::process::geteuid().is_root() {
         true => Some(PathBuf::from("/run")),
@@ -271,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_portworx_shape_is_read_as_json_and_toml() {
+    fn portworx_structure_is_read_as_json_and_toml() {
         let json = r#"{
             "alertingurl": "", "clusterid": "cos-demo-cluster", "dataiface": "", "kvdb": [],
             "mgtiface": "eth0", "storage": { "devices": [] }, "reactors": 2,
@@ -288,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_key_is_named_with_its_line() {
+    fn unknown_key_is_named_with_its_line() {
         let wrong = [
             ("a.json", "{\n  \"clusterid\": \"a\",\n  \"clusterrid\": \"b\"\n}", "clusterrid", "line 3"),
             ("a.json", "{\n\"storage\": {\n\"device\": []\n}}", "device", "line 3"),
@@ -303,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_that_portworx_documents_is_accepted() {
+    fn documented_portworx_file_is_accepted() {
         let config = read(
             "config.json",
             r#"{
@@ -321,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn drives_can_be_emulated_and_what_is_wrong_is_named() {
+    fn emulation_is_read_and_its_faults_are_named() {
         let emulate = |path: &str, what: &str| {
             let text =
                 format!(r#"{{"storage": {{"devices": ["/a", "/b"], "emulate": {{"{path}": "{what}"}}}}}}"#);
@@ -334,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_read_as_json_and_toml_and_what_is_absent_is_as_published() {
+    fn class_thresholds_are_read_and_default_to_the_published_ones() {
         let json = r#"{"classes": {"high": {"iops": 9000, "latency": "1.5ms"}, "medium": {"iops": 700}}}"#;
         let toml = "[classes.high]\niops = 9000\nlatency = '1.5ms'\n[classes.medium]\niops = 700\n";
         let config = read("a.json", json).unwrap();
@@ -346,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_that_make_no_sense_are_refused_with_the_value() {
+    fn contradictory_class_thresholds_are_refused() {
         for (text, words) in [
             ("[classes.high]\niops = 400\n", "medium.iops = 500 must be less than high.iops = 400"),
             ("[classes.medium]\nlatency = '1ms'\n", "medium.latency = 1ms at least high.latency = 2ms"),

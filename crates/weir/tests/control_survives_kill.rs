@@ -1,5 +1,7 @@
-//! The daemon is killed again and again in the midst of API calls. What was answered with success must be
-//! there after the restart, and nothing else: no half-made volume, no folder without a volume.
+//! API calls interrupted by kill -9, again and again.
+//!
+//! After the restart, exactly the changes that were answered with success exist: no half-made volume and no
+//! folder without a volume.
 
 #![allow(clippy::unwrap_used, reason = "what goes wrong here is a failed test")]
 
@@ -16,14 +18,14 @@ use reqwest::Method;
 use reqwest::blocking::Client;
 use serde_json::{Value, json};
 
-/// Rounds of running and killing.
+/// Rounds of running and killing the daemon.
 const ROUNDS: u64 = 12;
-/// Volumes that the calls are about.
+/// Number of volume names that the calls use.
 const NAMES: u64 = 6;
-/// Extents of each volume: enough that making and removing them takes a while.
+/// Extents of each volume: enough that creating and deleting them takes a while.
 const EXTENTS: u64 = 40;
 
-/// The daemon, killed when it goes out of scope.
+/// Daemon process that is killed when it goes out of scope.
 struct Daemon(Child);
 
 impl Daemon {
@@ -51,13 +53,13 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The daemon may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A small generator of numbers, so that every run does the same.
+/// Small random generator with a fixed seed, so that every run makes the same choices.
 struct Numbers(u64);
 
 impl Numbers {
@@ -70,7 +72,7 @@ impl Numbers {
 /// Volumes by name, each with the policy group that it is bound to.
 type Model = BTreeMap<String, Option<String>>;
 
-/// One call: its method, path and body, and what it makes of the volume that it is about.
+/// API call: its method, path and body, and the volume that results from it.
 struct Call {
     name: String,
     request: (Method, String, Value),
@@ -93,7 +95,7 @@ impl Call {
         }
     }
 
-    /// True if the daemon answered that it was done, false if it did not answer any more.
+    /// Returns true if the daemon confirmed the change, and false if the daemon no longer answered.
     fn make(&self, client: &Client) -> bool {
         let (method, path, body) = &self.request;
         let request = client.request(method.clone(), format!("http://localhost{path}"));
@@ -119,7 +121,7 @@ fn client(state: &Path) -> Client {
     Client::builder().no_proxy().timeout(common::TIMEOUT).unix_socket(state.join("api.sock")).build().unwrap()
 }
 
-/// Calls until the daemon is gone; answers what was confirmed and the call that was not.
+/// Makes calls until the daemon is gone. Returns the confirmed volumes and the call without an answer.
 fn call_until_gone(
     client: &Client,
     mut model: Model,
@@ -130,7 +132,7 @@ fn call_until_gone(
     let mut numbers = Numbers(seed);
     loop {
         let call = Call::choose(&model, &mut numbers);
-        // Nobody waits for more than the first word.
+        // The receiver may be gone: it counts only the first calls.
         let _ = busy.send(());
         if !call.make(client) {
             assert!(killed.load(Ordering::SeqCst), "the daemon went away by itself");
@@ -147,7 +149,7 @@ fn list(client: &Client) -> Model {
     volumes.iter().map(|v| (text(&v["name"]).unwrap(), text(&v["qos_policy_group"]["name"]))).collect()
 }
 
-/// Kills the daemon after some calls of the API, while it has made so many calls of the system for the last one.
+/// Kills the daemon after `requests` API calls, once it has made `calls` system calls for the last one.
 fn kill(mut daemon: Daemon, (requests, calls): (u64, u64), killed: &AtomicBool, busy: &Receiver<()>) {
     (0..requests).for_each(|_| busy.recv().unwrap());
     let process = daemon.0.id();
@@ -159,7 +161,7 @@ fn kill(mut daemon: Daemon, (requests, calls): (u64, u64), killed: &AtomicBool, 
 }
 
 #[test]
-fn what_was_answered_survives_kill_and_nothing_leaks() {
+fn confirmed_calls_survive_kill_and_nothing_leaks() {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path();
     let mut model = Model::new();
@@ -185,7 +187,7 @@ fn what_was_answered_survives_kill_and_nothing_leaks() {
     assert!(!model.is_empty(), "the rounds did too little to mean anything");
 }
 
-/// Waits until the space of everything that was deleted, or never finished, is given back.
+/// Waits until the space of deleted and unfinished volumes is reclaimed.
 fn wait_for_space(client: &Client) {
     common::wait_until("all space is given back", || {
         let answer: Value = client.get("http://localhost/v1/background").send().unwrap().json().unwrap();
@@ -193,7 +195,7 @@ fn wait_for_space(client: &Client) {
     });
 }
 
-/// Starts again and compares; what was not confirmed may have happened or not.
+/// Starts the daemon again and compares its volumes. The unconfirmed call may or may not have taken effect.
 fn verify(state: &Path, confirmed: Model, open: &Call, round: u64) -> Model {
     let _daemon = Daemon::start(state);
     let client = client(state);

@@ -1,9 +1,10 @@
-//! kill -9 at any instant, again and again on the same state folder, and a check of everything after each.
+//! Crash test: kill -9 at any instant, again and again on the same state folder, with a full check after
+//! each.
 //!
-//! The kernel survives, and with it what it holds of written files; what is tested is that the daemon's own
-//! state is whole at every instant: order of its steps, atomicity of its changes, and recovery.
+//! The kernel survives, and so does its page cache. The test shows that the daemon's own state is whole at
+//! every instant: order of its steps, atomicity of its changes, and recovery.
 //!
-//! `WEIR_CRASH_ROUNDS` is the number of crashes (default 10), `WEIR_SEED` repeats the choices.
+//! `WEIR_CRASH_ROUNDS` is the number of crashes (default 10). `WEIR_SEED` repeats the random choices.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -23,15 +24,15 @@ use common::random::Random;
 use common::{setting, wait_for_calls, wait_until};
 use writers::{Region, Writer};
 
-/// Volumes that are written to, which no command touches.
+/// Volumes that the writers use and no command touches.
 const WRITTEN: [&str; 2] = ["written-0", "written-1"];
-/// Clients that write to each of them.
+/// Number of writers per volume.
 const WRITERS_PER_VOLUME: u64 = 2;
-/// Calls within which a daemon that starts is killed: about as many as a start makes.
+/// Number of system calls within which a starting daemon is killed: about as many as a start makes.
 const START_CALLS: u64 = 300;
 
 #[test]
-fn nothing_acknowledged_is_lost_and_nothing_leaks() {
+fn acknowledged_changes_survive_crashes_and_nothing_leaks() {
     let rounds = setting("WEIR_CRASH_ROUNDS", 10);
     let mut random = Random::seeded();
     let state = State::new();
@@ -76,17 +77,17 @@ fn serving_start(state: &State) -> Daemon {
     daemon
 }
 
-/// Kills a daemon in its recovery.
+/// Kills a daemon during its recovery.
 fn crash_while_starting(state: &State, random: &mut Random) {
     let daemon = Daemon::spawn(state, state.serve(&["--reactors", "2"]));
-    // The instant of the crash is what is chosen, until it serves.
+    // The kill comes after a random number of system calls, and at the latest when the daemon serves.
     let is_serving = || UnixStream::connect(state.path().join("api.sock")).is_ok();
     wait_for_calls(&daemon, random.below(START_CALLS), is_serving);
     daemon.kill();
 }
 
-/// Writes and changes things from all sides, kills the daemon somewhere in between, and answers how many
-/// changes of data and how many commands it had acknowledged.
+/// Runs writers and commands at once, kills the daemon in between, and returns the numbers of acknowledged
+/// writes and commands.
 fn work_until_killed(
     daemon: Daemon,
     regions: &mut Vec<Region>,
@@ -108,7 +109,7 @@ fn work_until_killed(
     (acknowledged, answered)
 }
 
-/// Compares what the daemon says exists with what it acknowledged, and its files with what it says.
+/// Compares the daemon's lists with the acknowledged changes, and its files with its lists.
 fn check_state(daemon: &Daemon, expected: &mut Expected) {
     expected.check(daemon, &WRITTEN);
     let status = daemon.json(&["status"]);
@@ -116,8 +117,8 @@ fn check_state(daemon: &Daemon, expected: &mut Expected) {
     check_files(daemon);
 }
 
-/// Exactly the files of the volumes that exist are there, as soon as the daemon has given back the space of others:
-/// nothing half made, nothing left over.
+/// Checks that exactly the files of existing volumes are present once all other space is reclaimed: nothing
+/// half made, nothing left over.
 fn check_files(daemon: &Daemon) {
     let background = || daemon.json(&["qos", "statistics", "background", "show"]);
     wait_until("all space is given back", || background()["jobs"].as_array().unwrap().is_empty());
@@ -139,7 +140,7 @@ fn check_files(daemon: &Daemon) {
     assert_eq!(found, wanted, "the files are not those of the volumes that exist");
 }
 
-/// The replica beside the extents says what the catalogue says.
+/// Checks that the record backup beside the extents agrees with the catalogue.
 fn check_record(state: &State, id: &str, volume: &serde_json::Value) {
     let text = std::fs::read_to_string(state.volumes().join(id).join("record.json")).unwrap();
     let record: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -149,7 +150,7 @@ fn check_record(state: &State, id: &str, volume: &serde_json::Value) {
     assert_eq!(named, volume["qos_policy_group"]["name"].as_str(), "{record:#}\n{volume:#}");
 }
 
-/// After all the crashes, a catalogue that is lost altogether can be made anew from the replicas.
+/// Checks that a catalogue lost after all the crashes can be rebuilt from the record backups.
 fn check_rebuild(state: &State, expected: &mut Expected) {
     for entry in std::fs::read_dir(state.path()).unwrap() {
         let path = entry.unwrap().path();

@@ -1,5 +1,9 @@
-//! Who reaches what through the daemon's doors: names that mean one tenant's things only, clients that take every
-//! connection, answers that nobody reads, peers that may not administer, and folders that others may write.
+//! Access to the daemon: who reaches what through its API, its NBD sockets and its folders.
+//!
+//! * A name means an object of one tenant only.
+//! * Clients that hold all connections, or never read their answers, leave the others served.
+//! * Peers without administrative rights are refused.
+//! * Folders that other users may write are refused.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -18,23 +22,23 @@ use common::nbd::Client;
 use common::program::{PYTHON, Ran, find, has, is_root, run};
 use common::wait_until;
 
-/// A user and a group that have nothing to do with the daemon.
+/// User and group without any rights in the daemon.
 const STRANGER: &str = "65534";
-/// A token, and another one.
+/// Two different API tokens.
 const TOKENS: [&str; 2] = ["0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"];
 
-/// Sends one request and reads the answer to its end: its status and all of it.
+/// Sends one request and reads the whole answer. Returns its status and text.
 fn ask(mut stream: impl Read + Write, request: &str) -> (u16, String) {
     write!(stream, "{request}").unwrap();
     let mut answer = Vec::new();
-    // Who is refused may find the connection reset.
+    // A refused client may find the connection reset.
     let _ = stream.read_to_end(&mut answer);
     let answer = String::from_utf8_lossy(&answer).into_owned();
     let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
     (status.unwrap_or(0), answer)
 }
 
-/// The head of a request without a body, in the version of the protocol whose answers are not cut into chunks.
+/// Returns the head of a request without a body, in HTTP/1.0, whose answers are not chunked.
 fn head(method: &str, path: &str, headers: &str) -> String {
     format!("{method} {path} HTTP/1.0\r\nHost: localhost\r\n{headers}\r\n")
 }
@@ -47,7 +51,7 @@ fn connect_api(daemon: &Daemon) -> UnixStream {
     UnixStream::connect(api_socket(daemon)).unwrap()
 }
 
-/// The program run by another user, with these further groups.
+/// Runs a program as another user with these supplementary groups.
 fn as_stranger(groups: &str, program: &Path, arguments: &[&str]) -> Ran {
     let mut command = Command::new(find("setpriv").unwrap());
     let groups = if groups.is_empty() { "--clear-groups".to_owned() } else { format!("--groups={groups}") };
@@ -55,7 +59,7 @@ fn as_stranger(groups: &str, program: &Path, arguments: &[&str]) -> Ran {
     run(&mut command)
 }
 
-/// What the API answers a user that the kernel says is another one.
+/// Returns the API's answer to a peer that the kernel reports as another user.
 fn asked_by_stranger(daemon: &Daemon, groups: &str) -> String {
     let script = "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n\
         s.sendall(sys.argv[2].encode())\nprint(b''.join(iter(lambda: s.recv(65536), b'')).decode())\n";
@@ -64,7 +68,7 @@ fn asked_by_stranger(daemon: &Daemon, groups: &str) -> String {
     as_stranger(groups, Path::new(PYTHON), &["-c", script, socket.to_str().unwrap(), &request]).ok()
 }
 
-/// Lets others through to the state folder, as they are where it is in a usual place.
+/// Lets other users reach the state folder, as in its usual location.
 fn open_way(state: &State) {
     fs::set_permissions(state.beside(""), Permissions::from_mode(0o711)).unwrap();
 }
@@ -74,7 +78,7 @@ fn write_token(path: &Path, token: &str, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// A daemon that serves the API over TCP too, its token file and its address.
+/// Starts a daemon that also serves the API over TCP. Returns it with its token file and its address.
 fn with_tcp(state: &State) -> (Daemon, PathBuf, String) {
     let file = state.beside("token");
     write_token(&file, TOKENS[0], 0o600);
@@ -85,7 +89,7 @@ fn with_tcp(state: &State) -> (Daemon, PathBuf, String) {
 }
 
 #[test]
-fn delete_sent_again_leaves_the_volume_of_another_tenant() {
+fn repeated_delete_leaves_same_name_of_another_tenant() {
     let daemon = Daemon::fresh();
     daemon.ok(&["tenant", "create", "svm01"]);
     daemon.create("data", "1GiB");
@@ -134,7 +138,7 @@ fn command_without_tenant_never_reaches_another_tenant() {
 }
 
 #[test]
-fn idle_connections_to_the_api_make_room_for_a_new_one() {
+fn idle_api_connections_make_room_for_new_ones() {
     let daemon = Daemon::fresh();
     let idle: Vec<UnixStream> = (0..100).map(|_| connect_api(&daemon)).collect();
     assert_eq!(ask(connect_api(&daemon), &head("GET", "/v1/status", "")).0, 200);
@@ -143,7 +147,7 @@ fn idle_connections_to_the_api_make_room_for_a_new_one() {
 }
 
 #[test]
-fn idle_tcp_connections_leave_the_local_socket_alone() {
+fn idle_tcp_connections_do_not_block_local_socket() {
     let (daemon, _, address) = with_tcp(&State::new());
     let idle: Vec<TcpStream> = (0..70).map(|_| TcpStream::connect(&address).unwrap()).collect();
     for _ in 0..3 {
@@ -157,7 +161,7 @@ fn idle_tcp_connections_leave_the_local_socket_alone() {
 }
 
 #[test]
-fn request_whose_head_never_ends_is_ended() {
+fn api_request_with_endless_head_is_closed() {
     let daemon = Daemon::fresh();
     let mut slow = connect_api(&daemon);
     slow.write_all(b"GET /v1/status HTTP/1.1\r\nHost: local").unwrap();
@@ -165,7 +169,7 @@ fn request_whose_head_never_ends_is_ended() {
     daemon.stop();
 }
 
-/// Makes volumes quickly: without a process for each.
+/// Creates volumes quickly, without one process per volume.
 fn create_many(daemon: &Daemon, count: usize) {
     for number in 0..count {
         let body = format!("{{\"name\": \"v{number:04}\", \"size_bytes\": 4096}}");
@@ -176,9 +180,9 @@ fn create_many(daemon: &Daemon, count: usize) {
 }
 
 #[test]
-fn readers_who_read_nothing_cost_little_memory_and_are_dropped() {
-    // Each answer that is being made has a thread with its stack, pieces ahead of its client and what the allocator
-    // keeps for it. As a whole the answers to all readers are 100 MiB of text.
+fn api_clients_that_never_read_use_bounded_memory_and_are_dropped() {
+    // Each answer in progress has a thread with a stack, pieces ahead of its client, and memory kept by the
+    // allocator. The complete answers to all readers are 100 MiB of text.
     const MEMORY_BYTES_MAX: u64 = 96 << 20;
     const VOLUMES: usize = 1000;
     let daemon = Daemon::fresh();
@@ -221,7 +225,7 @@ fn readers_who_read_nothing_cost_little_memory_and_are_dropped() {
 }
 
 #[test]
-fn metrics_of_idle_volumes_can_be_left_out() {
+fn metrics_of_idle_volumes_can_be_omitted() {
     let state = State::new();
     let config = state.beside("weir.toml");
     fs::write(&config, "metrics_of_idle_volumes = false\n").unwrap();
@@ -229,7 +233,7 @@ fn metrics_of_idle_volumes_can_be_left_out() {
     ["idle", "busy"].iter().for_each(|name| daemon.create(name, "1MiB"));
     let client = Client::attach(&daemon.nbd_socket(), "busy");
     let is_told = |path: &str, name: &str| daemon.get_text(path).contains(&format!("volume=\"{name}\""));
-    // The client is answered by whoever shakes its hand, before a reactor has taken it over.
+    // The handshake answers the client before a reactor has taken over the connection.
     wait_until("the attached volume is told", || is_told("/metrics", "busy"));
     assert!(!is_told("/metrics", "idle"));
     assert!(is_told("/metrics?idle_volumes=true", "idle"), "a scraper can ask for all");
@@ -238,7 +242,7 @@ fn metrics_of_idle_volumes_can_be_left_out() {
 }
 
 #[test]
-fn lists_of_any_length_are_answered_in_pieces() {
+fn lists_are_sent_chunked() {
     let daemon = Daemon::fresh();
     daemon.ok(&["tenant", "create", "t"]);
     daemon.ok(&["qos", "policy-group", "create", "p", "--tenant", "t", "--max-throughput", "5IOPS"]);
@@ -254,7 +258,7 @@ fn lists_of_any_length_are_answered_in_pieces() {
         let (status, answer) = ask(connect_api(&daemon), &request);
         let head = answer.split("\r\n\r\n").next().unwrap().to_lowercase();
         assert!(status == 200 && head.contains("transfer-encoding: chunked"), "{path}: {head}");
-        // What is made as a whole says how long it is.
+        // Only an answer that is built as a whole has a content length.
         assert!(!head.contains("content-length"), "{path}: {head}");
     }
     let tenants = daemon.json(&["tenant", "list"]);
@@ -271,7 +275,7 @@ fn lists_of_any_length_are_answered_in_pieces() {
 }
 
 #[test]
-fn folder_that_another_user_can_write_does_not_become_a_drive() {
+fn folder_writable_by_others_is_refused_as_drive() {
     if !is_root() {
         return;
     }
@@ -289,7 +293,7 @@ fn folder_that_another_user_can_write_does_not_become_a_drive() {
     fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
     let message = daemon.refused(1, &add);
     assert!(message.contains("mode 0777") && message.contains("chmod go-w"), "{message}");
-    // What was left there before the folder was taken away from others is not followed either.
+    // A link that was placed before the folder was made safe is not followed either.
     fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
     link("weir-drive.json");
     daemon.refused(1, &add);
@@ -308,7 +312,7 @@ fn folder_that_another_user_can_write_does_not_become_a_drive() {
 }
 
 #[test]
-fn state_folder_that_others_may_write_is_refused_with_the_remedy() {
+fn state_folder_writable_by_others_is_refused_with_remedy() {
     let state = State::new();
     fs::create_dir(state.path()).unwrap();
     fs::set_permissions(state.path(), Permissions::from_mode(0o777)).unwrap();
@@ -319,7 +323,7 @@ fn state_folder_that_others_may_write_is_refused_with_the_remedy() {
 }
 
 #[test]
-fn sockets_and_files_have_their_modes_whatever_the_umask_is() {
+fn sockets_and_files_have_fixed_modes_under_any_umask() {
     let state = State::new();
     let command = format!("umask 0; exec '{WEIR}' serve --state '{}'", state.path().display());
     let mut shell = Command::new("sh");
@@ -336,7 +340,7 @@ fn sockets_and_files_have_their_modes_whatever_the_umask_is() {
 }
 
 #[test]
-fn user_who_may_not_administer_reads_nothing_and_a_group_may() {
+fn api_is_for_the_admin_group_only() {
     if !is_root() || !has(&["setpriv"]) {
         return;
     }
@@ -362,7 +366,7 @@ fn user_who_may_not_administer_reads_nothing_and_a_group_may() {
 }
 
 #[test]
-fn api_over_tcp_needs_a_token_that_nobody_else_can_read() {
+fn api_over_tcp_needs_a_private_token() {
     let state = State::new();
     let message = run(&mut state.serve(&["--api-listen", "127.0.0.1:0"])).refused(1);
     assert!(message.contains("api_listen 127.0.0.1:0 needs a token") && message.contains("--api-token-file"));
@@ -388,7 +392,7 @@ fn api_over_tcp_needs_a_token_that_nobody_else_can_read() {
 }
 
 #[test]
-fn change_that_a_web_page_sends_is_refused() {
+fn change_from_a_web_page_is_refused() {
     let daemon = Daemon::fresh();
     daemon.create("data", "1MiB");
     let origin = "Origin: https://evil.example\r\n";
@@ -401,7 +405,7 @@ fn change_that_a_web_page_sends_is_refused() {
 }
 
 #[test]
-fn nbd_beyond_loopback_is_refused_unless_it_is_said_to_be_insecure() {
+fn nbd_beyond_loopback_needs_the_insecure_flag() {
     let state = State::new();
     let listen = ["--nbd-listen", "tcp:0.0.0.0:0"];
     let message = run(&mut state.serve(&listen)).refused(1);
@@ -413,7 +417,7 @@ fn nbd_beyond_loopback_is_refused_unless_it_is_said_to_be_insecure() {
 }
 
 #[test]
-fn further_listeners_are_added_to_the_socket_in_the_state_folder() {
+fn extra_listeners_keep_the_socket_in_the_state_folder() {
     let state = State::new();
     let more = state.beside("more.sock");
     let daemon = state.start(&["--nbd-listen", &format!("unix:{}", more.display())]);
@@ -425,12 +429,12 @@ fn further_listeners_are_added_to_the_socket_in_the_state_folder() {
     assert!(!more.exists());
 }
 
-/// Starts a daemon on the state folder that it takes if none is named, in a view of its own of the filesystem.
+/// Starts a daemon on the default state folder, in a mount namespace of its own.
 const SERVE_BY_DEFAULT: &str = "mount -t tmpfs none /run && mount -t tmpfs none /var/lib && mkdir /var/lib/weir && \
     mount --bind \"$0\" /var/lib/weir && exec \"$1\" serve --no-measurement --pool-full-percent=100";
 
 #[test]
-fn sockets_of_the_default_state_folder_lie_in_memory() {
+fn sockets_of_default_state_folder_are_in_run() {
     if !is_root() || !has(&["unshare"]) {
         return;
     }
@@ -451,7 +455,7 @@ fn sockets_of_the_default_state_folder_lie_in_memory() {
 }
 
 #[test]
-fn member_of_the_sockets_group_attaches_and_others_do_not() {
+fn only_members_of_the_socket_group_attach() {
     if !is_root() || !has(&["setpriv", "nbdinfo", "qemu-io"]) {
         return;
     }
@@ -474,7 +478,7 @@ fn member_of_the_sockets_group_attaches_and_others_do_not() {
 }
 
 #[test]
-fn hangup_reads_the_configuration_again_and_never_ends_the_daemon() {
+fn sighup_reloads_configuration_and_never_ends_daemon() {
     let (mut daemon, file, address) = with_tcp(&State::new());
     let request = |token: &str| {
         let header = format!("Authorization: Bearer {token}\r\n");
@@ -488,7 +492,7 @@ fn hangup_reads_the_configuration_again_and_never_ends_the_daemon() {
     hang_up(&daemon);
     wait_until("the new token counts", || request(TOKENS[1]) == 200);
     assert_eq!(request(TOKENS[0]), 401);
-    // What cannot be read changes nothing.
+    // An unreadable configuration changes nothing.
     write_token(&file, "", 0o600);
     hang_up(&daemon);
     let log = || fs::read_to_string(daemon.state().beside("log")).unwrap();
@@ -499,7 +503,7 @@ fn hangup_reads_the_configuration_again_and_never_ends_the_daemon() {
 }
 
 #[test]
-fn check_names_every_fault_of_a_configuration() {
+fn check_reports_every_configuration_fault() {
     let state = State::new();
     let config = state.beside("weir.toml");
     let check = |text: &str, options: &[&str]| {

@@ -1,5 +1,6 @@
-//! Drives that are removed while they are used: they are emptied under load, the daemon is killed meanwhile, and clients
-//! see neither an error nor a wrong byte.
+//! Removing drives in use: a drive is drained under load, and the daemon is killed during the drain.
+//!
+//! Clients see neither an error nor a wrong byte.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -14,7 +15,7 @@ use common::wait_until;
 use serde_json::Value;
 
 const GIB: u64 = 1 << 30;
-/// Bytes of one piece that is written and looked at again.
+/// Bytes of one piece that is written and verified.
 const PIECE_BYTES: usize = 64 << 10;
 
 fn add_drive(daemon: &Daemon, name: &str, class: &str) {
@@ -34,7 +35,7 @@ fn create(daemon: &Daemon, volume: &str, gib: &str, replicas: &str) {
     daemon.ok(&what);
 }
 
-/// What was written to a volume, piece by piece.
+/// Data written to a volume, piece by piece.
 struct Written {
     random: Random,
     volume: &'static str,
@@ -42,12 +43,12 @@ struct Written {
 }
 
 impl Written {
-    /// Fills some places of each extent.
+    /// Writes four random pieces of each extent.
     fn to(daemon: &Daemon, volume: &'static str, extents: u64) -> Written {
         let mut written = Written { random: Random::seeded(), volume, pieces: Vec::new() };
         let mut client = Client::attach(&daemon.nbd_socket(), volume);
         for extent in 0..extents {
-            // From 32 MiB on, because a load is at work before that.
+            // The pieces start at 32 MiB, because a load uses the range before.
             for place in 1..=4 {
                 let offset =
                     extent * GIB + place * (32 << 20) + written.random.below(64) * PIECE_BYTES as u64;
@@ -71,13 +72,13 @@ impl Written {
     }
 }
 
-/// A drive as it is listed, if it is.
+/// Returns the drive from the list, or `None` if it is not listed.
 fn listed(daemon: &Daemon, name: &str) -> Option<Value> {
     let list = daemon.json(&["drive", "list"]);
     list["drives"].as_array().unwrap().iter().find(|drive| drive["name"] == name).cloned()
 }
 
-/// Replicas of extents that are left on a drive that is being emptied; `None` if it is gone.
+/// Returns the number of extent replicas left on a draining drive, or `None` if the drive is gone.
 fn left(daemon: &Daemon, name: &str) -> Option<u64> {
     listed(daemon, name).map(|drive| drive["drain"]["extents_left"].as_u64().expect("it leaves"))
 }
@@ -91,7 +92,7 @@ fn set_resync_ceiling(daemon: &Daemon, ceiling: &str) {
 }
 
 #[test]
-fn a_drive_leaves_under_load_through_a_kill_with_all_bytes_where_they_were() {
+fn drain_under_load_survives_kill_and_keeps_every_byte() {
     let daemon = with_drives(&["one", "two", "three"]);
     create(&daemon, "single", "6", "1");
     create(&daemon, "double", "4", "2");
@@ -123,7 +124,7 @@ fn a_drive_leaves_under_load_through_a_kill_with_all_bytes_where_they_were() {
     wait_until("all replicas to be up to date", || {
         daemon.json(&["volume", "inspect", "double"]).get("moving").is_none()
     });
-    // Whatever it was for this daemon, it is the same for the next.
+    // The next daemon finds the same state.
     let daemon = daemon.stop().start(&["--reactors", "1"]);
     written.iter().for_each(|written| written.check(&daemon));
     assert_eq!(daemon.json(&["status"])["alarms"], serde_json::json!([]));
@@ -133,7 +134,7 @@ fn a_drive_leaves_under_load_through_a_kill_with_all_bytes_where_they_were() {
 }
 
 #[test]
-fn a_removal_is_taken_back_and_drives_come_and_go_while_one_daemon_runs() {
+fn drain_is_cancelled_and_drives_are_swapped_online() {
     let daemon = with_drives(&["one", "two"]);
     create(&daemon, "vol1", "4", "1");
     let written = Written::to(&daemon, "vol1", 4);
@@ -146,7 +147,7 @@ fn a_removal_is_taken_back_and_drives_come_and_go_while_one_daemon_runs() {
     daemon.ok(&["qos", "background-policy", "reset", "resync"]);
     assert!(listed(&daemon, "one").unwrap().get("drain").is_none());
     load.advances();
-    // Each is another one for the volume, whose drives are told apart by their place.
+    // The volume knows its drives by their position. Each new name is therefore a new drive to it.
     for (drain, new) in [("one", "three"), ("two", "one"), ("three", "two"), ("one", "four")] {
         if daemon.state().beside(new).exists() {
             assert_eq!(files_in(&daemon, new), 0);
@@ -166,7 +167,7 @@ fn a_removal_is_taken_back_and_drives_come_and_go_while_one_daemon_runs() {
 }
 
 #[test]
-fn a_drive_with_the_last_replica_stays() {
+fn drive_with_the_last_replica_is_not_removed() {
     let daemon = with_drives(&["one", "two", "three"]);
     create(&daemon, "safe", "3", "2");
     create(&daemon, "alone", "3", "1");
@@ -179,7 +180,7 @@ fn a_drive_with_the_last_replica_stays() {
     assert!(refused.contains("drive 'one' at ") && refused.contains(words), "{refused}");
     let unserved = daemon.refused(1, &["drive", "remove", "two"]);
     assert!(unserved.contains("volumes that are not served: alone;"), "{unserved}");
-    // Once nothing is lost with it, it goes without ever coming back.
+    // Once its removal loses no data, a missing drive can be removed without coming back.
     std::fs::rename(daemon.state().beside("away"), daemon.state().beside("one")).unwrap();
     wait_until("the drive is back", || listed(&daemon, "one").is_some_and(|one| one["state"] == "online"));
     daemon.ok(&["volume", "delete", "alone", "--wait"]);
@@ -197,7 +198,7 @@ fn a_drive_with_the_last_replica_stays() {
 }
 
 #[test]
-fn what_does_not_fit_elsewhere_stays_with_how_much_is_missing() {
+fn drain_without_room_is_refused_with_missing_bytes() {
     if !is_root() {
         return common::skip("a filesystem of its own needs root");
     }

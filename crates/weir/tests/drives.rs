@@ -1,4 +1,5 @@
-//! Several drives, some of them emulated: what they deliver, what they keep, and what is refused.
+//! Drives, some of them emulated: the rate that they deliver, the data that they keep, and the settings that
+//! are refused.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -16,17 +17,18 @@ use common::random::Random;
 use common::rates::Counted;
 use saturating::Saturating;
 
-/// Requests under way, enough to keep the drive busy through a stall of the machine of more than 0.1 s.
+/// Requests in flight: enough to keep the drive busy through a stall of the machine of more than 0.1 s.
 const DEPTH: u64 = 256;
 
-/// A new folder beside the state folder.
+/// Creates a folder beside the state folder.
 fn folder(state: &State, name: &str) -> String {
     let path = state.beside(name);
     std::fs::create_dir_all(&path).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
-/// A daemon with an emulated drive of the name `emulated`, in memory so that it is what its parameters say.
+/// Starts a daemon with an emulated drive named `emulated`. The drive is in memory, so that only its
+/// parameters limit it.
 fn with_emulated(parameters: &str) -> Daemon {
     let daemon = Daemon::fresh_in_memory();
     let path = folder(daemon.state(), "emulated");
@@ -38,18 +40,18 @@ fn create_on(daemon: &Daemon, drive: &str, volume: &str) {
     daemon.ok(&["volume", "create", volume, "--size", "1GiB", "--drive", drive]);
 }
 
-/// How long something takes by the daemon's clock, in seconds.
+/// Returns the duration of `work` by the daemon's clock, in seconds.
 fn seconds_of(daemon: &Daemon, work: impl FnOnce()) -> f64 {
     Counted::all(daemon, &[]).during(work).seconds
 }
 
 #[test]
-fn an_emulated_drive_delivers_its_rate_to_all_its_volumes_together() {
+fn volumes_of_an_emulated_drive_share_its_rate() {
     let daemon = with_emulated("iops=1000,latency=2ms");
     create_on(&daemon, "emulated", "v1");
     create_on(&daemon, "emulated", "v2");
     let writer = Saturating::start_writing(&daemon, "v1", DEPTH, 4096);
-    // All of the region, because what was never written is read without asking the drive.
+    // The whole region must be written, because unwritten blocks are read without the drive.
     common::wait_until("the first volume is written", || writer.count() > 5000);
     let counted = Counted::all(&daemon, &["v1", "v2"]);
     counted.keep_to(1000.0);
@@ -73,36 +75,36 @@ fn bandwidth_bounds_large_requests() {
 }
 
 #[test]
-fn one_request_at_a_time_waits_for_its_turn_and_the_latency() {
+fn single_request_takes_service_time_and_latency() {
     let daemon = with_emulated("iops=200,latency=5ms");
     create_on(&daemon, "emulated", "v1");
     let mut client = Client::attach(&daemon.nbd_socket(), "v1");
     client.write(0, &[1; 4096]).unwrap();
     let reads = || (0..20).for_each(|_| assert_eq!(client.read(0, 4096).unwrap(), [1; 4096]));
     let seconds = seconds_of(&daemon, reads);
-    // A little less than 20 times 10 ms, because an instant is that of the reactor's round.
+    // The bound is a little below 20 times 10 ms, because the reactor takes the time once per round.
     assert!(seconds >= 0.19, "20 reads took {seconds} s");
-    // A flush takes no turn.
+    // A flush takes no time slot of the drive.
     (0..20).for_each(|_| client.flush().unwrap());
     client.disconnect();
 }
 
-/// How long a client takes that reads blocks one after the other, in seconds.
+/// Returns the time in which a client reads blocks one after the other, in seconds.
 fn read_blocks(daemon: &Daemon, client: &mut Client, blocks: impl Iterator<Item = u64>) -> f64 {
     let read = |block: u64| assert_eq!(client.read(block * 4096, 4096).unwrap(), [1; 4096]);
     seconds_of(daemon, || blocks.for_each(read))
 }
 
 #[test]
-fn a_disk_serves_what_follows_without_seeks_and_seeks_for_everything_else() {
+fn emulated_disk_seeks_for_random_but_not_sequential_reads() {
     let daemon = with_emulated("hdd-7200");
     create_on(&daemon, "emulated", "v1");
     let mut client = Client::attach(&daemon.nbd_socket(), "v1");
     client.write(0, &[1; 1 << 20]).unwrap();
     let at_random = read_blocks(&daemon, &mut client, (0..100).map(|number| number * 37 % 256));
-    // A little less than 100 times 12.5 ms, because an instant is that of the reactor's round.
+    // The bound is a little below 100 times 12.5 ms, because the reactor takes the time once per round.
     assert!(at_random >= 1.2, "100 reads at random took {at_random} s");
-    // Both take as long on the way; only seeks make them differ.
+    // Both reads have the same overhead. Only seeks make them differ.
     common::wait_until("reads in sequence are served without seeks", || {
         read_blocks(&daemon, &mut client, 0..100) * 10.0 < at_random * 9.0
     });
@@ -117,7 +119,7 @@ fn a_disk_serves_what_follows_without_seeks_and_seeks_for_everything_else() {
 }
 
 #[test]
-fn a_drive_that_serves_one_at_a_time_gains_nothing_from_more_in_flight() {
+fn drive_without_parallelism_gains_nothing_from_queue_depth() {
     let daemon = with_emulated("iops=1000,latency=20ms,parallel=1");
     create_on(&daemon, "emulated", "v1");
     let mut client = Client::attach(&daemon.nbd_socket(), "v1");
@@ -127,13 +129,13 @@ fn a_drive_that_serves_one_at_a_time_gains_nothing_from_more_in_flight() {
         }
         (0..10).for_each(|_| assert_eq!(client.reply().unwrap().1, 0));
     });
-    // Ten times 21 ms, but for the reactor's rounds.
+    // The bound is a little below ten times 21 ms, because the reactor takes the time once per round.
     assert!(seconds >= 0.2, "10 writes took {seconds} s");
     client.disconnect();
 }
 
 #[test]
-fn a_drive_of_a_kind_is_shown_by_its_name_with_its_parameters() {
+fn drive_kind_is_shown_with_its_parameters() {
     let daemon = with_emulated("ebs-io1");
     let near = folder(daemon.state(), "near");
     daemon.ok(&["drive", "add", &near, "--emulate", "ebs-io1,latency=1ms"]);
@@ -181,7 +183,7 @@ fn data_on_an_emulated_drive_is_read_back_and_survives_a_crash() {
 /// Sends requests that keep a drive busy for many times the test's timeout if each takes 11 s.
 fn occupy(daemon: &Daemon, volume: &str) -> Client {
     let mut client = Client::attach(&daemon.nbd_socket(), volume);
-    // No request begins where another ends, so each is sought for.
+    // No request begins where another ends, so each needs a seek.
     for number in 0..300 {
         client.send(WRITE, 0, number * 8192, 4096, &[3; 4096]).unwrap();
     }
@@ -189,14 +191,14 @@ fn occupy(daemon: &Daemon, volume: &str) -> Client {
     client
 }
 
-/// Waits until most of what [`occupy`] sends is in flight.
+/// Waits until most requests of [`occupy`] are in flight.
 fn wait_until_busy(daemon: &Daemon, volume: &str) {
     let statistics = || daemon.json(&["volume", "inspect", volume])["statistics"].clone();
     common::wait_until("requests are in flight", || statistics()["queue_depth"].as_u64().unwrap() > 200);
 }
 
 #[test]
-fn nobody_waits_for_an_emulated_drive_that_is_given_up() {
+fn delete_and_stop_do_not_wait_for_an_emulated_drive() {
     let daemon = with_emulated("iops=1,seek=10s");
     for volume in ["v1", "v2", "v3"] {
         create_on(&daemon, "emulated", volume);
@@ -213,7 +215,7 @@ fn nobody_waits_for_an_emulated_drive_that_is_given_up() {
 }
 
 #[test]
-fn a_drive_is_shown_as_what_it_is_and_kept_over_a_restart() {
+fn drive_settings_are_shown_and_survive_restart() {
     let daemon = with_emulated("iops=2000,bandwidth=250MB/s,latency=200us");
     let plain = folder(daemon.state(), "plain");
     daemon.ok(&["drive", "add", &plain, "--name", "second", "--no-measurement"]);
@@ -238,7 +240,7 @@ fn a_drive_is_shown_as_what_it_is_and_kept_over_a_restart() {
     let daemon = daemon.stop().start(&[]);
     let mut after = daemon.json(&["drive", "list"]);
     for (index, drive) in after["drives"].as_array_mut().unwrap().iter_mut().enumerate() {
-        // These are of the filesystem, which others use too.
+        // These figures belong to the filesystem, which other programs use too.
         for key in ["used_bytes", "available_bytes", "space_age_ns"] {
             drive[key] = drives["drives"][index][key].clone();
         }
@@ -258,7 +260,7 @@ fn weir_in(daemon: &Daemon, directory: &Path, arguments: &[&str]) -> common::pro
 }
 
 #[test]
-fn bad_drives_are_refused_with_what_is_wrong() {
+fn invalid_drives_are_refused_with_reason() {
     let daemon = with_emulated("iops=100");
     let state = daemon.state().clone();
     let (emulated, free) = (folder(&state, "emulated"), folder(&state, "free"));
@@ -272,7 +274,7 @@ fn bad_drives_are_refused_with_what_is_wrong() {
         (1, vec![&emulated, "--name", "again"], "is drive 'emulated' already"),
         (1, vec![&inner], "is inside of drive 'emulated'"),
         (1, vec![outer, "--name", "all"], "holds drive"),
-        // No kind of file can be made there, not even by root.
+        // Not even root can create a file there.
         (1, vec!["/proc", "--name", "unwritable"], "'/proc' cannot be a drive: cannot create"),
         (1, vec![&free, "--name", "emulated"], "drive 'emulated' exists already"),
         (1, vec![&free, "--name", "a/b"], "name 'a/b' has the character"),
@@ -287,7 +289,7 @@ fn bad_drives_are_refused_with_what_is_wrong() {
     }
     let message = daemon.refused(4, &["volume", "create", "v", "--size", "1", "--drive", "fast"]);
     assert!(message.contains("unknown drive 'fast'; there are: default, emulated"), "{message}");
-    // A relative path is meant from where the command is run.
+    // A relative path starts at the folder in which the command runs.
     weir_in(&daemon, Path::new(outer), &["drive", "add", "free", "--no-measurement"]).ok();
     assert_eq!(
         daemon.json(&["drive", "show", "free"])["path"],

@@ -1,4 +1,4 @@
-//! The dry run predicts what was measured, and follows other policies.
+//! The dry run: it predicts the measured rates, and it can apply other policies to a recording.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -11,14 +11,16 @@ use common::daemon::{Daemon, State, WEIR};
 use common::program::{Ran, find, has, run};
 use serde_json::Value;
 
-/// How far the predicted operations per second may be from those that were measured.
+/// Largest difference between predicted and measured operations per second, as a fraction.
 const IOPS_TOLERANCE: f64 = 0.03;
-/// How far the predicted delay may be.
+/// Largest difference between predicted and measured delay, as a fraction.
 const DELAY_TOLERANCE: f64 = 0.1;
 
-/// A daemon with an emulated drive and two volumes there: one with a ceiling of its own under the shared one of a
-/// group, the other under the group's alone. Every machine has more than the ceilings allow, and the clients ask for so much
-/// at a time that one which stops for a tenth of a second now and then has it too.
+/// Starts a daemon with two volumes on an emulated drive.
+///
+/// One volume has a ceiling of its own under the shared ceiling of a group. The other has only the group's
+/// ceiling. Every machine delivers more than the ceilings allow. The clients keep so many requests
+/// outstanding that stalls of a tenth of a second do no harm.
 fn limited() -> Daemon {
     let daemon = Daemon::fresh_in_memory();
     let path = daemon.state().beside("emulated");
@@ -36,7 +38,7 @@ fn limited() -> Daemon {
     daemon
 }
 
-/// Runs fio on both volumes at once for some seconds.
+/// Runs fio on both volumes at once for this many seconds.
 fn start_fio(daemon: &Daemon, seconds: u32) -> JoinHandle<Ran> {
     let mut command = std::process::Command::new(find("fio").unwrap());
     command.args(["--ioengine=nbd", "--time_based=1", "--size=64M", "--randrepeat=1"]);
@@ -50,7 +52,7 @@ fn start_fio(daemon: &Daemon, seconds: u32) -> JoinHandle<Ran> {
     std::thread::spawn(move || run(&mut command))
 }
 
-/// Waits until both volumes are asked for something.
+/// Waits until both volumes have requests.
 fn wait_until_busy(daemon: &Daemon) {
     let depth =
         |volume| daemon.json(&["volume", "inspect", volume])["statistics"]["queue_depth"].as_u64().unwrap();
@@ -93,7 +95,7 @@ fn beside(daemon: &Daemon, name: &str) -> (PathBuf, String) {
     (path, text)
 }
 
-/// Records both volumes while fio works.
+/// Records both volumes while fio runs.
 fn record(daemon: &Daemon) -> String {
     let fio = start_fio(daemon, 16);
     wait_until_busy(daemon);
@@ -104,7 +106,7 @@ fn record(daemon: &Daemon) -> String {
     trace
 }
 
-/// Records until the ceilings were all that held the clients back, which a busy machine does too at times.
+/// Records until only the ceilings held the clients back. A busy machine sometimes holds them back too.
 fn record_at_ceilings(daemon: &Daemon) -> (String, Value) {
     let mut recorded = None;
     common::wait_until("clients have what their ceilings allow", || {
@@ -119,7 +121,7 @@ fn record_at_ceilings(daemon: &Daemon) -> (String, Value) {
 }
 
 #[test]
-fn a_recording_of_fio_is_predicted_and_follows_other_policies() {
+fn dry_run_predicts_a_fio_recording_and_other_policies() {
     if !has(&["fio"]) {
         return;
     }
@@ -131,7 +133,8 @@ fn a_recording_of_fio_is_predicted_and_follows_other_policies() {
         assert_near("IOPS", iops(predicted), iops(recorded), IOPS_TOLERANCE);
         assert_near("mean delay", delay(predicted), delay(recorded), DELAY_TOLERANCE);
     }
-    // The volume that has a ceiling of its own waits for both: the last to let it go is named.
+    // The volume with a ceiling of its own waits for both ceilings. The report names the one that released it
+    // last.
     let bound = prediction["volumes"][1]["predicted"]["bound_by"].clone();
     assert_eq!((&bound["name"], &bound["limit"]), (&"both".into(), &"total 600IOPS".into()));
     let (file, policies) = beside(&daemon, "policies.yaml");
@@ -151,7 +154,7 @@ fn a_recording_of_fio_is_predicted_and_follows_other_policies() {
 }
 
 #[test]
-fn a_recording_is_bounded_and_one_runs_at_a_time() {
+fn recording_is_bounded_and_exclusive() {
     let daemon = Daemon::fresh();
     daemon.create("v1", "1GiB");
     let (path, trace) = beside(&daemon, "small.trace");
@@ -190,7 +193,7 @@ fn a_recording_is_bounded_and_one_runs_at_a_time() {
 }
 
 #[test]
-fn made_up_loads_share_a_drive_by_weight_and_need_no_daemon() {
+fn synthetic_loads_share_a_drive_by_weight_without_daemon() {
     let state = State::new();
     let folder = state.beside("files");
     std::fs::create_dir_all(&folder).unwrap();
@@ -216,7 +219,7 @@ fn made_up_loads_share_a_drive_by_weight_and_need_no_daemon() {
 }
 
 #[test]
-fn what_cannot_be_simulated_is_refused_with_its_reason() {
+fn invalid_simulation_is_refused_with_reason() {
     let state = State::new();
     let folder = state.beside("files");
     std::fs::create_dir_all(&folder).unwrap();

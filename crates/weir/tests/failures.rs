@@ -1,5 +1,6 @@
-//! What fails around the daemon, and what clients, `status` and the operator see of it: each test is a row of the table
-//! in `docs/failures.md`, by its name.
+//! Failures around the daemon, as clients, `status` and the operator see them.
+//!
+//! Each test is a row of the table in `docs/failures.md`, by its name.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -26,7 +27,7 @@ use small::{Full, assert_set_aside, full, on_one_filesystem};
 const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
 
-/// True if filesystems can be made and mounted here.
+/// Returns true if this process can create and mount filesystems.
 fn can_mount() -> bool {
     let can = is_root() && find("mkfs.xfs").is_some() && find("mkfs.ext4").is_some();
     if !can {
@@ -40,7 +41,8 @@ fn add_drive(daemon: &Daemon, folder: &Path) {
     daemon.ok(&["drive", "add", folder.to_str().unwrap(), "--class", "high", "--no-measurement"]);
 }
 
-/// A daemon with drives beside its state folder, and a volume of two extents with a replica on each drive.
+/// Starts a daemon with drives beside its state folder, and a volume of two extents with a replica on each
+/// drive.
 fn with_replicas(drives: &[&str]) -> Daemon {
     let daemon = Daemon::fresh();
     drives.iter().for_each(|drive| add_drive(&daemon, &daemon.state().beside(drive)));
@@ -71,13 +73,13 @@ fn volume_that_fills_the_state_filesystem_is_refused_space_before_the_state_fold
         let Full { daemon, mount, mut client, end } = full(kind);
         client.flush().unwrap();
         assert_set_aside(&daemon, &mount, kind);
-        // A daemon that was killed starts.
+        // A killed daemon starts again.
         let daemon = daemon.kill().start(&[]);
         let mut client = attach(&daemon);
         assert_eq!(client.read((end - 1) * MIB, 4096).unwrap(), [0xaa; 4096]);
-        // What is written already can be written again.
+        // Written blocks can be overwritten.
         client.write(0, &[0xbb; 4096]).unwrap();
-        // The piece behind may have been reserved before there was no space to write there.
+        // The next piece may have been reserved while there was still space.
         let next = (end + 1) * MIB;
         assert_eq!(client.write(next, &[0xbb; 4096]), Err(ENOSPC), "{kind}");
         client.trim(0, (4 * MIB) as u32).unwrap();
@@ -87,11 +89,11 @@ fn volume_that_fills_the_state_filesystem_is_refused_space_before_the_state_fold
 }
 
 #[test]
-fn write_to_what_a_snapshot_shares_is_refused_space_before_the_state_folder() {
+fn write_to_shared_extents_is_refused_space_before_the_state_folder() {
     if !can_mount() {
         return;
     }
-    // A filesystem may take many times what a small write to something shared brings.
+    // A small write to shared extents may cost the filesystem many times its size.
     for (length, stride) in [(MIB, MIB), (4096, 128 << 10)] {
         let Full { daemon, mount, mut client, end } = full("xfs").give_back(8);
         daemon.ok(&["snapshot", "create", "vol1@before"]);
@@ -99,7 +101,7 @@ fn write_to_what_a_snapshot_shares_is_refused_space_before_the_state_folder() {
         let refused = (0..end * MIB / stride).find(|at| write(*at) == Err(ENOSPC));
         assert!(refused.is_some_and(|at| at > 0), "{refused:?} of {end} MiB");
         assert_set_aside(&daemon, &mount, "xfs");
-        // What nobody shares any more can be written again.
+        // A block that is no longer shared can be overwritten.
         client.write(0, &[0xcc; 4096]).unwrap();
         let daemon = daemon.kill().start(&[]);
         assert_eq!(attach(&daemon).read(0, 4096).unwrap(), [0xcc; 4096]);
@@ -110,13 +112,13 @@ fn write_to_what_a_snapshot_shares_is_refused_space_before_the_state_folder() {
 }
 
 #[test]
-fn write_to_what_was_given_back_is_refused_space_before_the_state_folder() {
+fn write_to_trimmed_range_is_refused_space_before_the_state_folder() {
     if !can_mount() {
         return;
     }
     for kind in ["tmpfs", "ext4", "xfs"] {
         let Full { daemon, mount, mut client, end } = full(kind);
-        // Half of each piece, and together more than what is set aside.
+        // The trims free half of each piece, and together more than the reserve of the state folder.
         (0..24).for_each(|piece| client.trim(piece * MIB, (MIB / 2) as u32).unwrap());
         let mut write = |offset, byte| client.write(offset, &vec![byte; (MIB / 2) as usize]);
         for more in 0..20 {
@@ -132,13 +134,13 @@ fn write_to_what_was_given_back_is_refused_space_before_the_state_folder() {
 }
 
 #[test]
-fn writes_that_are_under_way_together_leave_the_state_folder_its_space() {
+fn concurrent_writes_leave_the_state_folder_its_space() {
     if !can_mount() {
         return;
     }
     for kind in ["tmpfs", "ext4", "xfs"] {
         let Full { daemon, mount, mut client, end } = full(kind).give_back(8);
-        // Each needs a piece of its own.
+        // Each write needs a piece of its own.
         let offsets = (end..).map(|piece| piece * MIB).take(200);
         for offset in offsets {
             client.send(WRITE, 0, offset, 4096, &[0xbb; 4096]).unwrap();
@@ -173,7 +175,7 @@ fn volumes_on_two_drives_of_one_filesystem_leave_the_state_folder_its_space() {
 }
 
 #[test]
-fn daemon_starts_and_deletes_on_a_filesystem_that_is_full_to_the_last_byte() {
+fn daemon_starts_and_deletes_on_a_completely_full_filesystem() {
     if !can_mount() {
         return;
     }
@@ -197,7 +199,7 @@ fn daemon_starts_and_deletes_on_a_filesystem_that_is_full_to_the_last_byte() {
             drop(client);
             fill_to_the_last_byte(mount.point());
             daemon.ok(&["volume", "delete", "vol1", "--force", "--wait"]);
-            // Space comes back without a restart.
+            // The space is reclaimed without a restart.
             let mut client = Client::attach(&daemon.nbd_socket(), "vol2");
             wait_until("the space to come back", || client.write(0, &[2; 4096]).is_ok());
             daemon.ok(&["tenant", "create", "acme"]);
@@ -207,7 +209,7 @@ fn daemon_starts_and_deletes_on_a_filesystem_that_is_full_to_the_last_byte() {
     }
 }
 
-/// What `weir serve` says that does not start.
+/// Returns the message of a `weir serve` that fails to start.
 fn refusal_to_start(state: &State) -> String {
     let ran = common::program::run(&mut state.serve(&["--reactors", "1"]));
     assert_eq!(ran.code, Some(1), "{ran:?}");
@@ -221,7 +223,7 @@ fn lack_of_space_is_never_reported_as_a_damaged_catalogue() {
     }
     let (state, mount) = on_one_filesystem("tmpfs");
     let state = { state.start(&["--reactors", "1"]).stop() };
-    // Nothing is set aside any more, as where an operator has removed it.
+    // The reserve is gone, as after an operator has removed it.
     fs::remove_file(state.path().join("catalogue.reserve")).unwrap();
     let filler = fill_to_the_last_byte(mount.point());
     let message = refusal_to_start(&state);
@@ -253,13 +255,13 @@ fn drive_away_with_one_replica_fails_requests_until_it_is_back_unchanged() {
     let mut client = attach(&daemon);
     client.write(0, &[1; 4096]).unwrap();
     client.flush().unwrap();
-    // Acknowledged, and not flushed.
+    // This write is acknowledged but not flushed.
     client.write(4096, &[2; 4096]).unwrap();
     let (here, away) = (daemon.state().beside("one"), daemon.state().beside("away"));
     for round in 0..3 {
         fs::rename(&here, &away).unwrap();
         if round == 1 {
-            // Also before the daemon has noticed; the second extent was never opened.
+            // Reads fail before the daemon has noticed the absence too. The second extent was never opened.
             assert_eq!(client.read(GIB, 4096), Err(EIO));
         }
         wait_for_drive(&daemon, "one", "missing");
@@ -320,7 +322,7 @@ fn filesystem_unmounted_under_one_replica_is_used_again_once_it_is_mounted() {
 }
 
 #[test]
-fn absent_drive_is_not_seen_by_clients_of_three_replicas_and_is_resynced() {
+fn absent_drive_is_invisible_to_clients_of_three_replicas_and_is_resynced() {
     let daemon = with_replicas(&["one", "two", "three"]);
     let mut client = attach(&daemon);
     client.write(0, &[1; 4096]).unwrap();
@@ -332,12 +334,12 @@ fn absent_drive_is_not_seen_by_clients_of_three_replicas_and_is_resynced() {
             client.write(place + 4096, &[2; 4096]).unwrap();
         }
         client.flush().unwrap();
-        // The drive, and what is at risk for it: not one for each extent.
+        // There is one alarm for the drive and one for the data at risk, not one for each extent.
         let told = alarms(&daemon);
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told.iter().all(|alarm| alarm.contains(drive)), "{told:?}");
         assert_shown(&daemon, "degraded", Some([4, 0, 2]));
-        // So slow that what is stale can be seen.
+        // The ceiling keeps the resync so slow that stale replicas can be observed.
         let policy = ["qos", "background-policy"];
         daemon.ok(&[&policy[..], &["modify", "resync", "--max-throughput", "1IOPS"]].concat());
         fs::rename(&away, &here).unwrap();
@@ -361,14 +363,14 @@ fn all_drives_away_with_three_replicas_fail_requests_until_they_are_back() {
     let mut client = attach(&daemon);
     client.write(0, &[1; 4096]).unwrap();
     client.flush().unwrap();
-    // Acknowledged, and not flushed.
+    // This write is acknowledged but not flushed.
     client.write(4096, &[2; 4096]).unwrap();
     for round in 0..3 {
         for (here, away) in drives.map(folders) {
             fs::rename(here, away).unwrap();
         }
         if round == 1 {
-            // Also before the daemon has noticed; the second extent was never opened.
+            // Reads fail before the daemon has noticed the absence too. The second extent was never opened.
             assert_eq!(client.read(GIB, 4096), Err(EIO));
         }
         drives.iter().for_each(|drive| wait_for_drive(&daemon, drive, "missing"));
@@ -489,8 +491,8 @@ fn drive_that_returns_in_an_older_state_is_refused_with_one_replica_and_resynced
     }
 }
 
-/// A daemon with a volume of three replicas that are equal and none of whose files is open, and the folder of an older
-/// state of the first.
+/// Starts and stops a daemon with three equal replicas of a volume, whose files are closed. Also returns a
+/// folder with an older state of the first replica.
 fn with_an_older_state() -> (State, std::path::PathBuf) {
     let daemon = with_replicas(&["one", "two", "three"]);
     attach(&daemon).write(0, &[1; 4096]).unwrap();
@@ -503,7 +505,7 @@ fn with_an_older_state() -> (State, std::path::PathBuf) {
 }
 
 #[test]
-fn replica_whose_metadata_is_older_than_what_was_written_there_is_resynced_in_full() {
+fn replica_with_outdated_metadata_is_resynced_in_full() {
     for is_running in [true, false] {
         let (state, old) = with_an_older_state();
         let (here, away) = (state.beside("one"), state.beside("away"));
@@ -524,7 +526,7 @@ fn replica_whose_metadata_is_older_than_what_was_written_there_is_resynced_in_fu
         let volume = || daemon.json(&["volume", "inspect", "vol1"])["replication"].clone();
         wait_until("the replicas to be in sync", || volume()["in_sync"] == 6 && volume()["stale"] == 0);
         for drive in ["two", "three"] {
-            // The daemon may write there at this moment.
+            // The daemon may write there at this moment, so the folder is renamed and not deleted.
             fs::rename(daemon.state().beside(drive), daemon.state().beside(&format!("gone-{drive}")))
                 .unwrap();
             wait_for_drive(&daemon, drive, "missing");
@@ -542,7 +544,7 @@ fn snapshot_deleted_while_its_drive_is_away_is_reclaimed_once_it_is_back() {
     (0..8).for_each(|piece| client.write(piece * 64 * MIB, &[1; 4096]).unwrap());
     drop(client);
     daemon.ok(&["snapshot", "create", "vol1@s1"]);
-    // So slow that it is not finished when the daemon is killed.
+    // The ceiling keeps the reclaim so slow that the kill interrupts it.
     let policy = ["qos", "background-policy", "modify", "reclaim", "--max-throughput", "1IOPS"];
     daemon.ok(&policy);
     daemon.ok(&["snapshot", "delete", "vol1@s1"]);
@@ -560,7 +562,8 @@ fn snapshot_deleted_while_its_drive_is_away_is_reclaimed_once_it_is_back() {
     daemon.stop();
 }
 
-/// A daemon whose state folder is on a filesystem of its own, with a volume on a drive elsewhere, and a client of that.
+/// Starts a daemon whose state folder has a filesystem of its own, with a volume on a drive elsewhere and a
+/// client of that volume.
 fn with_state_apart(kind: &str) -> (Daemon, Mount, Client) {
     let (state, mount) = on_one_filesystem(kind);
     let daemon = state.start(&["--reactors", "1"]);
@@ -571,7 +574,7 @@ fn with_state_apart(kind: &str) -> (Daemon, Mount, Client) {
     (daemon, mount, client)
 }
 
-/// Reads, writes also where nothing was written before, and flushes.
+/// Checks that reads, flushes and writes succeed, also writes where nothing was written before.
 fn is_served(client: &mut Client, value: u8) {
     for offset in [0, GIB + u64::from(value) * MIB] {
         client.write(offset, &[value; 4096]).unwrap();
@@ -580,12 +583,13 @@ fn is_served(client: &mut Client, value: u8) {
     }
 }
 
-/// From here on every operation on a filesystem fails, as on a disk that does not answer any more.
+/// Makes every operation on a filesystem fail, as on a disk that no longer answers.
 fn fail_disk(mount: &Mount) {
     common::program::tool("xfs_io", &["-x", "-c", "shutdown", mount.point().to_str().unwrap()]);
 }
 
-/// A daemon with a drive on a disk of its own, others beside its state folder, and a volume with a replica on each.
+/// Starts a daemon with one drive on a disk of its own and other drives beside its state folder. A volume has
+/// a replica on each drive.
 fn with_a_disk(others: &[&str]) -> (Daemon, Mount, Client) {
     let daemon = Daemon::fresh();
     let mount = Mount::image(daemon.state(), "xfs", &daemon.state().beside("one"), 320);
@@ -598,8 +602,8 @@ fn with_a_disk(others: &[&str]) -> (Daemon, Mount, Client) {
     (daemon, mount, client)
 }
 
-/// The filesystem as it is once its disk is mended, and the daemon on it: as long as files of it are open the kernel goes on
-/// with the one that failed.
+/// Repairs the disk and restarts the daemon on it. The filesystem is mounted again, because the kernel keeps
+/// the failed one while files of it are open.
 fn mended(daemon: Daemon, mount: &Mount) -> Daemon {
     let state = daemon.stop();
     mount.unmount();
@@ -608,7 +612,7 @@ fn mended(daemon: Daemon, mount: &Mount) -> Daemon {
 }
 
 #[test]
-fn disk_that_fails_under_one_replica_fails_its_requests_until_it_is_mended() {
+fn failed_disk_under_one_replica_fails_requests_until_repaired() {
     if !can_mount() {
         return;
     }
@@ -629,7 +633,7 @@ fn disk_that_fails_under_one_replica_fails_its_requests_until_it_is_mended() {
 }
 
 #[test]
-fn disk_that_fails_under_one_of_three_replicas_is_not_seen_by_clients() {
+fn failed_disk_under_one_of_three_replicas_is_invisible_to_clients() {
     if !can_mount() {
         return;
     }
@@ -717,7 +721,7 @@ fn state_folder_that_becomes_read_only_refuses_changes_and_no_request() {
         return;
     }
     let (daemon, mount, mut client) = with_state_apart("ext4");
-    // What the kernel does itself when it finds such a filesystem damaged.
+    // The kernel does the same when it finds a filesystem of this kind damaged.
     let point = mount.point().to_str().unwrap();
     common::program::tool("mount", &["-o", "remount,abort", point]);
     is_served(&mut client, 2);

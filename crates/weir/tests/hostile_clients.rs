@@ -1,6 +1,7 @@
-//! Clients that send nonsense, lie, stall or vanish lose their own connection and nothing else: beside each
-//! of them well-behaved clients of the same and of another volume go on being served, and the daemon's memory
-//! stays within its stated bound.
+//! Hostile clients: a client that sends nonsense, lies, stalls or vanishes loses only its own connection.
+//!
+//! Well-behaved clients of the same volume and of another one stay served. The daemon's memory stays within
+//! its stated bound.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -18,14 +19,16 @@ use common::random::Random;
 use common::{wait_for, wait_until};
 use weir_types::bounds::*;
 
-/// Memory that the daemon may have beside what its bounds name: the program itself, threads, the catalogue
-/// with its cache, the API's answers, and what the allocator keeps.
+/// Memory that the daemon may use beyond its named bounds, in bytes.
+///
+/// It covers the program, threads, the catalogue with its cache, the API's answers, and memory kept by the
+/// allocator.
 const BASE_BYTES: u64 = 96 << 20;
-/// Bytes of one request's state and of its answer's head on the way out.
+/// Bytes of one request's state and of the head of its reply.
 const REQUEST_STATE_BYTES: u64 = 512;
 const REACTORS: u64 = 2;
 
-/// The most memory that the bounds allow a daemon with this many NBD connections.
+/// Returns the most memory that the bounds allow a daemon with this many NBD connections.
 fn memory_bound(connections: u64) -> u64 {
     let requests = CONNECTION_REQUESTS_MAX as u64 * REQUEST_STATE_BYTES;
     let connection = RECEIVE_BUFFER_BYTES as u64 + requests;
@@ -33,7 +36,7 @@ fn memory_bound(connections: u64) -> u64 {
     BASE_BYTES + REACTORS * BUFFER_POOL_BYTES as u64 + connections * connection + handshakes
 }
 
-/// A daemon with two volumes on different reactors, and a well-behaved client of each.
+/// Daemon with two volumes on different reactors, and a well-behaved client of each.
 struct Scene {
     daemon: Daemon,
     loads: [Load; 2],
@@ -48,7 +51,7 @@ impl Scene {
         daemon.create("target", "1GiB");
         daemon.create("other", "1GiB");
         let socket = daemon.nbd_socket();
-        // The hostile clients work elsewhere in the target.
+        // The hostile clients use other offsets of the target.
         let loads = [Load::start(&socket, "target", 512 << 20), Load::start(&socket, "other", 0)];
         Scene { daemon, loads }
     }
@@ -57,7 +60,7 @@ impl Scene {
         self.daemon.nbd_socket()
     }
 
-    /// Everybody else is served, and memory is within its bound.
+    /// Asserts that the well-behaved clients advance and that memory is within its bound.
     fn all_is_well(&mut self, connections: u64) {
         self.loads.iter().for_each(Load::advances);
         assert!(self.daemon.is_alive(), "the daemon died");
@@ -65,7 +68,7 @@ impl Scene {
         assert!(resident <= bound, "{} MiB are resident, {} are allowed", resident >> 20, bound >> 20);
     }
 
-    /// New clients are served too, and the connections of those that are gone are gone.
+    /// Asserts that new clients are served too, and that the connections of lost clients are gone.
     fn finish(mut self) {
         let mut client = Client::attach(&self.socket(), "target");
         client.write(0, &[7; 4096]).unwrap();
@@ -88,7 +91,7 @@ impl Scene {
     }
 }
 
-/// Sends what may not be taken any more: the server may have hung up already.
+/// Sends bytes. Errors are ignored, because the server may have hung up already.
 fn send(stream: &mut UnixStream, bytes: &[u8]) {
     let _ = stream.write_all(bytes);
 }
@@ -100,7 +103,7 @@ fn read_to_the_end(mut stream: UnixStream) {
 }
 
 #[test]
-fn nonsense_in_the_handshake() {
+fn nonsense_in_handshake_ends_only_its_connection() {
     let mut scene = Scene::with_sockets();
     let mut random = Random::seeded();
     let lie = |length: u32| {
@@ -131,7 +134,7 @@ fn nonsense_in_the_handshake() {
         option(OPTION_LIST, b"").repeat(3000),
     ];
     for bytes in recovered_extents {
-        // At once, as one's flags, and as an option.
+        // The bytes come at once, as the client's flags, and as an option.
         for mut stream in [connect(&scene.socket()), greeted(&scene.socket()).unwrap()] {
             send(&mut stream, &bytes);
             read_to_the_end(stream);
@@ -162,7 +165,7 @@ fn clients_that_vanish_at_every_byte() {
 }
 
 #[test]
-fn nonsense_among_requests() {
+fn nonsense_among_requests_ends_only_its_connection() {
     let mut scene = Scene::with_sockets();
     let mut random = Random::seeded();
     let mut streams: Vec<Vec<u8>> = (0..20).map(|_| random.bytes(300_000)).collect();
@@ -202,7 +205,7 @@ fn refused_requests_do_not_end_the_connection() {
     assert_eq!(client.try_read(size, 4096).unwrap(), Err(EINVAL));
     assert_eq!(client.try_read(size - 1, 2).unwrap(), Err(EINVAL));
     assert_eq!(client.try_read(u64::MAX - 5, 4096).unwrap(), Err(EINVAL));
-    // The payload of a write that is refused must be read past, however long it is.
+    // The server must read past the payload of a refused write of any length.
     for length in [1, 4096, 1 << 20, 32 << 20] {
         assert_eq!(client.write(size, &vec![5; length]), Err(ENOSPC), "{length} bytes beyond the end");
     }
@@ -215,13 +218,13 @@ fn refused_requests_do_not_end_the_connection() {
 }
 
 #[test]
-fn clients_that_never_read_their_replies() {
+fn clients_that_never_read_leave_others_served() {
     let mut scene = Scene::with_sockets();
     let mut writer = Client::attach(&scene.socket(), "target");
     for piece in 0..32 {
         writer.write(piece << 20, &Random::new(piece).bytes(1 << 20)).unwrap();
     }
-    // Each asks for far more than all buffers together hold.
+    // Each client requests far more data than all buffers together hold.
     let stalled: Vec<Client> = (0..24)
         .map(|number| {
             let mut client = Client::attach(&scene.socket(), "target");
@@ -247,7 +250,7 @@ fn clients_that_never_read_their_replies() {
 }
 
 #[test]
-fn clients_that_stall_in_a_payload() {
+fn clients_stalled_in_payload_leave_others_served() {
     let mut scene = Scene::with_sockets();
     let stalled: Vec<Client> = (0..60)
         .map(|number| {
@@ -261,7 +264,7 @@ fn clients_that_stall_in_a_payload() {
     for _ in 0..3 {
         scene.all_is_well(64);
     }
-    // Some go on where they stopped, and are answered as if nothing had been.
+    // Some clients send the rest of their payload, and their requests are answered normally.
     for (number, mut client) in stalled.into_iter().enumerate().skip(40) {
         let length = [32usize << 20, 1 << 20, 65_536, 5000][number % 4];
         let sent = [0, 1, 4096, 200_000][number / 4 % 4].min(length - 1);
@@ -272,7 +275,7 @@ fn clients_that_stall_in_a_payload() {
 }
 
 #[test]
-fn clients_that_reset_their_connections() {
+fn clients_that_reset_leave_others_served() {
     let daemon = State::new().start(&["--reactors", "2", "--nbd-listen", "tcp:127.0.0.1:0"]);
     let address = daemon.tcp_address();
     let mut scene = Scene::on(daemon);
@@ -293,11 +296,11 @@ fn clients_that_reset_their_connections() {
 }
 
 #[test]
-fn many_connections_in_their_handshake() {
+fn idle_handshakes_leave_others_served() {
     let mut scene = Scene::with_sockets();
     let idle: Vec<UnixStream> = (0..HANDSHAKES_PER_LISTENER_MAX + 50)
         .map_while(|_| {
-            // The kernel's own queue may be full; that it is bounded is the point.
+            // The kernel's accept queue may be full: the test is about this bound.
             let stream = UnixStream::connect(scene.socket()).ok()?;
             stream.set_nonblocking(true).ok()?;
             Some(stream)
@@ -335,7 +338,7 @@ fn connections_beyond_the_limit_are_refused() {
 }
 
 #[test]
-fn volume_can_be_attached_beside_any_number_of_idle_connections() {
+fn idle_connections_do_not_block_attaching() {
     let daemon = State::new().start(&["--reactors", "1"]);
     daemon.create("last", "1GiB");
     let socket = daemon.nbd_socket();
@@ -356,7 +359,7 @@ fn volume_can_be_attached_beside_any_number_of_idle_connections() {
     daemon.stop();
 }
 
-/// Makes a volume without a process for the command.
+/// Creates a volume without a process for the command.
 fn create_quickly(daemon: &Daemon, name: &str, size_bytes: u64) {
     let mut stream = UnixStream::connect(daemon.state().path().join("api.sock")).unwrap();
     let body = format!("{{\"name\": \"{name}\", \"size_bytes\": {size_bytes}}}");
@@ -368,10 +371,10 @@ fn create_quickly(daemon: &Daemon, name: &str, size_bytes: u64) {
 }
 
 #[test]
-fn clients_of_many_volumes_that_read_nothing_leave_others_served() {
+fn deaf_clients_of_many_volumes_leave_others_served() {
     const SIZE_BYTES: u32 = 512 << 10;
-    // With the least that each connection may always hold, the first ones of so many volumes use up what those that
-    // volumes share leave of a reactor's buffers.
+    // Every connection may always hold a minimum of buffers. With so many volumes, the first connections use
+    // up the shared rest of a reactor's buffers.
     const VOLUMES: usize =
         (BUFFER_POOL_BYTES / CONNECTION_BUFFER_BYTES_MIN - CONNECTIONS_SHARED_PER_REACTOR_MAX) + 44;
     let daemon = State::new().start(&["--reactors", "1"]);
@@ -395,7 +398,7 @@ fn clients_of_many_volumes_that_read_nothing_leave_others_served() {
             Some(client)
         })
         .collect();
-    // The buffers are used up some time in between.
+    // The buffers run out during these rounds.
     for _ in 0..50 {
         client.write(0, &[7; 256 << 10]).unwrap();
         assert_eq!(client.read(0, 256 << 10).unwrap(), vec![7; 256 << 10]);
@@ -410,7 +413,7 @@ fn clients_of_many_volumes_that_read_nothing_leave_others_served() {
     daemon.stop();
 }
 
-/// True if a handshake was greeted and has not been ended.
+/// Returns true if a handshake was greeted and is still open.
 fn is_under_way(mut stream: &UnixStream) -> bool {
     let is_greeted = stream.read_exact(&mut [0; 18]).is_ok();
     stream.set_nonblocking(true).unwrap();
@@ -418,10 +421,10 @@ fn is_under_way(mut stream: &UnixStream) -> bool {
 }
 
 #[test]
-fn idle_handshakes_delay_no_new_client() {
+fn idle_handshakes_do_not_delay_new_clients() {
     let daemon = Daemon::fresh();
     daemon.create("target", "1GiB");
-    // A round in which handshakes are ended because they took too long tells nothing: the machine was busy.
+    // A round proves nothing if handshakes timed out because the machine was busy. It is repeated then.
     wait_until("a client is served while half of the idle handshakes are under way", || {
         let idle: Vec<UnixStream> = (0..200).map(|_| connect(&daemon.nbd_socket())).collect();
         let mut client = Client::attach(&daemon.nbd_socket(), "target");
@@ -432,7 +435,7 @@ fn idle_handshakes_delay_no_new_client() {
 }
 
 #[test]
-fn handshake_that_never_goes_on_is_ended() {
+fn stalled_handshake_is_closed() {
     let daemon = Daemon::fresh();
     let mut silent = connect(&daemon.nbd_socket());
     let mut greeted = greeted(&daemon.nbd_socket()).unwrap();
@@ -444,7 +447,7 @@ fn handshake_that_never_goes_on_is_ended() {
 }
 
 #[test]
-fn a_limited_volume_pushes_back_instead_of_growing() {
+fn limited_volume_pushes_back_and_memory_is_bounded() {
     let mut scene = Scene::with_sockets();
     scene.daemon.ok(&["qos", "policy-group", "create", "slow", "--max-throughput", "1MB/s"]);
     scene.daemon.create("limited", "1GiB");
@@ -456,7 +459,7 @@ fn a_limited_volume_pushes_back_instead_of_growing() {
             let client = Client::attach(&scene.socket(), "limited");
             client.stream.set_nonblocking(true).unwrap();
             let mut stream = client.stream;
-            // Until the server takes no more.
+            // The loop ends when the server takes no more.
             while stream.write_all(&payload).is_ok() {}
             stream
         })
@@ -469,7 +472,7 @@ fn a_limited_volume_pushes_back_instead_of_growing() {
     scene.finish();
 }
 
-/// Clients of a volume that send requests of all kinds and never read an answer.
+/// Attaches clients of a volume that send requests of all kinds and never read a reply.
 fn deaf_clients(daemon: &Daemon, volume: &str) -> Vec<Client> {
     let begin = |number: u64| {
         let mut client = Client::attach(&daemon.nbd_socket(), volume);
@@ -489,7 +492,7 @@ fn deaf_clients(daemon: &Daemon, volume: &str) -> Vec<Client> {
 }
 
 #[test]
-fn busy_volumes_are_deleted_and_shrunk_by_force() {
+fn force_deletes_and_shrinks_busy_volumes() {
     let mut scene = Scene::with_sockets();
     for round in 0..10 {
         scene.daemon.create("brief", "2GiB");
@@ -508,14 +511,14 @@ fn busy_volumes_are_deleted_and_shrunk_by_force() {
         }
         scene.all_is_well(16);
     }
-    // Space is given back in the background.
+    // Space is reclaimed in the background.
     let count = || std::fs::read_dir(scene.daemon.state().volumes()).unwrap().count();
     common::wait_until("no files are left", || count() == 2);
     scene.finish();
 }
 
 #[test]
-fn a_daemon_with_deaf_clients_ends_when_told_to() {
+fn daemon_with_deaf_clients_stops_on_sigterm() {
     let daemon = Daemon::fresh();
     daemon.create("deaf", "1GiB");
     let clients = deaf_clients(&daemon, "deaf");
@@ -525,13 +528,14 @@ fn a_daemon_with_deaf_clients_ends_when_told_to() {
 }
 
 #[test]
-fn a_client_that_vanishes_while_it_is_held_back_is_forgotten() {
+fn lost_client_with_delayed_requests_is_removed() {
     let daemon = Daemon::fresh();
     daemon.ok(&["qos", "policy-group", "create", "crawl", "--max-throughput", "10kB/s"]);
     daemon.ok(&["volume", "create", "held", "--size", "1", "--qos-policy-group", "crawl"]);
     let mut client = Client::attach(&daemon.nbd_socket(), "held");
     client.write(0, &[1; 4096]).unwrap();
-    // The first goes at once and is owed for minutes; the second waits with its payload in the socket.
+    // The first write runs at once and uses the rate of several minutes. The second waits with its payload in
+    // the socket.
     client.write(0, &vec![1; 4 << 20]).unwrap();
     client.send(WRITE, 0, 0, 4 << 20, &[1; 100_000]).unwrap();
     drop(client);

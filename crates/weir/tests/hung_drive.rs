@@ -1,4 +1,4 @@
-//! A drive that does not answer holds up nothing but changes of what lies on it.
+//! A hung drive: a drive that does not answer delays only changes of objects on that drive.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -14,12 +14,13 @@ use common::nbd::{Client, WRITE};
 use common::program::{is_root, tool};
 use common::{wait_for, wait_until};
 
-/// Changes that wait for the drive: more than a daemon answers at a time that has one thread for each core.
+/// Number of changes that wait for the drive: more than one per core, so more than the daemon's answering
+/// threads.
 const HELD_UP: usize = 12;
-/// Deletions of one volume to which a client is attached.
+/// Number of deletions of one volume to which a client is attached.
 const DELETIONS: usize = 30;
 
-/// A filesystem of its own that can be frozen. It is thawed and unmounted when it goes.
+/// Separate filesystem that can be frozen. It is thawed and unmounted when it goes out of scope.
 struct Frozen {
     mount: String,
 }
@@ -40,7 +41,7 @@ impl Frozen {
     }
 
     fn thaw(&self) {
-        // It does no harm to thaw what is not frozen.
+        // Thawing a filesystem that is not frozen does no harm.
         let _ = Command::new("fsfreeze").args(["--unfreeze", &self.mount]).output();
     }
 }
@@ -52,7 +53,7 @@ impl Drop for Frozen {
     }
 }
 
-/// Threads of the daemon that wait for a device.
+/// Returns the number of daemon threads that wait for a device.
 fn waiting_threads(daemon: &Daemon) -> usize {
     let tasks = fs::read_dir(format!("/proc/{}/task", daemon.process_id())).unwrap();
     let waits = |task: std::io::Result<fs::DirEntry>| {
@@ -67,7 +68,7 @@ fn spawn(daemon: &Daemon, arguments: &[&str]) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-/// Runs a command that must succeed; one that is held up is given up.
+/// Runs a command that must succeed. A command that hangs is abandoned.
 fn answers(daemon: &Daemon, arguments: &[&str]) {
     let mut child = spawn(daemon, arguments);
     let ended = catch_unwind(AssertUnwindSafe(|| {
@@ -81,7 +82,7 @@ fn answers(daemon: &Daemon, arguments: &[&str]) {
     }
 }
 
-/// Asks for a path of the API; the answer's beginning.
+/// Requests a path of the API and returns the beginning of the answer.
 fn get(daemon: &Daemon, path: &str) -> String {
     use std::io::{Read, Write};
     let mut socket = UnixStream::connect(daemon.state().path().join("api.sock")).unwrap();
@@ -124,7 +125,7 @@ fn change_what_is_elsewhere(daemon: &Daemon) {
     answers(daemon, &["qos", "policy-group", "modify", "gold", "--max-throughput", "2000IOPS"]);
 }
 
-/// Freezes the drive, has changes wait for it, and thaws it after everything else was answered.
+/// Freezes the drive, lets changes wait for it, and thaws it after all other requests were answered.
 fn hold_up(daemon: &Daemon, drive: &Frozen) {
     for (volume, drive) in [("held0", "frozen"), ("free0", "free"), ("attached", "frozen")] {
         daemon.ok(&["volume", "create", volume, "--size", "1", "--drive", drive]);
@@ -137,7 +138,8 @@ fn hold_up(daemon: &Daemon, drive: &Frozen) {
     let create =
         |name: &String| spawn(daemon, &["volume", "create", name, "--size", "1", "--drive", "frozen"]);
     let mut held: Vec<Child> = names.iter().map(create).collect();
-    // Sent again and again while a client is attached whose write is under way, as an impatient operator does.
+    // The deletion is repeated while a client with a write in flight is attached, as an impatient operator
+    // repeats it.
     let delete = |_| spawn(daemon, &["volume", "delete", "attached", "--force"]);
     let mut deletions: Vec<Child> = (0..DELETIONS).map(delete).collect();
     wait_until("a change waits for the drive", || waiting_threads(daemon) > 0);
@@ -154,7 +156,7 @@ fn hold_up(daemon: &Daemon, drive: &Frozen) {
         assert!(status.success(), "{name}");
         daemon.ok(&["volume", "delete", name]);
     }
-    // One of them deletes it, unless all have given up before.
+    // One of them deletes the volume, unless all have timed out before.
     for child in &mut deletions {
         wait_for("a deletion ends", || child.try_wait().unwrap());
     }

@@ -1,4 +1,4 @@
-//! Programs that are not ours get what they ask for: libnbd's tools, QEMU's and fio.
+//! Interoperability: libnbd's tools, QEMU and fio work with the NBD server.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -49,7 +49,7 @@ fn nbdinfo_describes_a_volume() {
 }
 
 #[test]
-fn a_read_only_volume_is_shown_as_such_and_refuses_every_change() {
+fn read_only_volume_is_shown_and_refuses_changes() {
     if !has(&["nbdinfo", "qemu-io"]) {
         return;
     }
@@ -100,7 +100,7 @@ fn nbdinfo_maps_data_and_holes() {
     assert!(fresh.iter().all(|entry| entry.2 == 3), "{fresh:?}");
     assert_eq!(covered(&fresh), 3 << 30);
     let mut client = Client::attach(&daemon.nbd_socket(), "mapped");
-    // Across the boundary between the second and the third extent.
+    // This write crosses the boundary between the second and the third extent.
     client.write((2 << 30) - (4 << 20), &vec![1; 8 << 20]).unwrap();
     let written = map();
     let data: u64 = written.iter().filter(|entry| entry.2 == 0).map(|entry| entry.1).sum();
@@ -151,7 +151,7 @@ fn nbdcopy_moves_a_gibibyte_both_ways() {
     tool("nbdcopy", &[four, "--flush", source.to_str().unwrap(), &uri]);
     tool("nbdcopy", &[four, &uri, target.to_str().unwrap()]);
     assert_eq!(sha256(&source), sha256(&target));
-    // Once more from what is on the drive, with another daemon.
+    // The data is read once more from the drive, by another daemon.
     std::fs::remove_file(&target).unwrap();
     let daemon = daemon.stop().start(&["--reactors", "1"]);
     tool("nbdcopy", &[four, &daemon.uri("copied"), target.to_str().unwrap()]);
@@ -169,7 +169,7 @@ fn qemu_img_converts_compares_and_maps() {
     let (source, image, back) =
         (state.beside("source.raw"), state.beside("image.qcow2"), state.beside("back.raw"));
     random_file(&source, 48);
-    // Data, a hole, and a little more at the very end.
+    // The source has data, a hole, and a little data at the very end.
     File::options().write(true).open(&source).unwrap().set_len((256 << 20) - 4096).unwrap();
     File::options().append(true).open(&source).unwrap().write_all(&[5; 4096]).unwrap();
     let (source, image, back) = (source.to_str().unwrap(), image.to_str().unwrap(), back.to_str().unwrap());
@@ -195,7 +195,7 @@ fn qemu_img_converts_compares_and_maps() {
     assert!(used < 56 << 20, "{used} bytes are used: the hole was not kept");
 }
 
-/// Runs commands in one qemu-io on a volume; any pattern that is not found fails it.
+/// Runs commands in one qemu-io on a volume. A pattern that does not match fails the run.
 fn qemu_io(daemon: &Daemon, volume: &str, commands: &[&str]) {
     let uri = daemon.uri(volume);
     let mut arguments = vec!["-f", "raw", "-d", "unmap", &uri];
@@ -221,13 +221,13 @@ fn qemu_io_patterns_read_back() {
             "flush",
             "read -P 0x11 0 1M",
             "read -P 0x22 1M 1M",
-            // Unaligned, and across the boundary between two extents.
+            // These requests are unaligned and cross the boundary between two extents.
             "write -P 0x33 1073741313 1021",
             "read -P 0x33 1073741313 1021",
             "write -P 0x44 1073676289 131072",
             "read -P 0x44 1073676289 131072",
             "read -P 0 1073807361 512",
-            // Zeroes: kept, given back, stable.
+            // Zeroes are written with space kept, with space freed, and with FUA.
             "write -z 64k 64k",
             "read -P 0 64k 64k",
             "write -z -u 256k 256k",
@@ -236,7 +236,7 @@ fn qemu_io_patterns_read_back() {
             "read -P 0 1000 5000",
             "read -P 0x11 6000 1000",
             "read -P 0x11 0 1000",
-            // Discard of whole blocks and of parts of them.
+            // Whole blocks and parts of blocks are discarded.
             "discard 1M 512k",
             "read -P 0 1M 512k",
             "read -P 0x22 1572864 512k",
@@ -257,7 +257,7 @@ fn qemu_io_patterns_read_back() {
     );
 }
 
-/// Runs fio's NBD engine on a volume; it verifies what it writes.
+/// Runs fio's NBD engine on a volume. fio verifies the data that it writes.
 fn fio(daemon: &Daemon, volume: &str, options: &[&str]) {
     let engine = format!("--uri={}", daemon.uri(volume));
     let mut arguments = vec!["--name=job", "--ioengine=nbd", &engine, "--verify=crc32c", "--verify_fatal=1"];
@@ -276,17 +276,17 @@ fn fio_verifies_mixed_block_sizes() {
     daemon.create("mixed", "256MiB");
     let sizes = "--bssplit=512/10:1k/10:3k/10:4k/30:8k/10:64k/20:256k/10";
     fio(&daemon, "mixed", &[sizes, "--iodepth=32", "--io_size=96M"]);
-    // Offsets in steps of 512 bytes, so that neighbours share blocks.
+    // Offsets are multiples of 512 bytes, so that adjacent requests share blocks.
     fio(&daemon, "mixed", &["--bs=512,512", "--blockalign=512", "--iodepth=64", "--size=4M", "--fsync=100"]);
     fio(&daemon, "mixed", &["--bsrange=512-256k", "--bs_unaligned", "--iodepth=16", "--io_size=64M"]);
     fio(&daemon, "mixed", &["--bs=4k", "--iodepth=32", "--rw=randrw", "--size=32M", "--verify_backlog=512"]);
-    // Every client of this engine takes the replies as they come; errors would have ended it.
+    // Every client of this engine accepts replies in any order. An error would have ended the client.
     let errors = &daemon.json(&["volume", "inspect", "mixed"])["statistics"]["write"]["errors"];
     assert_eq!(*errors, 0);
 }
 
 #[test]
-fn a_resize_is_seen_by_new_connections() {
+fn new_connections_see_resized_volume() {
     let daemon = Daemon::fresh();
     let socket = daemon.nbd_socket();
     daemon.create("growing", "1GiB");
@@ -305,14 +305,14 @@ fn a_resize_is_seen_by_new_connections() {
     let mut small = Client::attach(&socket, "growing");
     assert_eq!(small.size, 1 << 30);
     assert_eq!(small.read((1 << 30) - 4096, 4096).unwrap(), [1; 4096]);
-    // What was cut off does not come back.
+    // Data beyond the shrunk end does not return.
     daemon.ok(&["volume", "resize", "growing", "--size", "3GiB"]);
     let mut large = Client::attach(&socket, "growing");
     assert_eq!(large.read((3 << 30) - 4096, 4096).unwrap(), [0; 4096]);
 }
 
 #[test]
-fn a_tail_that_was_cut_off_reads_as_zeroes_after_growing_again() {
+fn regrown_tail_reads_as_zeroes() {
     let daemon = Daemon::fresh();
     let socket = daemon.nbd_socket();
     daemon.create("tail", "100MiB");
@@ -362,7 +362,7 @@ fn volumes_on_different_reactors_are_served_side_by_side() {
     daemon.stop();
 }
 
-/// Names of reactor threads that have used the processor for their work.
+/// Returns the names of reactor threads that have used processor time.
 fn reactors_at_work(daemon: &Daemon) -> Vec<String> {
     let tasks = format!("/proc/{}/task", daemon.process_id());
     let mut names = Vec::new();
@@ -389,7 +389,7 @@ fn sigterm_drains_and_ends_cleanly() {
     for piece in 0..16u64 {
         client.send(common::nbd::WRITE, 0, piece << 20, 1 << 20, &data).unwrap();
     }
-    // The first answer shows that the daemon is amid them.
+    // The first reply shows that the daemon has begun with the requests.
     let mut answered = vec![client.reply().unwrap()];
     daemon.terminate();
     while let Ok(reply) = client.reply() {
@@ -408,7 +408,7 @@ fn sigterm_drains_and_ends_cleanly() {
 }
 
 #[test]
-fn sigterm_ends_a_daemon_whose_clients_wait_for_a_ceiling() {
+fn sigterm_ends_daemon_with_clients_held_by_ceiling() {
     let daemon = Daemon::fresh();
     daemon.create("slow", "1GiB");
     daemon.ok(&["qos", "policy-group", "create", "one", "--max-throughput", "1IOPS"]);

@@ -1,7 +1,7 @@
-//! Write journals from outside: what was acknowledged is there after kills and after the loss of any drive, whether it was
-//! brought to the disks or not; and nothing comes back that is gone.
+//! Write journals from outside: acknowledged data survives kills and the loss of any drive, destaged or not,
+//! and discarded data never returns.
 //!
-//! `WEIR_SEED` repeats the choices.
+//! `WEIR_SEED` repeats the random choices.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -23,10 +23,10 @@ use serde_json::{Value, json};
 
 const GIB: u64 = 1 << 30;
 const BLOCK: u64 = 4096;
-/// The driver beside this file.
+/// Python driver of the random model, which lies beside this file.
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/random_model.py");
-/// As a disk, but without what would only take time here: journals bring nothing there while they are nearly empty and in
-/// use.
+/// Emulated disk without the delays that would only cost time here. Journals destage nothing while they are
+/// nearly empty and in use.
 const DISK: &str = "hdd-7200,iops=20000,seek=0,latency=100us,flush=0,bandwidth=1GB/s";
 const DRIVES: [(&str, &str, &str); 7] = [
     ("flash1", "high", "nvme"),
@@ -37,9 +37,9 @@ const DRIVES: [(&str, &str, &str); 7] = [
     ("disk2", "low", DISK),
     ("disk3", "low", DISK),
 ];
-/// Smallest journals: a test fills them.
+/// Configuration with the smallest journals, so that a test can fill them.
 const CONFIGURATION: &str = "[storage]\njournal_size = \"64MiB\"\n";
-/// With this, a daemon has such journals.
+/// Settings of a daemon with these journals.
 const SETTINGS: [&str; 2] = ["--reactors", "2"];
 
 fn words(command: &str) -> Vec<&str> {
@@ -52,7 +52,7 @@ fn start(state: &State) -> Daemon {
     state.start(&[&["--config", path.to_str().unwrap()], &SETTINGS[..]].concat())
 }
 
-/// Adds those of the drives that are named.
+/// Adds the drives with these names.
 fn add_drives(daemon: &Daemon, names: &[&str]) {
     for (name, class, emulation) in DRIVES.iter().filter(|(name, ..)| names.contains(name)) {
         let path = daemon.state().beside(name);
@@ -62,7 +62,7 @@ fn add_drives(daemon: &Daemon, names: &[&str]) {
     }
 }
 
-/// A daemon with four drives like flash and three like disks, and a hybrid volume of so many extents.
+/// Starts a daemon with four flash drives and three disks, and a hybrid volume of this many extents.
 fn with_hybrid(extents: &str) -> Daemon {
     with_hybrid_on(&State::new(), extents)
 }
@@ -94,7 +94,7 @@ fn wait_for_empty_journals(daemon: &Daemon) {
     wait_until("journals to be empty", || journals(daemon).iter().all(|journal| journal["is_empty"] == true));
 }
 
-/// The files of each extent on all drives.
+/// Returns the files of each extent on all drives.
 fn extent_files(state: &State) -> BTreeMap<String, Vec<PathBuf>> {
     let mut files: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     for (drive, ..) in DRIVES {
@@ -111,7 +111,7 @@ fn extent_files(state: &State) -> BTreeMap<String, Vec<PathBuf>> {
     files
 }
 
-/// What blocks should hold: the number of their writings in each byte.
+/// Expected contents of blocks: every byte is the number of writes to its block.
 struct Model {
     random: Random,
     extents: u64,
@@ -142,7 +142,7 @@ impl Model {
         client.disconnect();
     }
 
-    /// Looks at the files of all replicas, of which each extent has so many.
+    /// Checks the files of all replicas, and that each extent has this many replicas.
     fn check_files(&self, state: &State, replicas: usize) {
         let files = extent_files(state);
         assert_eq!(files.len() as u64, self.extents);
@@ -160,12 +160,13 @@ impl Model {
     }
 }
 
-/// Compares all replicas of each extent, byte by byte; how many each has.
+/// Compares all replicas of each extent byte by byte, and returns the number of replicas per extent.
 fn compare_replicas(state: &State) -> Vec<usize> {
     extent_files(state).values().map(|paths| assert_alike(paths)).collect()
 }
 
-/// What a change of a template may be told while a drive is missing, or was when a replica there was needed.
+/// Reasons that may refuse a change of template while a drive is missing, or shortly after. A replica on the
+/// drive may have been needed then.
 const DRIVE_WAS_AWAY: [&str; 4] = [
     "extent replicas are missing",
     "wait for it, because it is missing",
@@ -173,7 +174,7 @@ const DRIVE_WAS_AWAY: [&str; 4] = [
     "' cannot have class ",
 ];
 
-/// Moves a drive's folder away; [`bring_back`] moves it back.
+/// Moves a drive's folder away. [`bring_back`] moves it back.
 fn hide(state: &State, drive: &str) {
     std::fs::rename(state.beside(drive), state.beside(&format!("{drive}.away"))).unwrap();
 }
@@ -183,7 +184,7 @@ fn bring_back(state: &State, drive: &str) {
 }
 
 #[test]
-fn what_was_acknowledged_survives_kills_and_gets_to_the_disks() {
+fn acknowledged_writes_survive_kills_and_are_destaged() {
     let mut daemon = with_hybrid("2");
     let mut model = Model::new(2);
     let shown = journals(&daemon);
@@ -210,7 +211,7 @@ fn what_was_acknowledged_survives_kills_and_gets_to_the_disks() {
 }
 
 #[test]
-fn without_the_fast_replica_all_is_read_from_what_journals_and_disks_have() {
+fn data_is_read_from_journals_and_disks_without_fast_replica() {
     let daemon = with_hybrid("1");
     let mut model = Model::new(1);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
@@ -247,7 +248,7 @@ fn without_the_fast_replica_all_is_read_from_what_journals_and_disks_have() {
 }
 
 #[test]
-fn absent_journal_drive_is_waited_for_and_a_lost_one_is_replaced() {
+fn absent_journal_drive_is_awaited_and_lost_journal_replaced() {
     let mut daemon = with_hybrid("1");
     let mut model = Model::new(1);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
@@ -284,7 +285,7 @@ fn absent_journal_drive_is_waited_for_and_a_lost_one_is_replaced() {
 }
 
 #[test]
-fn a_journal_that_fails_in_use_costs_its_replicas_and_clients_notice_nothing() {
+fn failed_journal_is_replaced_without_client_errors() {
     let daemon = with_hybrid("1");
     let mut model = Model::new(1);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
@@ -292,7 +293,7 @@ fn a_journal_that_fails_in_use_costs_its_replicas_and_clients_notice_nothing() {
     let drive = journals(&daemon)[0]["drive"].as_str().unwrap().to_owned();
     let log = std::fs::read_dir(daemon.state().beside(&drive).join("journals")).unwrap().next().unwrap();
     let log = File::options().write(true).open(log.unwrap().path().join("log")).unwrap();
-    // What is to be brought to the disk cannot be read any more.
+    // Data that is not destaged yet can no longer be read.
     log.set_len(4096).unwrap();
     wait_until("the replica behind it to be made anew behind another", || {
         let journals = journals(&daemon);
@@ -311,8 +312,8 @@ fn a_journal_that_fails_in_use_costs_its_replicas_and_clients_notice_nothing() {
 }
 
 #[test]
-fn a_slow_drive_that_is_missing_does_not_fill_journals_for_ever() {
-    // In memory: so many writes one after the other would wait for the machine's disk for minutes.
+fn missing_slow_drive_does_not_block_full_journals() {
+    // The state is in memory: so many sequential writes would take minutes on the machine's disk.
     let daemon = with_hybrid_on(&State::in_memory(), "2");
     let mut model = Model::new(2);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
@@ -322,7 +323,7 @@ fn a_slow_drive_that_is_missing_does_not_fill_journals_for_ever() {
     hide(&state, "disk1");
     let daemon = start(&state);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
-    // Several times what journals have room for.
+    // These writes are several times the size of the journals.
     model.write(&mut client, 30_000);
     client.flush().unwrap();
     model.check(&daemon);
@@ -335,7 +336,7 @@ fn a_slow_drive_that_is_missing_does_not_fill_journals_for_ever() {
 }
 
 #[test]
-fn nothing_is_brought_to_a_replica_that_is_out_of_service_until_it_is_back() {
+fn missing_replica_is_not_destaged_to_until_it_returns() {
     let daemon = with_hybrid("1");
     let mut model = Model::new(1);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
@@ -345,14 +346,14 @@ fn nothing_is_brought_to_a_replica_that_is_out_of_service_until_it_is_back() {
     let has_replica = |disk: &&str| paths.iter().any(|path| path.starts_with(daemon.state().beside(disk)));
     let disk = ["disk1", "disk2", "disk3"].into_iter().find(has_replica).unwrap();
     hide(daemon.state(), disk);
-    // Journals that nobody writes to are emptied: they are written to until it is known that the disk is gone.
+    // Idle journals are destaged. Writing continues until the daemon knows that the disk is missing.
     wait_until("its replica to be out of service", || {
         model.write(&mut client, 30);
         inspect(&daemon)["replication"]["missing"] == 1
     });
     model.write(&mut client, 300);
     client.flush().unwrap();
-    // Of two journals nobody writes to either, and what the other one holds was brought to its disk.
+    // Writing has stopped for both journals. The one whose disk is present has destaged everything.
     wait_until("a journal to be empty", || journals(&daemon).iter().any(|one| one["is_empty"] == true));
     assert!(journals(&daemon).iter().any(|one| one["is_empty"] == false), "something was brought to {disk}");
     bring_back(daemon.state(), disk);
@@ -364,7 +365,7 @@ fn nothing_is_brought_to_a_replica_that_is_out_of_service_until_it_is_back() {
 }
 
 #[test]
-fn a_slow_file_that_was_damaged_is_made_anew() {
+fn damaged_slow_replica_is_rebuilt() {
     let daemon = with_hybrid("1");
     let mut model = Model::new(1);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
@@ -374,7 +375,7 @@ fn a_slow_file_that_was_damaged_is_made_anew() {
     let files = extent_files(daemon.state()).remove("00000000").unwrap();
     let slow = files.iter().find(|path| path.display().to_string().contains("disk")).unwrap();
     File::options().write(true).open(slow).unwrap().set_len(4096).unwrap();
-    // Nothing else reads it.
+    // Only a scrub reads this file.
     daemon.ok(&words("scrub vol1 --wait"));
     wait_for_replicas(&daemon);
     wait_for_empty_journals(&daemon);
@@ -385,7 +386,7 @@ fn a_slow_file_that_was_damaged_is_made_anew() {
 }
 
 #[test]
-fn a_model_agrees_while_journals_fill_and_templates_change() {
+fn random_model_agrees_while_journals_fill_and_templates_change() {
     if !has_libnbd() {
         return;
     }
@@ -417,10 +418,10 @@ fn a_model_agrees_while_journals_fill_and_templates_change() {
 }
 
 #[test]
-fn what_was_cut_off_does_not_come_back_when_the_volume_grows_again() {
+fn regrown_volume_behind_journals_holds_no_old_data() {
     let mut daemon = with_hybrid("2");
     let mut model = Model::new(2);
-    // To whole extents, and into the middle of one.
+    // The volume is shrunk to whole extents, and into the middle of an extent.
     for (mebibytes, is_killed) in [(1024, false), (1124, false), (1024, true), (1124, true)] {
         let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
         model.write(&mut client, 900);
@@ -442,7 +443,7 @@ fn what_was_cut_off_does_not_come_back_when_the_volume_grows_again() {
 }
 
 #[test]
-fn journals_come_and_go_with_templates_and_leave_drives_that_are_removed() {
+fn journals_follow_templates_and_leave_removed_drives() {
     let daemon = with_hybrid("1");
     let mut model = Model::new(1);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
@@ -480,7 +481,7 @@ fn journals_come_and_go_with_templates_and_leave_drives_that_are_removed() {
 }
 
 #[test]
-fn removal_that_a_journal_is_in_the_way_of_is_refused_at_once_also_by_whoever_waits() {
+fn removal_blocked_by_a_journal_is_refused_at_once() {
     let daemon = start(&State::new());
     add_drives(&daemon, &["flash1", "flash2", "flash3", "disk1", "disk2"]);
     daemon.ok(&words("volume create vol1 --size 1 --template hybrid"));

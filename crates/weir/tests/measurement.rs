@@ -1,4 +1,4 @@
-//! Drives are measured when they are added, and sorted into classes by what they deliver.
+//! Drive measurement: drives are measured when they are added, and sorted into classes by the measured rates.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -10,19 +10,19 @@ use common::daemon::{Daemon, MEMORY, State, WEIR};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A folder in memory.
+/// Creates a folder in memory.
 fn memory_folder() -> TempDir {
     tempfile::Builder::new().prefix("weir-e2e-").tempdir_in(MEMORY).unwrap()
 }
 
-/// A new folder beside the state folder, on the disk.
+/// Creates a folder on the disk, beside the state folder.
 fn disk_folder(state: &State, name: &str) -> PathBuf {
     let path = state.beside(name);
     std::fs::create_dir_all(&path).unwrap();
     path
 }
 
-/// Adds a drive of this name with these options, and waits for its measurement unless they say otherwise.
+/// Adds a drive with this name and these options, and waits for its measurement unless the options skip it.
 fn add(daemon: &Daemon, path: &Path, name: &str, options: &str) {
     let mut arguments = vec!["drive", "add", path.to_str().unwrap(), "--name", name];
     arguments.extend(options.split_whitespace());
@@ -33,7 +33,7 @@ fn drive(daemon: &Daemon, name: &str) -> Value {
     daemon.json(&["drive", "show", name])
 }
 
-/// The alarms that concern measurements.
+/// Returns the alarms about measurements.
 fn alarms(daemon: &Daemon) -> Vec<String> {
     let status = daemon.json(&["status"]);
     let alarms = status["alarms"].as_array().unwrap().iter();
@@ -42,7 +42,7 @@ fn alarms(daemon: &Daemon) -> Vec<String> {
 }
 
 #[test]
-fn an_emulated_drive_is_of_the_class_that_its_parameters_say() {
+fn emulated_drive_has_the_class_of_its_parameters() {
     let daemon = Daemon::fresh();
     let folder = memory_folder();
     for (parameters, class, words) in [
@@ -72,7 +72,7 @@ fn an_emulated_drive_is_of_the_class_that_its_parameters_say() {
 }
 
 #[test]
-fn drives_in_memory_are_measured_and_say_why_they_are_what_they_are() {
+fn memory_drives_are_measured_and_give_class_reasons() {
     let daemon = Daemon::fresh_in_memory();
     let folder = memory_folder();
     add(&daemon, folder.path(), "memory", "");
@@ -97,7 +97,7 @@ fn drives_in_memory_are_measured_and_say_why_they_are_what_they_are() {
     daemon.stop();
 }
 
-/// Starts a daemon as a new installation does, in memory, where every drive is high.
+/// Starts a daemon as a new installation does, in memory, where every drive has class high.
 fn install(state: &State, storage: &str) -> Daemon {
     let path = state.beside("weir.toml");
     let classes = "[classes.high]\niops = 2\nlatency = '9s'\n[classes.medium]\niops = 1\nlatency = '10s'\n";
@@ -108,7 +108,7 @@ fn install(state: &State, storage: &str) -> Daemon {
 }
 
 #[test]
-fn command_of_the_document_works_on_a_fresh_installation() {
+fn documented_command_works_on_fresh_installation() {
     let state = State::in_memory();
     let daemon = install(&state, "");
     assert!(drive(&daemon, "default")["measurement_progress"].is_object());
@@ -123,7 +123,7 @@ fn command_of_the_document_works_on_a_fresh_installation() {
 }
 
 #[test]
-fn default_drive_is_not_measured_where_the_configuration_says_so() {
+fn default_drive_measurement_can_be_disabled() {
     let state = State::in_memory();
     let daemon = install(&state, "[storage]\nmeasure_default = false\n");
     let found = drive(&daemon, "default");
@@ -137,7 +137,7 @@ fn default_drive_is_not_measured_where_the_configuration_says_so() {
     daemon.stop();
 }
 
-/// Starts a daemon for which a drive is high from so many operations per second on, whatever its latency.
+/// Starts a daemon whose class high begins at this many operations per second, at any latency.
 fn start_with_high_from(state: &State, iops: u64) -> Daemon {
     let text = format!(
         "[classes.high]\niops = {iops}\nlatency = '5s'\n[classes.medium]\niops = 5\nlatency = '10s'\n"
@@ -148,7 +148,7 @@ fn start_with_high_from(state: &State, iops: u64) -> Daemon {
 }
 
 #[test]
-fn another_class_is_an_alarm_until_it_fits_again_or_is_taken() {
+fn class_mismatch_is_alarm_until_resolved() {
     let state = State::new();
     let folder = memory_folder();
     let daemon = start_with_high_from(&state, 50);
@@ -173,7 +173,7 @@ fn another_class_is_an_alarm_until_it_fits_again_or_is_taken() {
 }
 
 #[test]
-fn a_class_that_is_chosen_holds_whatever_is_measured() {
+fn chosen_class_overrides_measurement() {
     let daemon = Daemon::fresh();
     let folder = memory_folder();
     add(&daemon, folder.path(), "d1", "--emulate iops=300 --class high");
@@ -192,7 +192,7 @@ fn a_class_that_is_chosen_holds_whatever_is_measured() {
     daemon.stop();
 }
 
-/// A daemon with a drive whose measurement takes minutes, and is under way.
+/// Starts a daemon with a drive whose measurement takes minutes and is in progress.
 fn with_endless_measurement(path: &Path) -> Daemon {
     let daemon = Daemon::fresh();
     add(&daemon, path, "slow", "--emulate iops=1,latency=10s --no-wait");
@@ -201,7 +201,7 @@ fn with_endless_measurement(path: &Path) -> Daemon {
     daemon
 }
 
-/// What is in a folder.
+/// Returns the names of a folder's entries.
 fn names(path: &Path) -> Vec<String> {
     let mut names: Vec<_> = std::fs::read_dir(path)
         .unwrap()
@@ -212,11 +212,11 @@ fn names(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_daemon_that_is_killed_while_it_measures_leaves_nothing_behind() {
+fn kill_during_measurement_leaves_no_files() {
     let folder = memory_folder();
     let daemon = with_endless_measurement(folder.path());
     let state = daemon.kill();
-    // What it leaves if it is killed between making the file and taking its name away.
+    // A daemon leaves this file if it is killed between creating and unlinking it.
     std::fs::write(folder.path().join("weir-measurement.scratch"), [7; 9000]).unwrap();
     let daemon = state.start(&[]);
     assert_eq!(names(folder.path()), ["volumes", "weir-drive.json"]);
@@ -229,17 +229,17 @@ fn a_daemon_that_is_killed_while_it_measures_leaves_nothing_behind() {
 }
 
 #[test]
-fn nobody_waits_for_a_measurement_that_does_not_end() {
+fn running_measurement_blocks_no_command() {
     let folder = memory_folder();
     let daemon = with_endless_measurement(folder.path());
     daemon.ok(&["volume", "create", "v1", "--size", "1GiB", "--drive", "slow"]);
     daemon.ok(&["volume", "delete", "v1"]);
-    // Which phase it is in by now depends on how long all this took.
+    // The current phase of the measurement depends on how long the steps before took.
     let phase = drive(&daemon, "slow")["measurement_progress"]["phase"].clone();
     assert!(phase.is_string(), "it has ended: {phase}");
     let shown = daemon.ok(&["drive", "show", "slow"]);
     assert!(shown.contains("% done: "), "{shown}");
-    // A clean end, which must not take as long as the measurement; the wait for it has a limit.
+    // The daemon must stop cleanly and before the measurement ends. The wait in `stop` has a limit.
     daemon.stop();
     assert_eq!(names(folder.path()), ["volumes", "weir-drive.json"]);
     let other = memory_folder();
@@ -250,7 +250,7 @@ fn nobody_waits_for_a_measurement_that_does_not_end() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_what_would_be_accepted() {
+fn invalid_measure_commands_are_refused_with_accepted_values() {
     let folder = memory_folder();
     let daemon = with_endless_measurement(folder.path());
     let free = disk_folder(daemon.state(), "free");
@@ -278,7 +278,7 @@ fn what_makes_no_sense_is_refused_with_what_would_be_accepted() {
     daemon.stop();
 }
 
-/// A small filesystem in memory, which is unmounted at the end.
+/// Small filesystem in memory, which is unmounted at the end.
 struct Small(PathBuf);
 
 impl Small {
@@ -290,13 +290,13 @@ impl Small {
 
 impl Drop for Small {
     fn drop(&mut self) {
-        // Lazily: a failed test's daemon may still be ending.
+        // The unmount is lazy, because the daemon of a failed test may still be ending.
         common::program::tool("umount", &["-l".as_ref(), self.0.as_os_str()]);
     }
 }
 
 #[test]
-fn a_drive_without_room_is_usable_and_says_why_it_has_no_class() {
+fn full_drive_is_usable_and_says_why_it_has_no_class() {
     if !common::program::is_root() {
         return;
     }

@@ -1,5 +1,5 @@
-//! What an operator and an operator's programs rely on: changes and errors as objects, exit statuses, questions before
-//! data are destroyed, and states that tell the truth everywhere at once.
+//! The operator's contract: changes and errors as objects, exit statuses, confirmation before data is
+//! destroyed, and consistent states everywhere.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -16,7 +16,8 @@ use common::program::{PYTHON, Ran, find, has, run, tool};
 use common::wait_until;
 use serde_json::{Value, json};
 
-/// Runs a command at a terminal of its own and types an answer; what it printed, and its exit status.
+/// Python script that runs a command at a pseudo-terminal and types an answer. It prints the command's output
+/// and exit status.
 const AT_TERMINAL: &str = "
 import os, pty, sys
 answer, arguments = sys.argv[1], sys.argv[2:]
@@ -59,7 +60,7 @@ fn volume(daemon: &Daemon, name: &str) -> Value {
 }
 
 #[test]
-fn changes_and_errors_are_told_as_objects() {
+fn changes_and_errors_are_reported_as_objects() {
     let daemon = Daemon::fresh();
     let made = daemon.json(&words("volume create v --size 1"));
     assert_eq!(
@@ -94,7 +95,7 @@ fn changes_and_errors_are_told_as_objects() {
 }
 
 #[test]
-fn what_is_there_or_gone_already_is_no_error_if_that_is_said() {
+fn if_not_exists_and_if_exists_make_commands_idempotent() {
     let daemon = Daemon::fresh();
     for command in
         ["volume create v --size 1", "tenant create t", "qos policy-group create p --max-throughput 5IOPS"]
@@ -119,7 +120,7 @@ fn what_is_there_or_gone_already_is_no_error_if_that_is_said() {
     }
 }
 
-/// Runs a command at a terminal and types an answer to what it asks.
+/// Runs a command at a terminal and types an answer to its question.
 fn typed(daemon: &Daemon, answer: &str, command: &str) -> Ran {
     let server = format!("unix:{}", daemon.state().path().join("api.sock").display());
     let mut terminal = Command::new(PYTHON);
@@ -128,7 +129,7 @@ fn typed(daemon: &Daemon, answer: &str, command: &str) -> Ran {
 }
 
 #[test]
-fn data_are_destroyed_at_a_terminal_only_after_a_yes() {
+fn terminal_confirms_before_data_is_destroyed() {
     if !has(&["python3"]) {
         return;
     }
@@ -151,7 +152,7 @@ fn data_are_destroyed_at_a_terminal_only_after_a_yes() {
     daemon.create("v", "1");
     let unasked = typed("n\n", "volume delete v --yes");
     assert!(unasked.code == Some(0) && !unasked.stdout.contains("[y/N]"), "{unasked:?}");
-    // A program is not asked.
+    // A program without a terminal is not asked.
     daemon.create("v", "1");
     daemon.ok(&words("snapshot create v@s"));
     daemon.ok(&words("snapshot restore v@s"));
@@ -161,7 +162,7 @@ fn data_are_destroyed_at_a_terminal_only_after_a_yes() {
 }
 
 #[test]
-fn device_is_formatted_at_a_terminal_only_after_a_yes() {
+fn terminal_confirms_before_device_is_formatted() {
     if !loops::can_be_tested() || !has(&["python3"]) {
         return;
     }
@@ -183,7 +184,7 @@ fn device_is_formatted_at_a_terminal_only_after_a_yes() {
 }
 
 #[test]
-fn drive_that_is_missing_shows_everywhere_at_once() {
+fn missing_drive_is_shown_consistently() {
     let daemon = Daemon::fresh();
     add_drives(&daemon, &["one", "two", "three"]);
     daemon.ok(&words("volume create double --size 3 --io-priority high --repl 3"));
@@ -216,7 +217,7 @@ fn drive_that_is_missing_shows_everywhere_at_once() {
     assert!(daemon.ok(&["pool", "list"]).contains("degraded, missing: one"));
 }
 
-/// An XFS filesystem that shares, mounted where a daemon keeps everything.
+/// Mounts an XFS filesystem with reflink support where a daemon keeps all its state.
 fn with_state_on_xfs() -> (State, Loop) {
     let state = State::new();
     let device = Loop::blank(&state, "device");
@@ -228,7 +229,7 @@ fn with_state_on_xfs() -> (State, Loop) {
 }
 
 #[test]
-fn default_drive_on_a_filesystem_that_shares_says_so_from_the_first_start() {
+fn default_drive_with_reflink_is_shown_from_first_start() {
     if !loops::can_be_tested() {
         return;
     }
@@ -262,7 +263,7 @@ fn snapshot_without_space(daemon: &Daemon) {
     client.disconnect();
 }
 
-/// The audit lines in the log of a daemon that writes JSON.
+/// Returns the audit lines from the log of a daemon that logs JSON.
 fn audit_lines(state: &State) -> Vec<Value> {
     let log = std::fs::read_to_string(state.beside("log")).unwrap();
     let lines = log.lines().map(object);
@@ -271,7 +272,7 @@ fn audit_lines(state: &State) -> Vec<Value> {
 
 #[test]
 fn every_change_has_one_audit_line_and_reads_have_none() {
-    // Also where nothing else is logged.
+    // Audit lines are logged at the log level `error` too.
     let daemon = State::new().start(&["--reactors", "1", "--log-format", "json", "--log-level", "error"]);
     daemon.create("v", "1");
     daemon.ok(&["volume", "list"]);
@@ -305,7 +306,7 @@ fn every_change_has_one_audit_line_and_reads_have_none() {
 }
 
 #[test]
-fn audit_line_is_text_where_the_log_is() {
+fn audit_line_has_the_log_format() {
     let daemon = State::new().start(&["--reactors", "1", "--log-format", "text"]);
     daemon.create("v", "1");
     let log = std::fs::read_to_string(daemon.state().beside("log")).unwrap();
@@ -318,7 +319,7 @@ fn audit_line_is_text_where_the_log_is() {
     daemon.stop();
 }
 
-/// What the API answers to a request over its socket.
+/// Returns the API's answer to a request over its socket.
 fn ask_api(daemon: &Daemon, head: &str) -> String {
     let mut stream = UnixStream::connect(daemon.state().path().join("api.sock")).unwrap();
     write!(stream, "{head}Host: localhost\r\nConnection: close\r\n\r\n").unwrap();
@@ -328,7 +329,7 @@ fn ask_api(daemon: &Daemon, head: &str) -> String {
 }
 
 #[test]
-fn change_for_an_older_version_is_refused_at_every_door() {
+fn change_of_an_outdated_version_is_refused() {
     let daemon = Daemon::fresh();
     let made = daemon.json(&words("volume create v --size 1"))["version"].to_string();
     let changed =
@@ -352,7 +353,7 @@ fn change_for_an_older_version_is_refused_at_every_door() {
 }
 
 #[test]
-fn request_that_is_refused_at_the_door_has_an_audit_line() {
+fn refused_request_has_an_audit_line() {
     let daemon = State::new().start(&["--reactors", "1", "--log-format", "json", "--log-level", "error"]);
     let foreign = ask_api(&daemon, "POST /v1/volumes HTTP/1.1\r\nOrigin: https://evil.example\r\n");
     assert!(foreign.starts_with("HTTP/1.1 403"), "{foreign}");
@@ -366,7 +367,7 @@ fn request_that_is_refused_at_the_door_has_an_audit_line() {
 }
 
 #[test]
-fn scrub_is_told_as_an_object() {
+fn scrub_is_reported_as_an_object() {
     let daemon = Daemon::fresh();
     for name in ["v", "w"] {
         daemon.create(name, "1MiB");
@@ -384,7 +385,7 @@ fn scrub_is_told_as_an_object() {
 }
 
 #[test]
-fn log_level_is_changed_while_the_daemon_runs() {
+fn log_level_changes_online() {
     let daemon = State::new().start(&["--reactors", "1", "--log-level", "warn"]);
     assert_eq!(daemon.ok(&words("service log-level")), "warn\n");
     assert_eq!(daemon.ok(&words("service log-level debug")), "debug\n");
@@ -394,7 +395,7 @@ fn log_level_is_changed_while_the_daemon_runs() {
     assert_eq!(daemon.ok(&words("service log-level")), "debug\n");
 }
 
-/// What a daemon tells its service manager, as far as it has told it.
+/// Returns the notifications that the service manager has received so far.
 fn notifications(socket: &UnixDatagram) -> Vec<String> {
     let mut told = Vec::new();
     let mut bytes = [0; 256];
@@ -405,7 +406,7 @@ fn notifications(socket: &UnixDatagram) -> Vec<String> {
 }
 
 #[test]
-fn service_manager_hears_when_the_daemon_is_ready_alive_and_ending() {
+fn service_manager_is_notified_of_ready_alive_and_stopping() {
     let state = State::new();
     let path = state.beside("notify.sock");
     let socket = UnixDatagram::bind(&path).unwrap();
@@ -423,7 +424,7 @@ fn service_manager_hears_when_the_daemon_is_ready_alive_and_ending() {
     assert!(notifications(&socket).contains(&"STOPPING=1".to_owned()));
 }
 
-/// The unit file in the tree, with the program under test.
+/// Returns the unit file of the repository, with the program under test in it.
 fn unit() -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/systemd/weir.service");
     let unit = std::fs::read_to_string(path).unwrap();
@@ -451,14 +452,14 @@ fn unit_file_starts_the_daemon_and_restricts_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("weir.service");
     std::fs::write(&path, unit).unwrap();
-    // Where there is no systemd, what is above has to do.
+    // Without systemd, the checks above must suffice.
     if find("systemd-analyze").is_some() {
         tool("systemd-analyze", &["verify", path.to_str().unwrap()]);
     }
 }
 
 #[test]
-fn request_to_a_daemon_that_is_not_there_has_its_own_exit_status() {
+fn unreachable_daemon_has_its_own_exit_status() {
     let state = State::new();
     for command in ["volume list", "volume delete v", "status"] {
         let message = state.weir(&words(command)).refused(5);

@@ -1,6 +1,6 @@
-//! Random operations through libnbd, a client that is not ours, against a model in memory.
+//! Random operations through libnbd, an independent client, checked against a model in memory.
 //!
-//! `WEIR_MODEL_OPERATIONS` is the number of operations of each run, `WEIR_SEED` repeats the choices.
+//! `WEIR_MODEL_OPERATIONS` is the number of operations of each run. `WEIR_SEED` repeats the random choices.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -13,11 +13,11 @@ use common::nbd::{Client, READ};
 use common::program::{PYTHON, has_libnbd, run};
 use common::setting;
 
-/// The driver beside this file.
+/// Python driver, which lies beside this file.
 const DRIVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/random_model.py");
 
-/// A daemon with the volume that the driver expects: three extents, so that requests cross the boundaries
-/// between them.
+/// Starts a daemon with the volume that the driver expects: three extents, so that requests cross their
+/// boundaries.
 fn with_subject() -> Daemon {
     let daemon = Daemon::fresh();
     daemon.create("subject", "3GiB");
@@ -60,12 +60,12 @@ fn random_operations_agree_with_a_model_under_a_ceiling() {
 }
 
 #[test]
-fn random_operations_agree_with_a_model_while_buffers_are_short() {
+fn random_operations_agree_with_a_model_while_buffers_run_out() {
     if !has_libnbd() {
         return;
     }
     let daemon = with_subject();
-    // A hog on the same reactor, whose clients ask for more than all buffers hold and never read it.
+    // Clients of a hog volume on the same reactor request more data than all buffers hold, and never read it.
     daemon.create("elsewhere", "1GiB");
     daemon.create("hog", "1GiB");
     let mut writer = Client::attach(&daemon.nbd_socket(), "hog");

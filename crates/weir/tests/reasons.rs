@@ -1,4 +1,5 @@
-//! Why requests wait: staged situations are explained rightly, and what is told by cause is what clients measure.
+//! Reasons of waiting: `qos explain` names the right cause in staged situations, and latencies by cause agree
+//! with the clients' measurements.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -19,10 +20,10 @@ use measured::{least_ns, measure};
 use saturating::Saturating;
 use serde_json::{Value, json};
 
-/// Requests under way, more than a drive that is shared keeps in flight.
+/// Requests in flight: more than a shared drive keeps in flight.
 const DEEP: u64 = 128;
 
-/// A daemon with an emulated drive and volumes on it, some of them of the tenant `svm01`.
+/// Starts a daemon with an emulated drive and volumes on it, some of them in tenant `svm01`.
 fn scene(emulation: &str, volumes: &[&str]) -> Daemon {
     let daemon = Daemon::fresh_in_memory();
     let path = daemon.state().beside("em");
@@ -36,7 +37,7 @@ fn scene(emulation: &str, volumes: &[&str]) -> Daemon {
     daemon
 }
 
-/// Makes a policy group with these options.
+/// Creates a policy group with these options.
 fn group(daemon: &Daemon, name: &str, options: &str) {
     let mut arguments = vec!["qos", "policy-group", "create", name];
     arguments.extend(options.split_whitespace());
@@ -47,13 +48,13 @@ fn bind(daemon: &Daemon, volume: &str, group: &str) {
     daemon.ok(&["volume", "modify", volume, "--qos-policy-group", group]);
 }
 
-/// The options that name a volume, which is written `NAME` or `TENANT/NAME`.
+/// Returns the options that name a volume, which is written `NAME` or `TENANT/NAME`.
 fn named(volume: &str) -> [&str; 3] {
     let (tenant, name) = volume.split_once('/').unwrap_or(("default", volume));
     [name, "--tenant", tenant]
 }
 
-/// Waits until a volume is explained with these fields, and answers the explanation.
+/// Waits until the explanation of a volume has these fields, and returns it.
 fn explained(daemon: &Daemon, volume: &str, expected: Value) -> Value {
     let explain = [&["qos", "explain"][..], &named(volume), &["--interval", "0.5"]].concat();
     let mut last = Value::Null;
@@ -74,7 +75,7 @@ fn explained(daemon: &Daemon, volume: &str, expected: Value) -> Value {
     last
 }
 
-/// The shares are of all time, and a limit has bound since before now.
+/// Checks that the shares cover all time, and that a binding limit began in the past.
 fn check_shares(explanation: &Value) {
     let shares = explanation["shares"].as_object().unwrap().values();
     let sum: f64 = shares.map(|share| share.as_f64().unwrap()).sum();
@@ -85,14 +86,14 @@ fn check_shares(explanation: &Value) {
     }
 }
 
-/// Kinds of time that a request's latency consists of.
+/// Parts of a request's latency, by cause.
 const CAUSES: [&str; 5] = ["delayed_ns", "floors_ns", "queue_ns", "drive_ns", "other_ns"];
 
 fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is not a number"))
 }
 
-/// For every volume the causes sum up to the latency, in totals and in the table's means.
+/// Checks for every volume that the causes add up to the latency, in totals and in the table's means.
 fn check_totals(daemon: &Daemon, volumes: &[&str]) {
     for volume in volumes {
         let statistics = &daemon.json(&[&["volume", "inspect"][..], &named(volume)].concat())["statistics"];
@@ -169,7 +170,7 @@ fn metrics(daemon: &Daemon) -> String {
 }
 
 #[test]
-fn bursts_are_told_with_their_credit() {
+fn burst_is_explained_with_its_credit() {
     let daemon = scene("iops=4000", &["v1"]);
     let options = "--max-throughput 50IOPS --burst 100IOPS --burst-credit full --is-shared false";
     group(&daemon, "long", &format!("{options} --burst-seconds 600"));
@@ -192,7 +193,7 @@ fn bursts_are_told_with_their_credit() {
 }
 
 #[test]
-fn what_is_no_ceiling_is_told_apart() {
+fn explain_distinguishes_idle_drive_queue_and_floors() {
     let daemon = scene("iops=1000,latency=1ms", &["v1", "v2"]);
     group(&daemon, "floor", "--min-throughput 800IOPS --is-shared false");
     explained(&daemon, "v1", json!({"cause": "idle", "operations": 0}));
@@ -223,7 +224,7 @@ fn what_is_no_ceiling_is_told_apart() {
 }
 
 #[test]
-fn what_is_under_way_is_seen_before_anything_is_answered() {
+fn requests_in_flight_are_explained_before_any_reply() {
     let daemon = scene("iops=1000,latency=10s", &["v1"]);
     let mut client = Client::attach(&daemon.nbd_socket(), "v1");
     for number in 0..3u64 {
@@ -240,7 +241,8 @@ fn deep(daemon: &Daemon, volume: &str) -> Saturating {
     Saturating::start_writing(daemon, volume, DEEP, 4096)
 }
 
-/// The tables by cause and of characteristics, while both volumes write 4 KiB with many requests under way.
+/// Checks the tables by cause and of characteristics while both volumes write 4 KiB with many requests in
+/// flight.
 fn check_tables(daemon: &Daemon) {
     let show = |what, volume| {
         daemon.json(&[
@@ -270,11 +272,13 @@ fn check_tables(daemon: &Daemon) {
     }
 }
 
-/// What the daemon tells of each volume's latency is what its clients measure, in a run that mixes a ceiling, a
-/// floor and a busy neighbour on a slow drive: never more than they measure, and no less than the ceiling and the drive
-/// make of it on the fastest machine.
+/// Latencies that the daemon reports, compared with those that clients measure. The run mixes a ceiling, a
+/// floor and a busy neighbour on a slow drive.
+///
+/// The daemon never reports more than the clients measure. It reports at least the latency that ceiling and
+/// drive cause on the fastest machine.
 #[test]
-fn totals_by_cause_are_what_clients_measure() {
+fn latency_by_cause_agrees_with_clients() {
     let daemon = scene("iops=100", &["v1", "v2", "v3"]);
     group(&daemon, "slow", "--max-throughput 20IOPS --is-shared false");
     group(&daemon, "floor", "--min-throughput 30IOPS --is-shared false");
@@ -296,14 +300,15 @@ fn totals_by_cause_are_what_clients_measure() {
     check_totals(&daemon, &["v1", "v2", "v3"]);
 }
 
-/// A client that leaves its volume idle for most of the time.
+/// Client that leaves its volume idle most of the time.
 struct Paced {
     is_over: Arc<AtomicBool>,
     thread: std::thread::JoinHandle<()>,
 }
 
 impl Paced {
-    /// Each write waits for one to another volume, whose ceiling sets the pace.
+    /// Starts the client. Before each next write it waits for a write to another volume, whose ceiling sets
+    /// the rate.
     fn start(daemon: &Daemon, volume: &str, metronome: &str) -> Paced {
         let mut client = Client::attach(&daemon.nbd_socket(), volume);
         let mut metronome = Client::attach(&daemon.nbd_socket(), metronome);

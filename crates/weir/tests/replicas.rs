@@ -1,5 +1,5 @@
-//! Volumes with several replicas of each extent, from outside: what is made, shown, refused, kept over a restart and gone
-//! with the volume.
+//! Volumes with several replicas, from outside: what is created, shown, refused, kept over a restart, and
+//! deleted with the volume.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -12,10 +12,10 @@ use common::daemon::{Daemon, State};
 use common::random::Random;
 use serde_json::{Value, json};
 
-/// How often the daemon is killed.
+/// Number of times that the daemon is killed.
 const KILLS: u64 = 12;
 
-/// Adds drives of the class `high`, each with what is said of it.
+/// Adds drives of class `high`, each with its own options.
 fn add_drives(daemon: &Daemon, drives: &[(&str, &[&str])]) {
     for (name, more) in drives {
         let path = daemon.state().beside(name);
@@ -29,7 +29,7 @@ fn words(command: &str) -> Vec<&str> {
     command.split(' ').collect()
 }
 
-/// The drives of each replica of a volume.
+/// Returns the drives of each replica of a volume.
 fn placed(volume: &Value) -> Vec<BTreeSet<String>> {
     let names = |replica: &Value| {
         let drives = replica["drives"].as_array().unwrap().iter();
@@ -38,7 +38,7 @@ fn placed(volume: &Value) -> Vec<BTreeSet<String>> {
     volume["placement"].as_array().unwrap().iter().map(names).collect()
 }
 
-/// Names of what lies in the volume's folders on a drive.
+/// Returns the names of the files in the volume's folders on a drive.
 fn files(state: &State, drive: &str, volume: &Value) -> BTreeSet<String> {
     let folder: PathBuf = state.beside(drive).join("volumes").join(volume["id"].as_str().unwrap());
     let Ok(entries) = std::fs::read_dir(folder.join("extents")) else { return BTreeSet::new() };
@@ -46,7 +46,7 @@ fn files(state: &State, drive: &str, volume: &Value) -> BTreeSet<String> {
 }
 
 #[test]
-fn replicas_are_shown_where_they_lie_kept_over_a_restart_and_gone_with_the_volume() {
+fn replicas_are_shown_by_drive_kept_over_restart_and_deleted_with_volume() {
     let daemon = Daemon::fresh();
     add_drives(&daemon, &[("one", &[]), ("two", &[]), ("three", &[])]);
     for (name, spelling) in
@@ -84,7 +84,7 @@ fn replicas_are_shown_where_they_lie_kept_over_a_restart_and_gone_with_the_volum
     );
     let before = daemon.json(&["volume", "list"])["volumes"].clone();
     let daemon = daemon.kill().start(&[]);
-    // A start looks whether something is left to move, and what is used, while it serves.
+    // The daemon serves while it still checks for pending moves and used space after a start.
     common::wait_until("the list is as it was", || daemon.json(&["volume", "list"])["volumes"] == before);
     assert_eq!(daemon.json(&["status"])["alarms"], json!([]));
     let epoch_records = daemon.state().path().join("epoch-records");
@@ -100,7 +100,7 @@ fn replicas_are_shown_where_they_lie_kept_over_a_restart_and_gone_with_the_volum
 }
 
 #[test]
-fn replicas_that_cannot_be_had_are_refused_with_what_would_be_accepted() {
+fn impossible_replica_count_is_refused_with_remedy() {
     let daemon = Daemon::fresh();
     add_drives(
         &daemon,
@@ -138,14 +138,15 @@ fn replicas_that_cannot_be_had_are_refused_with_what_would_be_accepted() {
 }
 
 #[test]
-fn a_drive_of_which_nothing_is_said_is_in_the_zone_of_its_node() {
+fn drive_without_zone_is_in_the_zone_of_its_node() {
     let state = State::new();
     let config = state.beside("config.json");
     std::fs::write(&config, r#"{"zone": "here"}"#).unwrap();
     let daemon = state.start(&["--config", config.to_str().unwrap()]);
     add_drives(&daemon, &[("one", &[]), ("two", &[])]);
     assert_eq!(daemon.json(&["drive", "show", "one"])["zone"], "here");
-    // It is that of all drives alike, and nobody said that any of them is elsewhere.
+    // All drives have the zone of the node, and no drive has another one. The zones therefore restrict
+    // nothing.
     daemon.ok(&words("volume create v --size 1 --io_priority high --repl 2"));
     daemon.ok(&words("drive modify one --zone there"));
     daemon.ok(&words("volume create w --size 1 --io_priority high --repl 2"));
@@ -158,7 +159,7 @@ fn a_drive_of_which_nothing_is_said_is_in_the_zone_of_its_node() {
 }
 
 #[test]
-fn a_volume_with_replicas_outlives_a_drive() {
+fn replicated_volume_survives_a_missing_drive() {
     let daemon = Daemon::fresh();
     add_drives(&daemon, &[("one", &[]), ("two", &[])]);
     daemon.ok(&words("volume create v --size 3 --io_priority high --repl 2"));
@@ -182,7 +183,7 @@ fn a_volume_with_replicas_outlives_a_drive() {
     daemon.stop();
 }
 
-/// Makes, grows, shrinks and deletes volumes until the daemon is gone.
+/// Creates, grows, shrinks and deletes volumes until the daemon is gone.
 fn churn(state: &State, round: u64) {
     for number in 0.. {
         let name = format!("v{round}-{number}");
@@ -198,7 +199,7 @@ fn churn(state: &State, round: u64) {
     }
 }
 
-/// Checks that the replicas of all volumes are whole, and that nothing else lies anywhere.
+/// Checks that the replicas of all volumes are complete, and that no other files exist.
 fn assert_whole(daemon: &Daemon, drives: &[&str]) {
     assert_eq!(daemon.json(&["status"])["alarms"], json!([]));
     let jobs = || daemon.json(&words("qos statistics background show"))["jobs"].clone();
@@ -222,7 +223,7 @@ fn assert_whole(daemon: &Daemon, drives: &[&str]) {
 }
 
 #[test]
-fn a_kill_at_any_instant_leaves_whole_replicas_or_none() {
+fn kill_at_any_instant_leaves_complete_replicas_or_none() {
     let (state, drives) = (State::new(), ["one", "two", "three"]);
     let mut daemon = state.start(&[]);
     add_drives(&daemon, &drives.map(|name| (name, &[] as &[&str])));
@@ -230,7 +231,7 @@ fn a_kill_at_any_instant_leaves_whole_replicas_or_none() {
     for round in 0..KILLS {
         let churned = state.clone();
         let churning = std::thread::spawn(move || churn(&churned, round));
-        // Whatever it is doing then.
+        // The kill may interrupt any step.
         common::wait_for_calls(&daemon, random.below(1500), || churning.is_finished());
         daemon.kill();
         churning.join().unwrap();

@@ -1,7 +1,7 @@
-//! Replicas of extents under load: they come, go, fail, fill up, come back and move, the daemon is killed meanwhile, and
-//! clients see neither an error nor a wrong byte.
+//! Resync under load: replicas are added, removed, fail, fill up, return and move.
 //!
-//! `WEIR_MOVE_KILLS` is how often the daemon is killed while replicas move; `WEIR_SEED` repeats the choices.
+//! The daemon is killed in between, and clients see neither an error nor a wrong byte. `WEIR_MOVE_KILLS` is
+//! the number of kills while replicas move. `WEIR_SEED` repeats the random choices.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -22,7 +22,7 @@ use common::random::Random;
 use common::{setting, wait_until};
 use serde_json::Value;
 
-/// The driver beside this file.
+/// Python driver of the random model, which lies beside this file.
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/random_model.py");
 const GIB: u64 = 1 << 30;
 const BLOCK: u64 = 4096;
@@ -33,7 +33,7 @@ fn add_drive(daemon: &Daemon, name: &str, class: &str) {
     daemon.ok(&["drive", "add", path.to_str().unwrap(), "--class", class, "--no-measurement"]);
 }
 
-/// A daemon with drives of class high, and a volume of two extents with so many replicas there.
+/// Starts a daemon with drives of class high, and a volume of two extents with this many replicas.
 fn with_replicas(drives: &[&str], replicas: &str) -> Daemon {
     let daemon = Daemon::fresh();
     drives.iter().for_each(|drive| add_drive(&daemon, drive, "high"));
@@ -49,12 +49,12 @@ fn count(volume: &Value, what: &str) -> u64 {
     volume["replication"][what].as_u64().unwrap()
 }
 
-/// Replicas of extents that are missing or lack something.
+/// Returns the number of extent replicas that are missing or stale.
 fn out_of_sync(volume: &Value) -> u64 {
     count(volume, "stale") + count(volume, "missing")
 }
 
-/// True if all replicas are where they should be and have everything.
+/// Returns true if all replicas are in place and in sync.
 fn is_settled(volume: &Value) -> bool {
     volume.get("moving").is_none() && volume.get("replication").is_none_or(|_| out_of_sync(volume) == 0)
 }
@@ -63,7 +63,7 @@ fn settle(daemon: &Daemon) {
     wait_until("all replicas to have everything", || is_settled(&inspect(daemon)));
 }
 
-/// The files of each extent of a volume, on all drives beside the state folder.
+/// Returns the files of each extent of a volume, on all drives beside the state folder.
 fn extent_files(state: &State, volume: &Value) -> BTreeMap<String, Vec<PathBuf>> {
     let mut files: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     for drive in std::fs::read_dir(state.beside("")).unwrap() {
@@ -80,16 +80,16 @@ fn extent_files(state: &State, volume: &Value) -> BTreeMap<String, Vec<PathBuf>>
     files
 }
 
-/// Compares all replicas of each extent, byte by byte; how many each has.
+/// Compares all replicas of each extent byte by byte, and returns the number of replicas per extent.
 fn compare_replicas(state: &State, volume: &Value) -> Vec<usize> {
     extent_files(state, volume).values().map(|paths| assert_alike(paths)).collect()
 }
 
-/// What blocks should hold: the first byte of each is its number of writings, and so are all others.
+/// Expected contents of blocks: every byte is the number of writes to its block.
 struct Model {
     random: Random,
     blocks: BTreeMap<u64, u8>,
-    /// A block that was being written when the daemon was killed, and with what.
+    /// Block that was being written when the daemon was killed, and its new value.
     open: Option<(u64, u8)>,
 }
 
@@ -98,7 +98,7 @@ impl Model {
         Model { random: Random::seeded(), blocks: BTreeMap::new(), open: None }
     }
 
-    /// Writes a block near the beginning or the end of an extent, so that some are written again and again.
+    /// Writes a block near the beginning or the end of an extent, so that some blocks are written repeatedly.
     fn write(&mut self, client: &mut Client) -> bool {
         let extent = self.random.below(2) * GIB;
         let offset = extent + self.random.below(2) * (GIB / 2) + self.random.below(2048) * BLOCK;
@@ -112,7 +112,8 @@ impl Model {
         is_written
     }
 
-    /// Reads everything. A write that was not answered may have happened or not, and from now on it is known which.
+    /// Reads and checks all blocks. An unanswered write may have taken effect or not, and the model adopts
+    /// the result.
     fn check(&mut self, client: &mut Client) {
         if let Some((offset, value)) = self.open.take() {
             let found = client.read(offset, BLOCK as u32).unwrap();
@@ -129,7 +130,7 @@ impl Model {
 }
 
 #[test]
-fn a_model_agrees_while_replicas_come_and_go_and_drives_do() {
+fn random_model_agrees_while_replicas_and_drives_change() {
     if !has_libnbd() {
         return;
     }
@@ -146,7 +147,7 @@ fn a_model_agrees_while_replicas_come_and_go_and_drives_do() {
     while client.try_wait().unwrap().is_none() {
         let replicas = random.pick(&["1", "2", "3"]).to_owned();
         let update = ["volume", "update", "vol1", "--repl", replicas, "--wait"];
-        // Replicas on the drive that has just been away may not be used again yet.
+        // Replicas on the drive that has just returned may not be in use again yet.
         daemon.state().weir(&update).done_unless(&["extent replicas are missing"]);
         if replicas != "1" {
             std::fs::rename(&here, &away).unwrap();
@@ -163,14 +164,14 @@ fn a_model_agrees_while_replicas_come_and_go_and_drives_do() {
 }
 
 #[test]
-fn a_drive_that_comes_back_gets_what_it_missed_and_no_more() {
+fn returned_drive_resyncs_only_dirty_regions() {
     let daemon = with_replicas(&["one", "two", "three"], "3");
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
     for piece in 0..64 {
         client.write(piece << 20, &vec![piece as u8; 1 << 20]).unwrap();
     }
     client.disconnect();
-    // A daemon that is stopped knows that all this is stable everywhere.
+    // A clean stop records that all data is stable on every replica.
     let daemon = daemon.stop().start(&[]);
     assert_eq!(out_of_sync(&inspect(&daemon)), 0);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
@@ -192,13 +193,14 @@ fn a_drive_that_comes_back_gets_what_it_missed_and_no_more() {
 }
 
 #[test]
-fn two_of_three_may_be_lost() {
+fn volume_survives_loss_of_two_of_three_replicas() {
     let daemon = with_replicas(&["one", "two", "three"], "3");
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
     let mut model = Model::new();
     (0..500).for_each(|_| assert!(model.write(&mut client)));
     for drive in ["one", "three"] {
-        // At one instant: the daemon makes files there while it has not noticed.
+        // The rename removes the drive at one instant. The daemon may create files there until it notices the
+        // loss.
         let lost = daemon.state().beside(&format!("lost-{drive}"));
         std::fs::rename(daemon.state().beside(drive), &lost).unwrap();
         (0..200).for_each(|_| assert!(model.write(&mut client)));
@@ -250,7 +252,7 @@ fn fill_up(daemon: &Daemon) {
 }
 
 #[test]
-fn replica_that_a_full_drive_cannot_record_costs_clients_nothing() {
+fn replica_without_room_for_metadata_causes_no_client_errors() {
     beside_a_small_filesystem(add_beside_full);
 }
 
@@ -261,7 +263,7 @@ fn add_beside_full(daemon: &Daemon) {
     client.write(0, &[1; 4096]).unwrap();
     let filler = daemon.state().beside("small").join("filler");
     std::fs::write(&filler, vec![1; 64 << 20]).unwrap_err();
-    // One page is left, for the record: replica metadata needs two.
+    // One page is left, which suffices for the volume record. Replica metadata needs two pages.
     let file = std::fs::OpenOptions::new().write(true).open(&filler).unwrap();
     file.set_len(file.metadata().unwrap().len() - 4096).unwrap();
     add_drive(daemon, "other", "high");
@@ -269,7 +271,8 @@ fn add_beside_full(daemon: &Daemon) {
     let id = inspect(daemon)["id"].as_str().unwrap().to_owned();
     let folder = daemon.state().beside("other").join("volumes").join(id).join("extents");
     let mut seen = std::collections::BTreeSet::new();
-    // Twice without the file, and changed in between: it was made and given back.
+    // The folder is seen twice without the file, with a change in between: the file was created and deleted
+    // again.
     wait_until("an attempt to add the replica to end", || {
         let changed = std::fs::metadata(&folder).and_then(|folder| folder.modified());
         let is_there = folder.join("00000000").exists();
@@ -287,7 +290,7 @@ fn add_beside_full(daemon: &Daemon) {
     let log = std::fs::read_to_string(daemon.state().beside("log")).unwrap();
     let lines = log.matches("a replica of volume").count();
     assert_eq!(lines, 1, "it is logged once, and not by each attempt: {log}");
-    // It is added as soon as there is space.
+    // The replica is added as soon as there is space.
     file.set_len(0).unwrap();
     wait_until("the replica to be added", || {
         let volume = inspect(daemon);
@@ -308,7 +311,7 @@ fn resync_onto_a_filesystem_without_punch_hole_writes_no_foreign_bytes() {
     let daemon = Daemon::fresh();
     let plain = daemon.state().beside("plain");
     std::fs::create_dir_all(&plain).unwrap();
-    // Neither gives space back nor says where a file holds data.
+    // ramfs can neither punch holes nor report where a file holds data.
     tool("mount", &["-t", "ramfs", "none", plain.to_str().unwrap()]);
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| resync_holes(&daemon)));
     drop(daemon);
@@ -324,7 +327,7 @@ fn resync_holes(daemon: &Daemon) {
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
     client.write(0, &[1; 4096]).unwrap();
     client.disconnect();
-    // Now memory holds what is another volume's.
+    // Now the memory holds data of another volume.
     let mut client = Client::attach(&daemon.nbd_socket(), "secret");
     (0..32).for_each(|piece| client.write(piece << 20, &vec![0xee; 1 << 20]).unwrap());
     client.disconnect();
@@ -335,7 +338,7 @@ fn resync_holes(daemon: &Daemon) {
 }
 
 #[test]
-fn moves_go_on_after_kills_and_end_right() {
+fn replica_moves_continue_after_kills() {
     let mut daemon = Daemon::fresh();
     ["fast1", "fast2", "fast3"].iter().for_each(|drive| add_drive(&daemon, drive, "high"));
     ["slow1", "slow2", "slow3"].iter().for_each(|drive| add_drive(&daemon, drive, "low"));
@@ -387,7 +390,7 @@ fn replica_on_a_stalled_drive_fails_and_is_resynced_once_the_drive_answers() {
     tool("mkfs.xfs", &["-q", &image]);
     tool("mount", &["-o", "loop", &image, &mount]);
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| stall(&daemon, &mount)));
-    // It does no harm to thaw what is not frozen.
+    // Thawing a filesystem that is not frozen does no harm.
     let _ = Command::new("fsfreeze").args(["--unfreeze", &mount]).output();
     drop(daemon);
     tool("umount", &["-l", &mount]);
@@ -402,7 +405,7 @@ fn stall(daemon: &Daemon, mount: &str) {
     (0..300).for_each(|_| assert!(model.write(&mut client)));
     client.flush().unwrap();
     tool("fsfreeze", &["--freeze", mount]);
-    // The first of these waits until the drive is given up.
+    // The first write here waits until the drive is given up.
     (0..300).for_each(|_| assert!(model.write(&mut client)));
     assert!(out_of_sync(&inspect(daemon)) > 0, "the replicas there are out of service");
     model.check(&mut client);
@@ -414,7 +417,7 @@ fn stall(daemon: &Daemon, mount: &str) {
 }
 
 #[test]
-fn a_damaged_replica_is_made_anew_and_growth_and_shrinking_lose_none() {
+fn damaged_replica_is_rebuilt_and_resize_keeps_all_replicas() {
     let daemon = with_replicas(&["one", "two", "three"], "2");
     daemon.ok(&["volume", "resize", "vol1", "--size", "4"]);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
@@ -422,12 +425,12 @@ fn a_damaged_replica_is_made_anew_and_growth_and_shrinking_lose_none() {
         client.write(extent * GIB, &[extent as u8 + 1; 4096]).unwrap();
     }
     client.flush().unwrap();
-    // Of an extent that came by growing; the look at extent files finds it.
+    // The damaged extent was added by a resize. The check of extent files finds the damage.
     let damaged = extent_files(daemon.state(), &inspect(&daemon))["00000003"][0].clone();
     File::options().write(true).open(&damaged).unwrap().set_len(4096).unwrap();
     daemon.ok(&["volume", "modify", "vol1", "--new-name", "vol2"]);
     daemon.ok(&["volume", "modify", "vol2", "--new-name", "vol1"]);
-    // How few are in sync meanwhile may be over before anybody looks.
+    // The number of replicas in sync is not checked in between: the rebuild may end before the test looks.
     wait_until("another replica to be made", || {
         let volume = inspect(&daemon);
         let is_damaged = std::fs::metadata(&damaged).is_ok_and(|file| file.len() == 4096);

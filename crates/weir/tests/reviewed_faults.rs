@@ -1,4 +1,5 @@
-//! Faults of the data plane that were found by reading it: each is played again here as a client would.
+//! Regression tests for faults of the data plane that a review found: each test replays one fault as a
+//! client.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -15,25 +16,25 @@ use common::nbd::*;
 use common::rates::Counted;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
-/// Where the second extent of a volume begins.
+/// Offset at which the second extent of a volume begins, in bytes.
 const SECOND_EXTENT: u64 = weir_types::bounds::EXTENT_BYTES;
 /// Bytes of a simple reply, and of one with a block.
 const REPLY_BYTES: usize = 16;
 const BLOCK_REPLY_BYTES: usize = REPLY_BYTES + 4096;
 
-/// A daemon with one reactor and one volume of two extents.
+/// Starts a daemon with one reactor and one volume of two extents.
 fn scene() -> Daemon {
     let daemon = State::new().start(&["--reactors", "1"]);
     daemon.create("v", "2GiB");
     daemon
 }
 
-/// Shortens the second extent of the volume behind the daemon's back.
+/// Shortens the file of the volume's second extent behind the daemon's back.
 fn damage(daemon: &Daemon) {
     File::options().write(true).open(daemon.extent_file("v", 1)).unwrap().set_len(4096).unwrap();
 }
 
-/// Makes a group with this rate.
+/// Creates a group with this rate.
 fn group(daemon: &Daemon, name: &str, rate: &str, is_shared: &str) {
     let create = ["qos", "policy-group", "create", name, "--max-throughput", rate, "--is-shared", is_shared];
     daemon.ok(&create);
@@ -49,7 +50,7 @@ fn limit(daemon: &Daemon, group: &str, rate: &str) {
     daemon.ok(&["qos", "policy-group", "modify", group, "--max-throughput", rate]);
 }
 
-/// The daemon serves new clients and ends cleanly.
+/// Asserts that the daemon serves new clients and ends cleanly.
 fn serves_and_ends(daemon: Daemon) {
     let mut client = Client::attach(&daemon.nbd_socket(), "v");
     client.write(8192, &[7; 4096]).unwrap();
@@ -58,9 +59,9 @@ fn serves_and_ends(daemon: Daemon) {
     daemon.stop();
 }
 
-/// Broken if the first of two parts, which fails at once, is taken for the last: the reactor fell.
+/// Fails if the first of two parts, which fails at once, is taken for the last one. The reactor panicked.
 #[test]
-fn a_write_over_two_pieces_of_a_lost_extent_fails_once() {
+fn write_across_two_pieces_of_lost_extent_fails_once() {
     let daemon = scene();
     damage(&daemon);
     let mut client = Client::attach(&daemon.nbd_socket(), "v");
@@ -74,9 +75,9 @@ fn a_write_over_two_pieces_of_a_lost_extent_fails_once() {
     serves_and_ends(daemon);
 }
 
-/// Broken if the end of the daemon drains a connection that is closing already: the reactor fell.
+/// Fails if the shutdown drains a connection that is already closing. The reactor panicked.
 #[test]
-fn the_daemon_ends_while_a_connection_with_work_under_way_closes() {
+fn daemon_stops_while_busy_connection_closes() {
     let state = State::new();
     for round in 0..6 {
         let daemon = state.start(&["--reactors", "1"]);
@@ -85,21 +86,21 @@ fn the_daemon_ends_while_a_connection_with_work_under_way_closes() {
         }
         let mut epoch_record = Client::attach(&daemon.nbd_socket(), "v");
         let mut client = Client::attach(&daemon.nbd_socket(), "v");
-        // All change the same block, so that they wait for each other.
+        // All writes change the same block, so that they wait for each other.
         for _ in 0..1000 {
             client.send(WRITE, 0, 1, 10, &[3; 10]).unwrap();
         }
         (0..round).for_each(|_| assert_eq!(client.reply().unwrap().1, 0));
         drop(client);
-        // The reactor has seen the close before it answers this.
+        // The reactor has seen the close before it answers this read.
         (0..=round % 3).for_each(|_| assert_eq!(epoch_record.read(4096, 4096).unwrap().len(), 4096));
         daemon.stop();
     }
 }
 
-/// Broken if a shared group keeps the rate from before a change that nobody was bound for.
+/// Fails if a shared group without bound volumes keeps its old rate after a change.
 #[test]
-fn a_shared_group_that_changed_while_nobody_was_bound_has_its_new_rate() {
+fn shared_group_changed_while_unbound_has_its_new_rate() {
     let daemon = scene();
     group(&daemon, "g", "1IOPS", "true");
     bind(&daemon, "g");
@@ -109,13 +110,13 @@ fn a_shared_group_that_changed_while_nobody_was_bound_has_its_new_rate() {
     let mut client = Client::attach(&daemon.nbd_socket(), "v");
     (0..100).for_each(|_| assert_eq!(client.read(0, 4096).unwrap().len(), 4096));
     let delayed_ns = &daemon.json(&["volume", "inspect", "v"])["statistics"]["read"]["delayed_ns"];
-    // With the rate from before they are held back for 99 s.
+    // With the old rate, the reads would be held back for 99 s.
     assert!(delayed_ns.as_u64().unwrap() < 50_000_000_000, "{delayed_ns}");
     client.disconnect();
     serves_and_ends(daemon);
 }
 
-/// Bytes that a socket has for its reader, read without waiting for more.
+/// Reads the bytes that a socket holds without waiting for more, and returns their number.
 fn read_what_is_there(stream: &mut UnixStream) -> usize {
     let mut buffer = vec![0; 1 << 20];
     let mut count = 0;
@@ -130,9 +131,9 @@ fn read_what_is_there(stream: &mut UnixStream) -> usize {
     }
 }
 
-/// Broken if each change of a rate lets a waiting request through that nobody paid for.
+/// Fails if a change of a rate admits a waiting request without budget.
 #[test]
-fn changing_a_rate_admits_nothing() {
+fn rate_change_admits_no_unpaid_request() {
     for is_shared in ["true", "false"] {
         let daemon = scene();
         group(&daemon, "g", "1IOPS", is_shared);
@@ -144,7 +145,7 @@ fn changing_a_rate_admits_nothing() {
             for _ in 0..20 {
                 limit(&daemon, "g", "1IOPS");
                 limit(&daemon, "g", "2IOPS");
-                // Changes nothing.
+                // The same rate again changes nothing.
                 limit(&daemon, "g", "2IOPS");
             }
             answered = read_what_is_there(&mut client.stream) / BLOCK_REPLY_BYTES;
@@ -156,7 +157,7 @@ fn changing_a_rate_admits_nothing() {
     }
 }
 
-/// Sends the same request until the server takes no more; answers how many bytes it took.
+/// Sends the same request until the server takes no more. Returns the number of bytes that the server took.
 fn send_until_pushed_back(stream: &mut UnixStream, request: &[u8], most: usize) -> usize {
     let burst = request.repeat(1000);
     let mut sent = 0;
@@ -171,9 +172,9 @@ fn send_until_pushed_back(stream: &mut UnixStream, request: &[u8], most: usize) 
     panic!("{most} requests were taken of a client that reads no answer")
 }
 
-/// Broken if answers that nobody reads pile up in memory, or if such a client is not served once it reads.
+/// Fails if unread replies pile up in memory, or if the client is not served once it reads.
 #[test]
-fn a_client_that_reads_no_answer_is_not_read_either() {
+fn client_that_reads_no_reply_is_not_read() {
     let daemon = scene();
     let mut client = Client::attach(&daemon.nbd_socket(), "v");
     client.read(0, 4096).unwrap();
@@ -194,7 +195,7 @@ fn a_client_that_reads_no_answer_is_not_read_either() {
 
 /// Broken if a payload that does not come any more holds the end of the daemon up for all its timeout.
 #[test]
-fn the_daemon_does_not_wait_for_the_rest_of_a_payload() {
+fn shutdown_does_not_wait_for_partial_payload() {
     let daemon = scene();
     let mut client = Client::attach(&daemon.nbd_socket(), "v");
     client.send(WRITE, 0, 0, 1 << 20, &[5; 300_000]).unwrap();
@@ -204,7 +205,7 @@ fn the_daemon_does_not_wait_for_the_rest_of_a_payload() {
     assert!(!log.contains("waits no longer for clients"), "{log}");
 }
 
-/// A connection whose server takes block status requests.
+/// Opens a connection whose server accepts block status requests.
 fn attach_with_status(daemon: &Daemon, export: &str) -> UnixStream {
     let mut stream = greeted(&daemon.nbd_socket()).unwrap();
     let sized = |text: &str| [&(text.len() as u32).to_be_bytes(), text.as_bytes()].concat();
@@ -216,7 +217,7 @@ fn attach_with_status(daemon: &Daemon, export: &str) -> UnixStream {
     stream
 }
 
-/// Asks for the block status of a range; answers the type of the reply and its data.
+/// Requests the block status of a range, and returns the type of the reply and its data.
 fn block_status(stream: &mut UnixStream, offset: u64, length: u32) -> (u16, Vec<u8>) {
     stream.write_all(&request(BLOCK_STATUS, 0, 1, offset, length)).unwrap();
     let mut head = [0; 20];
@@ -226,16 +227,17 @@ fn block_status(stream: &mut UnixStream, offset: u64, length: u32) -> (u16, Vec<
     (u16::from_be_bytes([head[6], head[7]]), data)
 }
 
-/// Broken if data that is lost with the end of its file is called a hole, which a replica would leave out.
+/// Fails if data lost with the end of its file is reported as a hole, which a client that duplicates the
+/// volume would skip.
 #[test]
-fn the_status_of_lost_data_is_an_error() {
+fn block_status_of_lost_data_is_an_error() {
     const STATUS: u16 = 5;
     const ERROR: u16 = 1 << 15 | 1;
     let daemon = scene();
     damage(&daemon);
     let mut stream = attach_with_status(&daemon, "v");
     assert_eq!(block_status(&mut stream, 0, 1 << 20).0, STATUS);
-    // Before and after something else has found the damage.
+    // The status is requested before and after a read has found the damage.
     for _ in 0..2 {
         let (kind, data) = block_status(&mut stream, SECOND_EXTENT, 1 << 20);
         assert_eq!((kind, &data[..4]), (ERROR, &EIO.to_be_bytes()[..]));
@@ -247,10 +249,10 @@ fn the_status_of_lost_data_is_an_error() {
     serves_and_ends(daemon);
 }
 
-/// Processor time of the threads that serve clients, in ticks of 10 ms.
+/// Returns the processor time of the reactor threads, in ticks of 10 ms.
 fn ticks(daemon: &Daemon) -> u64 {
     let threads = std::fs::read_dir(format!("/proc/{}/task", daemon.process_id())).unwrap();
-    // A thread may end meanwhile.
+    // A thread may end in between.
     let stats =
         threads.filter_map(|thread| std::fs::read_to_string(thread.unwrap().path().join("stat")).ok());
     let ticks_of = |stat: String| {
@@ -262,7 +264,7 @@ fn ticks(daemon: &Daemon) -> u64 {
     reactors.iter().sum()
 }
 
-/// A client that has so many unread blocks that only one of two buffers is left for unaligned zeroes.
+/// Attaches a client with many unread blocks, so that only one of two buffers is left for unaligned zeroes.
 fn short_of_a_buffer(daemon: &Daemon, epoch_record: &mut Client) -> Client {
     let mut client = Client::attach(&daemon.nbd_socket(), "v");
     client.stream.set_nonblocking(true).unwrap();
@@ -273,21 +275,21 @@ fn short_of_a_buffer(daemon: &Daemon, epoch_record: &mut Client) -> Client {
         if count > 950 {
             let _ = client.stream.write(&request(WRITE_ZEROES, 0, 1, 4196, 8000));
         }
-        // What came before is under way once another client was served.
+        // The requests before are in flight once another client was served.
         epoch_record.read(0, 4096).unwrap();
     }
     client
 }
 
-/// Broken if a request that finds one of two buffers is woken by giving that one back, for ever.
+/// Fails if a request that gets only one of two buffers wakes itself for ever by releasing it.
 #[test]
-fn unaligned_zeroes_that_find_no_buffer_wait_quietly() {
+fn unaligned_zeroes_without_buffer_use_no_processor() {
     let daemon = scene();
     let mut writer = Client::attach(&daemon.nbd_socket(), "v");
     writer.write(0, &[1; 16_384]).unwrap();
     let starving: Vec<Client> = (0..3).map(|_| short_of_a_buffer(&daemon, &mut writer)).collect();
     let before = ticks(&daemon);
-    // The command looks twice, with a second in between.
+    // The command takes two samples, one second apart.
     daemon.ok(&[
         "qos",
         "statistics",
@@ -306,9 +308,9 @@ fn unaligned_zeroes_that_find_no_buffer_wait_quietly() {
     serves_and_ends(daemon);
 }
 
-/// Broken if the release admits requests of a connection that the first of them has just ended.
+/// Fails if a removed ceiling admits requests of a connection that the first admitted request has just ended.
 #[test]
-fn a_release_survives_a_connection_that_dies_of_it() {
+fn ceiling_removal_survives_connection_that_it_ends() {
     let daemon = scene();
     damage(&daemon);
     let mut client = Client::attach(&daemon.nbd_socket(), "v");
@@ -316,7 +318,7 @@ fn a_release_survives_a_connection_that_dies_of_it() {
     group(&daemon, "g", "1IOPS", "false");
     bind(&daemon, "g");
     client.read(0, 4096).unwrap();
-    // Half of the first is lost, which a simple reply cannot say once it has begun.
+    // Half of the data of the first read is lost, which a simple reply cannot report once it has begun.
     client.send(READ, 0, SECOND_EXTENT - 4096, 8192, &[]).unwrap();
     client.stream.write_all(&request(READ, 0, 9, 0, 4096).repeat(3)).unwrap();
     bind(&daemon, "none");
@@ -324,9 +326,10 @@ fn a_release_survives_a_connection_that_dies_of_it() {
     serves_and_ends(daemon);
 }
 
-/// Broken if an extent is lost because the daemon was out of descriptors when it was first needed.
+/// Fails if an extent is marked lost because the daemon had no free descriptors when it first opened the
+/// extent.
 #[test]
-fn a_shortage_of_descriptors_costs_no_extent() {
+fn descriptor_shortage_loses_no_extent() {
     let daemon = scene();
     let mut client = Client::attach(&daemon.nbd_socket(), "v");
     client.write(0, &[1; 4096]).unwrap();
@@ -342,9 +345,9 @@ fn a_shortage_of_descriptors_costs_no_extent() {
     serves_and_ends(daemon);
 }
 
-/// Broken if a goodbye refuses what was asked for before it and waits for its ceiling.
+/// Fails if a disconnect refuses earlier requests that wait for their ceiling.
 #[test]
-fn a_goodbye_waits_for_what_was_asked_before() {
+fn disconnect_waits_for_earlier_requests() {
     let daemon = scene();
     group(&daemon, "g", "5IOPS", "false");
     bind(&daemon, "g");
@@ -360,7 +363,7 @@ fn a_goodbye_waits_for_what_was_asked_before() {
     serves_and_ends(daemon);
 }
 
-/// Attaches again and again until told to stop; answers all clients.
+/// Attaches clients until told to stop, and returns them.
 fn keep_attaching(daemon: &Daemon, is_over: &AtomicBool) -> Vec<Client> {
     let mut clients = Vec::new();
     while !is_over.load(Ordering::Relaxed) && clients.len() < 100 {
@@ -369,9 +372,9 @@ fn keep_attaching(daemon: &Daemon, is_over: &AtomicBool) -> Vec<Client> {
     clients
 }
 
-/// Broken if a client that comes during a shrink works with the size from before it.
+/// Fails if a client that attaches during a shrink works with the old size.
 #[test]
-fn no_client_keeps_a_size_from_before_a_shrink() {
+fn no_client_keeps_old_size_after_shrink() {
     const SMALL: u64 = 50 << 20;
     let daemon = scene();
     for _ in 0..8 {
@@ -395,12 +398,13 @@ fn no_client_keeps_a_size_from_before_a_shrink() {
     serves_and_ends(daemon);
 }
 
-/// Broken if the size that a client asked for before a shrink is still told it when it takes the export.
+/// Fails if a client that asked for the size before a shrink still gets the old size when it opens the
+/// export.
 #[test]
-fn a_client_that_tarries_in_its_handshake_over_a_shrink_is_told_anew() {
+fn slow_handshake_gets_size_after_shrink() {
     let daemon = scene();
     let mut stream = greeted(&daemon.nbd_socket()).unwrap();
-    // The information without taking the export, then the shrink, then the export itself.
+    // The client requests the information, then the volume shrinks, and then the client opens the export.
     let mut inform = go("v");
     inform[8..12].copy_from_slice(&6u32.to_be_bytes());
     stream.write_all(&inform).unwrap();

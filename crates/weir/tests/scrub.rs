@@ -1,7 +1,8 @@
-//! Scrubs from outside: bytes that are flipped in the files behind the daemon's back are found and repaired where a good
-//! replica can be told, and named where none can; and nothing that clients or a crash leave is taken for rot.
+//! Scrubs from outside: bytes are flipped in extent files behind the daemon's back.
 //!
-//! `WEIR_SCRUB_KILLS` is how often the daemon is killed while it scrubs; `WEIR_SEED` repeats the choices.
+//! A scrub repairs them from a correct replica if there is one, and reports them otherwise. Effects of
+//! clients or of a crash are never taken for bit rot. `WEIR_SCRUB_KILLS` is the number of kills during
+//! scrubs. `WEIR_SEED` repeats the random choices.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -20,7 +21,7 @@ use common::random::Random;
 use common::{setting, wait_until};
 use serde_json::{Value, json};
 
-/// The driver beside this file.
+/// Python driver of the random model, which lies beside this file.
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/random_model.py");
 const BLOCK: usize = 4096;
 const MIB: u64 = 1 << 20;
@@ -31,7 +32,7 @@ fn add_drive(daemon: &Daemon, name: &str) {
     daemon.ok(&["drive", "add", path.to_str().unwrap(), "--class", "high", "--no-measurement"]);
 }
 
-/// A daemon with as many drives, and a volume with so many replicas on them.
+/// Starts a daemon with this many drives, and a volume with a replica on each.
 fn with_replicas(replicas: usize, volume: &str, size: &str) -> Daemon {
     let daemon = Daemon::fresh();
     (0..replicas).for_each(|number| add_drive(&daemon, &format!("d{number}")));
@@ -40,7 +41,7 @@ fn with_replicas(replicas: usize, volume: &str, size: &str) -> Daemon {
     daemon
 }
 
-/// The files of an extent of a volume, one for each replica, or what lies beside them.
+/// Returns the files of this name of all replicas of a volume: an extent, or a file beside it.
 fn extent_files(state: &State, volume: &Value, name: &str) -> Vec<PathBuf> {
     let id = volume["id"].as_str().unwrap();
     let drives = std::fs::read_dir(state.beside("")).unwrap();
@@ -55,7 +56,7 @@ fn inspect(daemon: &Daemon, volume: &str) -> Value {
     daemon.json(&["volume", "inspect", volume])
 }
 
-/// Has some bytes of a file change, as no drive should.
+/// Changes some bytes of a file, as bit rot on a drive does.
 fn rot(file: &PathBuf, offset: u64) {
     let file = File::options().read(true).write(true).open(file).unwrap();
     let mut bytes = [0; 16];
@@ -70,7 +71,7 @@ fn block_of(file: &PathBuf, offset: u64) -> Vec<u8> {
     block
 }
 
-/// Fills the first MiB of some places of a volume with bytes that are nowhere the same.
+/// Writes 1 MiB of random bytes at each of the offsets of a volume.
 fn fill(daemon: &Daemon, volume: &str, places: &[u64]) -> Client {
     let (mut client, mut random) = (Client::attach(&daemon.nbd_socket(), volume), Random::seeded());
     places.iter().for_each(|place| client.write(*place, &random.bytes(MIB as usize)).unwrap());
@@ -82,7 +83,7 @@ fn count(scrub: &Value, what: &str) -> u64 {
     scrub[what].as_u64().unwrap()
 }
 
-/// Scrubs a volume, and answers what came of it.
+/// Scrubs a volume and returns the result.
 fn scrub(daemon: &Daemon, volume: &str) -> Value {
     daemon.ok(&["scrub", volume, "--wait"]);
     inspect(daemon, volume)["scrub"].clone()
@@ -100,7 +101,7 @@ fn alarms(daemon: &Daemon) -> Vec<String> {
 }
 
 #[test]
-fn of_three_replicas_the_one_that_rotted_is_repaired_by_the_others() {
+fn damaged_replica_of_three_is_repaired_by_majority() {
     let daemon = with_replicas(3, "vol1", "2");
     let mut client = fill(&daemon, "vol1", &[0, 64 * MIB, 1024 * MIB]);
     let before = client.read(64 * MIB, MIB as u32).unwrap();
@@ -122,7 +123,7 @@ fn of_three_replicas_the_one_that_rotted_is_repaired_by_the_others() {
 }
 
 #[test]
-fn of_two_replicas_the_one_that_matches_its_checksum_is_good_and_without_one_nobody_can_tell() {
+fn checksum_decides_between_two_replicas_and_without_one_none_is_changed() {
     let daemon = with_replicas(2, "vol1", "1");
     let mut client = fill(&daemon, "vol1", &[0, 100 * MIB]);
     let files = extent_files(daemon.state(), &inspect(&daemon, "vol1"), "00000000");
@@ -134,7 +135,7 @@ fn of_two_replicas_the_one_that_matches_its_checksum_is_good_and_without_one_nob
     let found = scrub(&daemon, "vol1");
     assert_eq!((count(&found, "blocks_found"), count(&found, "blocks_repaired")), (2, 2), "{found}");
     assert!(block_of(&files[0], 0) == block_of(&files[1], 0));
-    // What was written since has no checksum.
+    // Data written since the last scrub has no checksum.
     client.write(20 * BLOCK as u64, &[7; BLOCK]).unwrap();
     client.flush().unwrap();
     rot(&files[1], 30 * BLOCK as u64);
@@ -154,7 +155,7 @@ fn of_two_replicas_the_one_that_matches_its_checksum_is_good_and_without_one_nob
 }
 
 #[test]
-fn a_single_replica_that_rotted_is_named_until_it_is_overwritten_and_no_read_error_is_invented() {
+fn damaged_single_replica_is_reported_until_overwritten_and_still_read() {
     let daemon = with_replicas(1, "vol1", "1");
     drop(fill(&daemon, "vol1", &[0, 40 * MIB]));
     let volume = inspect(&daemon, "vol1");
@@ -191,7 +192,7 @@ fn a_single_replica_that_rotted_is_named_until_it_is_overwritten_and_no_read_err
 }
 
 #[test]
-fn random_operations_during_scrubs_are_served_and_nothing_is_taken_for_rot() {
+fn scrub_under_random_load_reports_no_false_damage() {
     if !has_libnbd() {
         return;
     }
@@ -218,7 +219,7 @@ fn random_operations_during_scrubs_are_served_and_nothing_is_taken_for_rot() {
 }
 
 #[test]
-fn a_daemon_that_is_killed_while_it_scrubs_takes_nothing_for_rot_afterwards() {
+fn kill_during_scrub_causes_no_false_damage() {
     let mut random = Random::seeded();
     let mut daemon = with_replicas(2, "vol1", "1");
     let mut checksummed = 0;
@@ -233,7 +234,7 @@ fn a_daemon_that_is_killed_while_it_scrubs_takes_nothing_for_rot_afterwards() {
         };
         wait_until("the scrub has begun", || is_far(&daemon));
         let state = daemon.kill();
-        // Its client was cut off, which is no fault of the daemon's.
+        // The kill ended the client of the load, which is no fault of the daemon.
         drop(load);
         daemon = state.start(&["--reactors", "2"]);
         let interrupted = inspect(&daemon, "vol1");
@@ -253,7 +254,7 @@ fn a_daemon_that_is_killed_while_it_scrubs_takes_nothing_for_rot_afterwards() {
     daemon.stop();
 }
 
-/// Waits until all replicas have everything.
+/// Waits until all replicas are in sync.
 fn settle(daemon: &Daemon) {
     let has_none =
         |what: &str| inspect(daemon, "vol1")["replication"].get(what).is_none_or(|count| *count == 0);
@@ -262,7 +263,7 @@ fn settle(daemon: &Daemon) {
 }
 
 #[test]
-fn scrubs_are_begun_shown_waited_for_and_given_up() {
+fn scrubs_are_started_listed_awaited_and_cancelled() {
     let daemon = with_replicas(1, "vol1", "1");
     daemon.ok(&["volume", "create", "vol2", "--size", "1"]);
     drop(fill(&daemon, "vol1", &[0, 32 * MIB, 64 * MIB]));
@@ -293,7 +294,7 @@ fn scrubs_are_begun_shown_waited_for_and_given_up() {
 }
 
 #[test]
-fn a_scrub_gives_way_to_changes_of_its_volume_and_of_its_replicas() {
+fn scrub_does_not_block_changes_of_its_volume() {
     let daemon = with_replicas(2, "vol1", "2");
     drop(fill(&daemon, "vol1", &[0, 32 * MIB, 1024 * MIB]));
     daemon.ok(&["qos", "background-policy", "modify", "scrub", "--max-throughput", "2IOPS"]);
@@ -316,14 +317,15 @@ fn a_scrub_gives_way_to_changes_of_its_volume_and_of_its_replicas() {
 }
 
 #[test]
-fn checksums_go_with_what_they_are_of() {
+fn checksums_follow_their_replicas() {
     let daemon = with_replicas(2, "vol1", "2");
     drop(fill(&daemon, "vol1", &[0, 512 * MIB, 1024 * MIB]));
     scrub(&daemon, "vol1");
     let volume = inspect(&daemon, "vol1");
     let checksums = |name: &str| extent_files(daemon.state(), &volume, name).len();
     assert_eq!((checksums("00000000.checksums"), checksums("00000001.checksums")), (2, 2));
-    // Half of the first extent stays, and what is written there after it grew is not compared with what was before.
+    // Half of the first extent stays. Data written after it grew again is not compared with the old
+    // checksums.
     daemon.ok(&["volume", "resize", "vol1", "--size", "520MiB", "--force"]);
     daemon.ok(&["volume", "resize", "vol1", "--size", "2"]);
     assert_eq!(checksums("00000001.checksums"), 0);
@@ -331,7 +333,7 @@ fn checksums_go_with_what_they_are_of() {
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
     client.write(1024 * MIB, &[3; BLOCK]).unwrap();
     scrub(&daemon, "vol1");
-    // A replica that is given up takes them along, and one that is made has none.
+    // A removed replica takes its checksums along, and a new replica has none.
     daemon.ok(&["volume", "modify", "vol1", "--repl", "1", "--wait"]);
     assert_eq!((checksums("00000000.checksums"), checksums("00000000")), (1, 1));
     daemon.ok(&["volume", "modify", "vol1", "--repl", "2", "--wait"]);

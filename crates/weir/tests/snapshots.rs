@@ -1,8 +1,12 @@
-//! Snapshots and clones from outside: every byte of them, while their volumes are written to, on filesystems that share and
-//! on ones that do not; groups at one instant; kill -9 at any instant; what they occupy, and what comes free.
+//! Snapshots and clones from outside, on filesystems with and without shared extents.
 //!
-//! `WEIR_SNAPSHOTS` is how many are made of a group under load, `WEIR_SNAPSHOT_KILLS` how often the daemon is killed while
-//! they are made; `WEIR_SEED` repeats the choices.
+//! * Every byte of a snapshot is compared while its volume is written to.
+//! * The snapshots of a group are taken at one instant.
+//! * The daemon is killed with kill -9 at any instant.
+//! * Used space and freed space are checked.
+//!
+//! `WEIR_SNAPSHOTS` is the number of group snapshots under load. `WEIR_SNAPSHOT_KILLS` is the number of kills
+//! while snapshots are taken. `WEIR_SEED` repeats the random choices.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -23,7 +27,7 @@ const GIB: u64 = 1 << 30;
 const BLOCK: u64 = 4096;
 const DRIVES: [&str; 3] = ["one", "two", "three"];
 
-/// What blocks of a volume hold: all bytes of one are the same.
+/// Expected contents of a volume: one byte value per block.
 #[derive(Clone, Default)]
 struct Model(BTreeMap<u64, u8>);
 
@@ -38,14 +42,14 @@ impl Model {
         }
     }
 
-    /// Gives some blocks back, which read as zeroes then.
+    /// Trims some blocks, which read as zeroes afterwards.
     fn trim(&mut self, client: &mut Client, random: &mut Random) {
         let offset = random.below(2) * GIB + random.below(64) * 64 * BLOCK;
         client.trim(offset, 64 * BLOCK as u32).unwrap();
         self.0.retain(|block, _| !(offset..offset + 64 * BLOCK).contains(block));
     }
 
-    /// Compares everything that may have been written.
+    /// Compares all blocks that may have been written.
     fn check(&self, client: &mut Client, what: &str) {
         const PIECE: u64 = 256 * BLOCK;
         for start in [0, GIB] {
@@ -65,7 +69,7 @@ fn attach(daemon: &Daemon, export: &str) -> Client {
     Client::attach(&daemon.nbd_socket(), export)
 }
 
-/// A daemon with a drive whose filesystem shares; its only one.
+/// Starts a daemon with one drive, whose filesystem supports shared extents.
 fn with_sharing(bytes: u64) -> (Daemon, Loop) {
     let state = State::new();
     let device = Loop::of_size(&state, "device", bytes);
@@ -89,7 +93,7 @@ fn drive(daemon: &Daemon, name: &str) -> Value {
     list["drives"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap().clone()
 }
 
-/// What a drive holds, as it told after this was asked.
+/// Returns the used bytes of a drive, measured after this call.
 fn used_bytes(daemon: &Daemon, name: &str) -> u64 {
     let mut age_ns = 0;
     let mut used = 0;
@@ -107,7 +111,7 @@ fn snapshot(daemon: &Daemon, name: &str) -> Value {
     list["snapshots"].as_array().unwrap().iter().find(|one| one["export_name"] == name).unwrap().clone()
 }
 
-/// Snapshots, clones and restoring of a volume that is written to, with every byte compared.
+/// Takes snapshots and clones of a busy volume, restores one, and compares every byte.
 fn go_through_a_life(daemon: Daemon) {
     let mut random = Random::seeded();
     let (mut now, mut client) = (Model::default(), attach(&daemon, "vol1"));
@@ -127,7 +131,7 @@ fn go_through_a_life(daemon: Daemon) {
     new.write(&mut attach(&daemon, "new"), &mut random, 300);
     let refused = attach(&daemon, "vol1@s1").write(0, &[1; BLOCK as usize]);
     assert_eq!(refused, Err(1), "nobody writes to a snapshot");
-    // Whatever was acknowledged outlives the daemon.
+    // All acknowledged data outlives the daemon.
     client.flush().unwrap();
     let daemon = daemon.kill().start(&[]);
     let check_all = |daemon: &Daemon, now: &Model| {
@@ -137,7 +141,7 @@ fn go_through_a_life(daemon: Daemon) {
     };
     check_all(&daemon, &now);
     let mut busy = attach(&daemon, "vol1");
-    // A client is answered before it counts as attached; once something was read it does.
+    // A client is answered before it counts as attached. After a read it counts.
     busy.read(0, 4096).unwrap();
     assert!(daemon.refused(1, &["snapshot", "restore", "vol1@s3"]).contains("--force"));
     daemon.ok(&["snapshot", "restore", "vol1@s3", "--force"]);
@@ -151,7 +155,7 @@ fn go_through_a_life(daemon: Daemon) {
 }
 
 #[test]
-fn where_files_share_every_byte_is_what_it_was() {
+fn snapshots_keep_every_byte_with_shared_extents() {
     if !loops::can_be_tested() {
         return skip("block devices cannot be made here");
     }
@@ -161,14 +165,14 @@ fn where_files_share_every_byte_is_what_it_was() {
 }
 
 #[test]
-fn where_files_do_not_share_every_byte_is_what_it_was() {
+fn snapshots_keep_every_byte_without_shared_extents() {
     let daemon = Daemon::fresh();
     daemon.create("vol1", "2");
     go_through_a_life(daemon);
 }
 
 #[test]
-fn with_several_replicas_every_byte_is_what_it_was_on_each() {
+fn snapshots_keep_every_byte_on_each_replica() {
     let daemon = Daemon::fresh();
     for name in DRIVES {
         let path = daemon.state().beside(name);
@@ -184,7 +188,7 @@ fn with_several_replicas_every_byte_is_what_it_was_on_each() {
     model.write(&mut client, &mut random, 300);
     client.flush().unwrap();
     drop(client);
-    // Each replica alone: without the two other drives.
+    // Each replica is checked alone, without the two other drives.
     let mut state = daemon.stop();
     for kept in DRIVES {
         let away: Vec<&str> = DRIVES.into_iter().filter(|name| *name != kept).collect();
@@ -204,8 +208,8 @@ fn with_several_replicas_every_byte_is_what_it_was_on_each() {
     daemon.stop();
 }
 
-/// Writes a number to one volume and, once that is acknowledged, to the other, in a new place for each; until it is told
-/// to stop, or the daemon is gone.
+/// Writes a number to one volume and, after its acknowledgement, to the other, at a new offset each time.
+/// Stops when told to, or when the daemon is gone.
 fn write_in_order(mut clients: [Client; 2], is_over: &AtomicBool, written: &AtomicU64) {
     for number in 0.. {
         if is_over.load(Relaxed) {
@@ -222,7 +226,7 @@ fn write_in_order(mut clients: [Client; 2], is_over: &AtomicBool, written: &Atom
     }
 }
 
-/// The last number that was written in order, of all that are there: none before it is missing.
+/// Returns the last number that was written in order, and checks that no earlier number is missing.
 fn last_number(client: &mut Client) -> u64 {
     let number = |place: u64, client: &mut Client| {
         let data = client.read(place * 64 * BLOCK, BLOCK as u32).unwrap();
@@ -238,7 +242,7 @@ fn last_number(client: &mut Client) -> u64 {
 }
 
 #[test]
-fn snapshots_of_a_group_are_of_one_instant() {
+fn group_snapshots_share_one_instant() {
     let daemon = Daemon::fresh();
     let names = ["first", "second"];
     names.iter().for_each(|name| daemon.create(name, "1"));
@@ -266,7 +270,7 @@ fn snapshots_of_a_group_are_of_one_instant() {
 }
 
 #[test]
-fn a_daemon_that_is_killed_leaves_whole_groups_or_nothing_of_them() {
+fn kill_leaves_complete_snapshot_groups_or_none() {
     let mut random = Random::seeded();
     let mut daemon = Daemon::fresh();
     let names = ["first", "second"];
@@ -284,7 +288,7 @@ fn a_daemon_that_is_killed_leaves_whole_groups_or_nothing_of_them() {
                 "first,second",
             ]);
             let mut create = create.spawn().unwrap();
-            // Chance has it that it is at any of its steps by then.
+            // The kill may hit the creation at any of its steps.
             let enough = written.load(Relaxed) + random.below(400);
             wait_until("some more to be written", || written.load(Relaxed) >= enough);
             is_over.store(true, Relaxed);
@@ -310,7 +314,7 @@ fn a_daemon_that_is_killed_leaves_whole_groups_or_nothing_of_them() {
 }
 
 #[test]
-fn what_is_shared_takes_no_space_and_what_is_not_comes_free() {
+fn shared_extents_take_no_space_and_unique_ones_are_freed() {
     if !loops::can_be_tested() {
         return skip("block devices cannot be made here");
     }
@@ -332,7 +336,7 @@ fn what_is_shared_takes_no_space_and_what_is_not_comes_free() {
     assert!(mib(shared - alone) < 8, "{} MiB for nothing", mib(shared - alone));
     let of = |name: &str, what: &str| snapshot(&daemon, name)[what].as_u64().unwrap();
     assert_eq!((of("vol1@a", "used_bytes"), of("vol1@a", "unique_bytes")), (64 << 20, 0));
-    // What snapshots alone hold from here on: both 16 MiB together, then nobody but the first of them 8 MiB more.
+    // From here on only the snapshots share the first 16 MiB.
     write("vol1", 0, 16, 2);
     write("twin", 0, 16, 3);
     assert_eq!(of("vol1@a", "unique_bytes"), 0);

@@ -1,5 +1,7 @@
-//! Templates from outside: a volume goes from one to another under its clients, the daemon is killed in the middle of
-//! each move, and at its end every replica lies where the template says and holds every byte.
+//! Templates from outside: a volume moves from template to template under its clients, and the daemon is
+//! killed in the middle of each move.
+//!
+//! At the end every replica lies where the template says and holds every byte.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -20,11 +22,12 @@ const BLOCK: usize = 4096;
 const PIECE: usize = 256 << 10;
 /// Extents of the volume.
 const EXTENTS: u64 = 3;
-/// Pieces that are written of each extent: those of the first are soon copied, the others keep a slow move busy.
+/// Pieces written of each extent. The few of the first extent are soon moved, the others keep a slow move
+/// busy.
 const PIECES: [u64; EXTENTS as usize] = [2, 48, 48];
-/// A pace at which the first extent takes a moment, and the others many seconds.
+/// Resync ceiling at which the first extent takes a moment, and the others many seconds.
 const SLOW: &str = "500kB/s";
-/// As a disk, but without what would only take time here.
+/// Emulated disk without the delays that would only cost time here.
 const DISK: &str = "hdd-7200,iops=20000,seek=0,latency=100us,flush=0,bandwidth=1GB/s";
 const DRIVES: [(&str, &str, &str); 6] = [
     ("flash1", "high", "nvme"),
@@ -46,7 +49,7 @@ fn add_drive(daemon: &Daemon, name: &str, class: &str, emulation: &str) {
     daemon.ok(&[&add[..], &["--no-measurement"]].concat());
 }
 
-/// A daemon with three drives like flash and three like disks.
+/// Starts a daemon with three flash drives and three disks.
 fn with_drives() -> Daemon {
     let daemon = Daemon::fresh();
     DRIVES.iter().for_each(|(name, class, emulation)| add_drive(&daemon, name, class, emulation));
@@ -61,7 +64,7 @@ fn extents_left(volume: &Value) -> u64 {
     volume["moving"]["extents_left"].as_u64().unwrap_or(0)
 }
 
-/// The files of each extent, with the class of the drive of each.
+/// Returns the files of each extent, with the class of the drive of each.
 fn extent_files(state: &State, volume: &Value) -> BTreeMap<String, Vec<(&'static str, PathBuf)>> {
     let mut files: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for (drive, class, _) in DRIVES {
@@ -77,12 +80,12 @@ fn extent_files(state: &State, volume: &Value) -> BTreeMap<String, Vec<(&'static
     files
 }
 
-/// What every block should hold: its own number of writings in each byte.
+/// Expected contents of blocks: every byte is the number of writes to its block.
 #[derive(Default)]
 struct Blocks(BTreeMap<u64, u8>);
 
 impl Blocks {
-    /// Writes the first block of each piece once more; the first time the whole piece.
+    /// Writes the first block of each piece again. The first time it writes the whole piece.
     fn write(&mut self, client: &mut Client) {
         for (extent, pieces) in (0..).zip(PIECES) {
             for offset in (0..pieces).map(|piece| extent * GIB + piece * PIECE as u64) {
@@ -102,7 +105,7 @@ impl Blocks {
         client.disconnect();
     }
 
-    /// Looks at them in the file of a replica of an extent.
+    /// Checks all blocks in the file of an extent replica.
     fn check_file(&self, extent: u64, path: &PathBuf) {
         let file = File::open(path).unwrap();
         let mut found = [0; BLOCK];
@@ -113,7 +116,7 @@ impl Blocks {
     }
 }
 
-/// Checks that each extent has replicas of these classes, and no others, and that each of them holds everything.
+/// Checks that each extent has replicas of exactly these classes, and that each replica holds all blocks.
 fn assert_placed(daemon: &Daemon, blocks: &Blocks, template: &str, classes: &[&str]) {
     let volume = inspect(daemon);
     assert_eq!((&volume["template"], &volume["replicas"]), (&json!(template), &json!(classes.len())));
@@ -144,7 +147,7 @@ fn assert_placed(daemon: &Daemon, blocks: &Blocks, template: &str, classes: &[&s
 }
 
 #[test]
-fn a_volume_goes_from_template_to_template_through_kills() {
+fn volume_moves_between_templates_through_kills() {
     let mut daemon = with_drives();
     daemon.ok(&words("volume create vol1 --size 3 --template nvme"));
     let mut blocks = Blocks::default();
@@ -163,7 +166,7 @@ fn a_volume_goes_from_template_to_template_through_kills() {
             let left = extents_left(&volume);
             assert!(volume.get("moving").is_some(), "it is over before it could be interrupted: {volume}");
             assert!(volume["replication"]["in_sync"].as_u64().unwrap() >= 3 * EXTENTS, "{volume}");
-            // None is left before it is looked how many there are.
+            // The count is zero until the daemon has counted the extents.
             (1..EXTENTS).contains(&left)
         });
         blocks.write(&mut client);
@@ -190,7 +193,7 @@ fn a_volume_goes_from_template_to_template_through_kills() {
 }
 
 #[test]
-fn replicas_are_read_where_the_template_says_and_elsewhere_from_the_answer_on() {
+fn read_preference_of_template_applies_at_once() {
     let daemon = Daemon::fresh();
     add_drive(&daemon, "flash1", "high", "nvme");
     add_drive(&daemon, "disk1", "low", DISK);
@@ -199,7 +202,7 @@ fn replicas_are_read_where_the_template_says_and_elsewhere_from_the_answer_on() 
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
     client.write(0, &[1; BLOCK]).unwrap();
     client.flush().unwrap();
-    // Behind the daemon's back the replicas are made to differ, so that what is read tells which was.
+    // The replicas are made different behind the daemon's back, so that a read shows its source.
     for (class, path) in extent_files(daemon.state(), &inspect(&daemon)).remove("00000000").unwrap() {
         let mark = if class == "high" { 7 } else { 3 };
         let file = File::options().write(true).open(path).unwrap();
@@ -218,7 +221,7 @@ fn replicas_are_read_where_the_template_says_and_elsewhere_from_the_answer_on() 
 }
 
 #[test]
-fn templates_are_shown_refused_and_kept() {
+fn templates_are_listed_validated_and_persisted() {
     let daemon = with_drives();
     daemon.ok(&words("template create mixed --replicas high,med --read_from HIGH"));
     let refused = |code: i32, command: &str, expected: &str| {

@@ -1,6 +1,7 @@
-//! A volume with three replicas under fio, which verifies what it reads back while it writes, through what may happen to a
-//! drive: it returns errors, stalls, is removed and comes back, or fills up, or two of the three are lost. Afterwards fio
-//! verifies the file of each replica that is left, by itself.
+//! Data verification: fio verifies a volume with three replicas while it writes, through drive failures.
+//!
+//! The drive returns errors, stalls, is removed and returns, or fills up, or two of three drives are lost.
+//! Afterwards fio verifies the file of each remaining replica separately.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -22,35 +23,38 @@ use common::wait_until;
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
-/// The piece by which it is kept metadata of what a replica lacks.
+/// Bytes of one region of the dirty region log.
 const REGION_BYTES: u64 = 256 << 10;
 const DRIVES: [&str; 3] = ["one", "two", "three"];
-/// The drive that something happens to.
+/// Drive that fails.
 const VICTIM: &str = "two";
-/// One that takes its place.
+/// Drive that replaces the failed one.
 const SPARE: &str = "four";
-/// What the filesystem of a drive that is one of its own holds: enough for XFS.
+/// Size of a separate filesystem for a drive, in bytes: enough for XFS.
 const DEVICE_BYTES: u64 = 400 << 20;
 
-/// A part of the volume. Each is written as a whole, each block once a time.
+/// Part of the volume that is written as a whole, each block once per pass.
 #[derive(Clone, Copy)]
 struct Area {
     start: u64,
     bytes: u64,
 }
 
-/// Written before anything happens, and never again.
+/// Area that is written before the failure, and never again.
 const KEPT: Area = Area { start: 0, bytes: 8 * MIB };
-/// Written before anything happens too: its first part, and so that what is left of it is told from what comes after.
+/// Area that is written before the failure: the first half of [`MISSED`]. Its contents then have another
+/// checksum, so that remains of it are told from later contents.
 const OLD: Area = Area { start: 8 * MIB, bytes: 8 * MIB };
-/// Written while something is wrong with the drive, and only then.
+/// Area that is written only during the failure.
 const MISSED: Area = Area { start: 8 * MIB, bytes: 16 * MIB };
-/// Written again and again, all the time.
+/// Area that is written again and again, all the time.
 const BUSY: Area = Area { start: 24 * MIB, bytes: 8 * MIB };
 
 impl Area {
-    /// fio's arguments for random writes of all of it, each read back and verified soon after, in an order that follows
-    /// from a seed. Which write a block is of is verified too: what an earlier run left is a wrong byte.
+    /// Returns fio's arguments for random writes of the whole area, in an order that follows from a seed.
+    ///
+    /// fio reads each block back and verifies it soon after its write. fio also verifies which write a block
+    /// belongs to: data from an earlier run is a wrong byte.
     fn work(self, checksum: &str, seed: u64) -> Vec<String> {
         let fixed = "--name=verified --rw=randwrite --bs=4k --iodepth=16 --verify_fatal=1 --verify_backlog=256 \
                      --verify_state_save=0 --thread";
@@ -61,14 +65,14 @@ impl Area {
         arguments
     }
 
-    /// Writes and verifies it through the daemon.
+    /// Writes and verifies the area through the daemon.
     fn write(self, uri: &str, checksum: &str, seed: u64) {
         let mut arguments = self.work(checksum, seed);
         arguments.extend(["--ioengine=nbd".to_owned(), format!("--uri={uri}")]);
         fio(&arguments);
     }
 
-    /// Verifies what the file of a replica has of it, behind the daemon's back.
+    /// Verifies the area in the file of a replica, behind the daemon's back.
     fn verify(self, file: &Path, checksum: &str) {
         let mut arguments = self.work(checksum, 1);
         arguments.extend(["--ioengine=psync", "--verify_only", "--filename"].map(str::to_owned));
@@ -84,7 +88,7 @@ fn fio(arguments: &[String]) {
     assert!(is_right, "fio {arguments:?} ended with {:?}:\n{}{}", ran.code, ran.stdout, ran.stderr);
 }
 
-/// The busy area is written again and again.
+/// Thread that writes the busy area again and again.
 struct Busy {
     is_over: Arc<AtomicBool>,
     runs: Arc<AtomicU64>,
@@ -105,9 +109,9 @@ impl Busy {
         Busy { is_over, runs, thread }
     }
 
-    /// Waits until all of the area was written once more.
+    /// Waits until the whole area was written once more.
     fn goes_round(&self) {
-        // The run that is under way began before.
+        // The current run began before.
         let target = self.runs.load(Ordering::Relaxed) + 2;
         wait_until("all of the busy area is written again", || {
             assert!(!self.thread.is_finished(), "fio saw an error or a wrong byte");
@@ -129,11 +133,11 @@ fn count(daemon: &Daemon, what: &str) -> u64 {
     inspect(daemon)["replication"][what].as_u64().unwrap()
 }
 
-/// Something that happens to drives while fio is at work.
+/// Failure of drives while fio runs.
 trait Misfortune {
-    /// It happens, and replicas are not up to date for it, now or once they are written to.
+    /// Begins the failure. Replicas become stale now or with the next write.
     fn begin(&self, daemon: &Daemon);
-    /// It is over.
+    /// Ends the failure.
     fn end(&self, daemon: &Daemon);
 }
 
@@ -143,7 +147,7 @@ fn add_drive(daemon: &Daemon, name: &str) {
     daemon.ok(&["drive", "add", path.to_str().unwrap(), "--class", "high", "--no-measurement"]);
 }
 
-/// Makes a daemon with three drives, of which some folders may be filesystems, and a volume with a replica on each.
+/// Starts a daemon with three drives, whose folders may be filesystems, and a volume with a replica on each.
 fn with_replicas(state: &State) -> Daemon {
     let daemon = state.start(&["--reactors", "2"]);
     DRIVES.iter().for_each(|drive| add_drive(&daemon, drive));
@@ -151,19 +155,19 @@ fn with_replicas(state: &State) -> Daemon {
     for area in [KEPT, OLD, BUSY] {
         area.write(&daemon.uri("vol1"), "md5", 1);
     }
-    // A daemon that is stopped knows that all this is stable everywhere.
+    // A clean stop records that all data is stable on every replica.
     let daemon = daemon.stop().start(&["--reactors", "2"]);
     assert_eq!(count(&daemon, "stale"), 0);
     daemon
 }
 
-/// The file of the replica on a drive.
+/// Returns the file of the replica on a drive.
 fn replica_on(state: &State, drive: &str, volume: &Value) -> PathBuf {
     let folder = state.beside(drive).join("volumes").join(volume["id"].as_str().unwrap());
     folder.join("extents/00000000")
 }
 
-/// Verifies all replicas that are left, each by itself, and all of it through the daemon.
+/// Verifies each remaining replica separately, and compares the replicas with each other.
 fn verify_replicas(daemon: &Daemon, drives: &[&str]) {
     let volume = inspect(daemon);
     for drive in drives {
@@ -178,8 +182,8 @@ fn verify_replicas(daemon: &Daemon, drives: &[&str]) {
     }
 }
 
-/// What all of these have in common: fio works before, through and after a misfortune, and everything is right in the
-/// end. Answers how many bytes it took to bring the replica on the drive up to date.
+/// Runs fio before, during and after a failure, and checks that all data is correct at the end. Returns the
+/// number of bytes resynced.
 fn is_survived(state: &State, misfortune: &dyn Misfortune, drives_left: &[&str]) -> u64 {
     let daemon = with_replicas(state);
     let busy = Busy::start(daemon.uri("vol1"));
@@ -201,10 +205,10 @@ fn is_survived(state: &State, misfortune: &dyn Misfortune, drives_left: &[&str])
     copied
 }
 
-/// A filesystem of its own for a drive's folder.
+/// Separate filesystem for a drive's folder.
 struct Filesystem {
     mount: String,
-    /// What it is on; it is unmounted when this goes.
+    /// Device of the filesystem, which is unmounted when the device goes out of scope.
     _device: Loop,
 }
 
@@ -220,7 +224,7 @@ impl Filesystem {
     }
 }
 
-/// The drive answers everything with an error, until there is another one in its place.
+/// Failure: the drive answers every request with an error, until another drive replaces it.
 struct Errors(Filesystem);
 
 impl Misfortune for Errors {
@@ -233,7 +237,7 @@ impl Misfortune for Errors {
     }
 }
 
-/// The drive does not answer.
+/// Failure: the drive does not answer.
 struct Stall(Filesystem);
 
 impl Misfortune for Stall {
@@ -248,12 +252,12 @@ impl Misfortune for Stall {
 
 impl Drop for Stall {
     fn drop(&mut self) {
-        // It does no harm to thaw what is not frozen; what is frozen cannot be unmounted.
+        // Thawing a filesystem that is not frozen does no harm. A frozen filesystem cannot be unmounted.
         let _ = Command::new(find("fsfreeze").unwrap()).args(["--unfreeze", &self.0.mount]).output();
     }
 }
 
-/// The drive is gone, and comes back as it was.
+/// Failure: the drive is removed, and returns unchanged.
 struct Removal;
 
 impl Misfortune for Removal {
@@ -269,7 +273,7 @@ impl Misfortune for Removal {
     }
 }
 
-/// The drive's filesystem is full, until somebody makes room.
+/// Failure: the drive's filesystem is full until space is freed.
 struct Fullness(PathBuf);
 
 impl Misfortune for Fullness {
@@ -289,7 +293,7 @@ impl Drop for Fullness {
     }
 }
 
-/// Two drives are gone for good.
+/// Failure: two drives are lost for good.
 struct Loss;
 
 impl Misfortune for Loss {
@@ -304,7 +308,7 @@ impl Misfortune for Loss {
 }
 
 #[test]
-fn fio_is_served_rightly_by_the_others_while_a_drive_returns_errors() {
+fn fio_verifies_while_a_drive_returns_errors() {
     if !has(&["fio", "mkfs.xfs", "xfs_io"]) || !is_root() {
         return;
     }
@@ -314,7 +318,7 @@ fn fio_is_served_rightly_by_the_others_while_a_drive_returns_errors() {
 }
 
 #[test]
-fn fio_is_served_rightly_by_the_others_while_a_drive_stalls() {
+fn fio_verifies_while_a_drive_stalls() {
     if !has(&["fio", "mkfs.xfs", "fsfreeze"]) || !is_root() {
         return;
     }
@@ -324,7 +328,7 @@ fn fio_is_served_rightly_by_the_others_while_a_drive_stalls() {
 }
 
 #[test]
-fn fio_is_served_rightly_while_a_drive_is_away_which_gets_what_was_changed_and_no_more() {
+fn fio_verifies_while_a_drive_is_away_and_only_dirty_regions_are_resynced() {
     if !has(&["fio"]) {
         return;
     }
@@ -337,7 +341,7 @@ fn fio_is_served_rightly_while_a_drive_is_away_which_gets_what_was_changed_and_n
 }
 
 #[test]
-fn fio_is_served_rightly_by_the_others_while_a_filesystem_is_full() {
+fn fio_verifies_while_a_filesystem_is_full() {
     if !has(&["fio"]) || !is_root() {
         return;
     }
@@ -349,7 +353,7 @@ fn fio_is_served_rightly_by_the_others_while_a_filesystem_is_full() {
 }
 
 #[test]
-fn fio_is_served_rightly_by_one_replica_when_two_of_three_are_lost() {
+fn fio_verifies_after_loss_of_two_of_three_replicas() {
     if !has(&["fio"]) {
         return;
     }

@@ -1,6 +1,9 @@
-//! What a request costs the processor beside an earlier daemon, whose binary `WEIR_BASELINE` names: both run and serve the
-//! same load in turn, some milliseconds each, so that a slow moment of the machine hits both alike. With the daemon's own
-//! binary it shows how exact that is on a machine.
+//! Baseline bench: processor time per request, compared with an earlier daemon whose binary `WEIR_BASELINE`
+//! names.
+//!
+//! Both daemons run and serve the same load in turn, some milliseconds each. A slow moment of the machine
+//! therefore hits both alike. With the daemon's own binary as baseline, the bench shows its exactness on a
+//! machine.
 
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -18,23 +21,26 @@ use crate::world::folder::Folder;
 
 /// Environment variable that names the earlier daemon.
 const BASELINE: &str = "WEIR_BASELINE";
-/// Most processor time per request, of that of the earlier daemon: what differs between two runs of one daemon.
+/// Largest processor time per request, as a fraction of that of the earlier daemon. The margin is the
+/// difference between two runs of one daemon.
 const PROCESSOR_MOST: f64 = 1.03;
-/// Rounds at full length and in a quick run: two daemons that were started differ more than two moments of one.
+/// Rounds at full length and in a quick run. Two started daemons differ more than two moments of one daemon.
 const ROUNDS: usize = 30;
 const ROUNDS_QUICK: usize = 2;
-/// How long it is the turn of one of two loads, and how many turns both have together in a round. Where each served for a
-/// second at a time, one daemon beside itself had ratios from 0.95 to 1.06 in half of the rounds.
+/// Length of one load's turn, and turns of both loads together in a round. With turns of a second, a daemon
+/// compared with itself had ratios from 0.95 to 1.06 in half of the rounds.
 const TURN: Duration = Duration::from_millis(50);
 const TURNS: usize = 40;
 
-/// What is read and written of a volume: little, so that what differs is the daemons and not the way to memory.
+/// Bytes of the volume that are read and written: few, so that the daemons differ and not the path to memory.
 const SIZE_BYTES: u64 = GIB / 32;
-/// The core of the client, and that of both daemons. Where the system places them at will, it changes between two cores and
-/// one for both from second to second, and a request costs half as much again in one of the two.
+/// Core of the client, and core of both daemons.
+///
+/// If the kernel places the threads, it switches every few seconds between two cores and one for both. A
+/// request costs half as much again in one of the two cases.
 const CORES: (usize, usize) = (0, 1);
 
-/// One way of loading a volume.
+/// Load on a volume.
 struct Workload {
     name: &'static str,
     replicas: usize,
@@ -51,7 +57,7 @@ const fn workload(
     Workload { name, replicas, pattern, block_bytes, depth }
 }
 
-/// Those of `bench nbd`, and the random writes and reads of `bench replicas`.
+/// Workloads of `bench nbd`, and the random writes and reads of `bench replicas`.
 const WORKLOADS: [Workload; 7] = [
     workload("4 KiB read QD1", 1, ("randread", 4096, 1)),
     workload("4 KiB write QD1", 1, ("randwrite", 4096, 1)),
@@ -83,12 +89,15 @@ pub fn run(options: &Options) -> Result<Report> {
     Ok(report)
 }
 
-/// Processor time per request of each load, in microseconds, of two daemons that are started for it: where its memory
-/// happens to lie makes a difference of a tenth or more, which is another one in each round.
+/// Returns the processor time per request of each load, in microseconds, for two daemons.
+///
+/// Both daemons are started for this round. Their placement in memory causes a difference of a tenth or more,
+/// which changes from round to round.
 fn measure(binaries: [&Path; 2], round: usize) -> Result<Vec<[f64; 2]>> {
     let folders = [Folder::in_memory("weir-bench-now")?, Folder::in_memory("weir-bench-before")?];
     let start_one = |which: usize| start(binaries[which], &folders[which]);
-    // The daemon started first seemed to cost more for large reads, also where both were the same one; why is not known.
+    // The daemon started first seemed to cost more for large reads, also if both had the same binary. The
+    // reason is unknown.
     let mut daemons = match round % 2 {
         0 => [start_one(0)?, start_one(1)?],
         _ => {
@@ -99,7 +108,8 @@ fn measure(binaries: [&Path; 2], round: usize) -> Result<Vec<[f64; 2]>> {
     WORKLOADS.iter().map(|workload| compare(workload, &mut daemons, &folders, round)).collect()
 }
 
-/// Processor time per request of both daemons, in microseconds, of a load on each: one goes on while the other is stopped.
+/// Returns the processor time per request of both daemons, in microseconds. Each has a load, and one load is
+/// paused while the other runs.
 fn compare(
     workload: &Workload,
     daemons: &mut [Daemon; 2],
@@ -125,7 +135,8 @@ fn processor_times(daemons: &mut [Daemon; 2]) -> Result<[Duration; 2]> {
     Ok([now.process().processor_time()?, before.process().processor_time()?])
 }
 
-/// Lets one load go on at a time; whoever begins in one round comes second in the next. At the end both are told to stop.
+/// Lets one load run at a time. The load that begins changes with each round. At the end both loads are told
+/// to stop.
 fn take_turns(loads: &mut [Running; 2], round: usize) {
     for turn in 0..TURNS {
         let (mine, other) = ((round + turn) % 2, (round + turn + 1) % 2);
@@ -139,7 +150,7 @@ fn take_turns(loads: &mut [Running; 2], round: usize) {
     }
 }
 
-/// A load that goes on until it is stopped.
+/// Returns a load that runs until it is stopped.
 fn load(workload: &Workload, daemon: &Daemon) -> Load {
     Load {
         pattern: workload.pattern,
@@ -155,7 +166,7 @@ fn volume_of(workload: &Workload) -> String {
     format!("volume{}", workload.replicas)
 }
 
-/// A daemon with a volume of one replica and one of three, both filled.
+/// Starts a daemon with a volume of one replica and one of three, both filled.
 fn start(binary: &Path, folder: &Folder) -> Result<Daemon> {
     let path = folder.path();
     let daemon = Daemon::start_on_core(CORES.1, binary, &path.join("state"))?;
@@ -172,9 +183,9 @@ fn start(binary: &Path, folder: &Folder) -> Result<Daemon> {
     Ok(daemon)
 }
 
-/// The row of a load in the table, of what it cost in each round now and before.
+/// Returns the table row of a load, from its costs in each round now and before.
 fn judge(workload: &Workload, costs: [Vec<f64>; 2], report: &mut Report) -> Vec<String> {
-    // Within rounds: what slows a whole round cancels out.
+    // Ratios are taken within rounds: a slowdown of a whole round cancels out.
     let ratios: Vec<f64> = costs[0].iter().zip(&costs[1]).map(|(now, before)| now / before).collect();
     let (low, high) = (quantile(&ratios, 0.25), quantile(&ratios, 0.75));
     let ratio = median(ratios);

@@ -1,5 +1,6 @@
-//! A burst: credit is earned by idling, spent at exactly the burst rate, outlives a restart of the daemon, and is used up
-//! when the arithmetic says.
+//! Burst bench: credit is earned while idle and spent at exactly the burst rate.
+//!
+//! The credit survives a restart of the daemon, and it is used up at the calculated time.
 
 use std::time::Duration;
 
@@ -13,19 +14,19 @@ use crate::world::daemon::Daemon;
 use crate::world::fio::{Completion, Load, Log};
 
 const VOLUME_BYTES: u64 = 64 * MIB;
-/// The ceiling and the burst, in operations per second.
+/// Ceiling and burst rate, in operations per second.
 const CEILING: f64 = 1000.0;
 const BURST: f64 = 2000.0;
-/// What is looked at to tell the burst from what comes after it, in milliseconds.
+/// Window in which the end of the burst is detected, in milliseconds.
 const WINDOW_MS: u64 = 1000;
 
-/// What was done before and after the restart.
+/// Completions before and after the restart.
 struct Runs {
     before: Vec<Completion>,
     after: Vec<Completion>,
 }
 
-/// Earns, spends half, starts the daemon anew, and spends the rest.
+/// Earns credit, spends half of it, restarts the daemon, and spends the rest.
 pub fn run(options: &Options) -> Result<Report> {
     let mut stage = Stage::in_memory(options, "burst")?;
     let seconds = if options.is_quick { 8 } else { 60 };
@@ -56,14 +57,14 @@ fn judge(runs: &Runs, seconds: u64, report: &mut Report) -> Result<()> {
     let stopped_ms = runs.before.last().context("nothing was done before the restart")?.at_ms;
     let again_ms = runs.after.first().context("nothing was done after the restart")?.at_ms;
     let last_ms = runs.after.last().context("nothing was done after the restart")?.at_ms;
-    // Credit counts in seconds at the burst rate; idling earns it at the ceiling's.
+    // Credit counts in seconds at the burst rate. Idle time earns it at the ceiling's rate.
     let per_second = (BURST - CEILING) / CEILING;
     let used = runs.before.len() as f64 / CEILING - (stopped_ms - first_ms) as f64 / 1000.0;
     let earned = (again_ms - stopped_ms) as f64 / 1000.0;
     let expected = seconds as f64 - (used - earned) / per_second;
     let ends_ms = burst_end_ms(&runs.after).context("the burst did not end")?;
     let found = (ends_ms - again_ms) as f64 / 1000.0;
-    // The last second is left out: a load that ends asks for less.
+    // The last second is left out, because a load that ends sends fewer requests.
     let rates = [
         rate(&runs.before, first_ms + 1000, stopped_ms - WINDOW_MS),
         rate(&runs.after, again_ms + 1000, ends_ms - WINDOW_MS),
@@ -92,7 +93,7 @@ fn judge(runs: &Runs, seconds: u64, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// The middle of the first window that holds less than half of what is between ceiling and burst.
+/// Returns the middle of the first window whose rate is less than half way from ceiling to burst.
 fn burst_end_ms(log: &[Completion]) -> Option<u64> {
     let (first, last) = (log.first()?.at_ms, log.last()?.at_ms);
     let starts = (first..last.saturating_sub(WINDOW_MS)).step_by(20);
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_that_is_too_short_or_too_long_is_seen() {
+    fn burst_of_wrong_length_is_detected() {
         assert!(verdict(5000).is_ok());
         assert!(verdict(4800).is_err());
         assert!(verdict(5200).is_err());

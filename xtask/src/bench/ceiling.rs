@@ -1,9 +1,11 @@
-//! How exact a ceiling is: a matrix of limits, queue depths and directions, judged by fio's log of every
-//! single request; and whether idle time is saved up for a burst. Above each volume's ceiling stand its floor and
-//! weight, and a shared group with a floor, a weight and a ceiling that is never reached.
+//! Ceiling bench: exactness of ceilings in a matrix of limits, queue depths and directions, judged by fio's
+//! log of every request.
 //!
-//! Cells of low rates run side by side on volumes of their own, since they hardly load the machine; cells
-//! of high rates run alone.
+//! The bench also checks whether idle time is saved up for a burst. Each volume also has a floor and a
+//! weight. Above it is a shared group with a floor, a weight and a ceiling that is never reached.
+//!
+//! Cells of low rates run side by side on separate volumes, since they hardly load the machine. Cells of high
+//! rates run alone.
 
 use std::time::{Duration, Instant};
 
@@ -19,13 +21,13 @@ use crate::world::now_ms;
 
 /// Size of each volume in bytes.
 const VOLUME_BYTES: u64 = 64 * MIB;
-/// Requests per second that cells may have together to run side by side.
+/// Largest total requests per second of cells that run side by side.
 const SIDE_BY_SIDE_RATE_MAX: f64 = 3000.0;
-/// Cells that run side by side at most.
+/// Largest number of cells that run side by side.
 const SIDE_BY_SIDE_MAX: usize = 16;
 /// Time that a load may take to start on a busy machine, in seconds.
 const START_SECONDS: u64 = 5;
-/// Limit with which idle time is tried.
+/// Limit with which idle time is tested, in operations per second.
 const IDLE_LIMIT_IOPS: u64 = 1000;
 
 /// Measures the matrix, the idle credit, and the peers.
@@ -51,7 +53,7 @@ pub fn run(options: &Options) -> Result<Report> {
     Ok(report)
 }
 
-/// The cells in which the client exceeds the limit by a fifth when nothing limits it.
+/// Returns the cells whose client exceeds the limit by a fifth when nothing limits it.
 fn reachable_cells(stage: &Stage, options: &Options) -> Result<Vec<Combination>> {
     let mut cells = Vec::new();
     for block_bytes in [4096, 64 << 10] {
@@ -90,13 +92,13 @@ fn batches(cells: Vec<Combination>) -> Vec<Vec<Combination>> {
     batches
 }
 
-/// Puts a ceiling on the volumes of a policy group, and half of it as their floor.
+/// Sets a ceiling on the volumes of a policy group, and half of it as their floor.
 fn limit(stage: &Stage, index: usize, limit: Limit) -> Result<()> {
     let rates = format!("-max-throughput {} -min-throughput {}", limit.text(), limit.floor_text());
     stage.daemon.run(&format!("qos policy-group modify p{index} {rates}")).map(drop)
 }
 
-/// A row of the table.
+/// Row of the table.
 type Row = (Combination, Verdict);
 
 fn measure_batch(
@@ -113,7 +115,7 @@ fn measure_batch(
     for (index, cell) in batch.iter().enumerate() {
         running.push(load_of(stage, index, cell, seconds).start(stage.folder.path())?);
     }
-    // What waits behind a low limit when the time is up would take minutes to complete: it is released.
+    // Requests behind a low limit would take minutes to complete at the end. They are released.
     wait_for(Duration::from_secs(seconds + 1 + START_SECONDS));
     let released_ms = now_ms();
     for index in 0..batch.len() {
@@ -141,7 +143,7 @@ fn load_of(stage: &Stage, index: usize, cell: &Combination, seconds: u64) -> Loa
     }
 }
 
-/// Counts time from the first completion; fails if the judged time was not over when the volumes were released.
+/// Counts time from the first completion. Fails if the volumes were released before the judged time was over.
 fn since_first(mut completions: Vec<Completion>, released_ms: u64, seconds: u64) -> Result<Vec<Completion>> {
     let first_ms = completions.first().map_or(0, |completion| completion.at_ms);
     ensure!(first_ms + (1 + seconds) * 1000 <= released_ms, "fio started too late: the machine is too busy");
@@ -191,8 +193,8 @@ fn print_matrix(rows: Vec<Row>) {
     print_table(&headings, rows);
 }
 
-/// After 10 s of idleness, on a new connection and on one that stays open, no more than 100 ms' worth of
-/// requests may complete ahead of schedule.
+/// Checks the credit after 10 s of idle time, on a new connection and on an open one. At most 100 ms' worth
+/// of requests may complete ahead of schedule.
 fn measure_idle_credit(stage: &Stage, report: &mut Report) -> Result<()> {
     let limit = Limit::Iops(IDLE_LIMIT_IOPS);
     self::limit(stage, 0, limit)?;
@@ -238,14 +240,14 @@ mod tests {
     }
 
     #[test]
-    fn the_burst_after_the_pause_is_found() {
+    fn completions_after_longest_gap_are_selected() {
         let at = |at_ms| Completion { at_ms, latency_ns: 1 };
         assert_eq!(after_longest_gap(&[at(0), at(1), at(10_001), at(10_002)]).len(), 2);
         assert_eq!(after_longest_gap(&[at(0), at(1)]).len(), 0);
     }
 
     #[test]
-    fn a_load_that_outlives_its_limit_is_not_judged() {
+    fn load_released_too_early_is_refused() {
         let at = |at_ms| Completion { at_ms, latency_ns: 1 };
         assert_eq!(since_first(vec![at(5000), at(5001)], 10_000, 4).unwrap()[1].at_ms, 1);
         assert!(since_first(vec![at(5001)], 10_000, 4).is_err());

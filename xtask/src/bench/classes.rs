@@ -1,5 +1,7 @@
-//! Classes of service as the document shows them: its three drives are sorted by what they deliver, its three volumes
-//! find their class, and each gets what the document measured. And other drives, given no class, are sorted too.
+//! Classes bench: the drives and volumes of the document on classes of service.
+//!
+//! The document's three drives are sorted by their measured rates, and its three volumes find their class.
+//! Each volume gets the rate that the document measured. Other drives without a given class are sorted too.
 
 use anyhow::Result;
 use serde_json::json;
@@ -11,19 +13,20 @@ use crate::world::daemon::Daemon;
 use crate::world::document::{self, SERVICES, Service};
 use crate::world::folder::Folder;
 
-/// How far a volume's rate may be from the document's, in per cent.
+/// Largest difference between a volume's rate and the document's, in per cent.
 const IOPS_OFF_PER_CENT_MAX: f64 = 3.0;
-/// How far the latency of the slowest volume may be from the document's, in per cent. The way to the daemon and back
-/// costs nothing beside it; beside that of the others it does, on whatever machine this is.
+/// Largest difference between the latency of the slowest volume and the document's, in per cent. The way to
+/// the daemon and back is negligible beside this latency. Beside that of the others it is not, on any
+/// machine.
 const LATENCY_OFF_PER_CENT_MAX: f64 = 15.0;
-/// The class whose latency is judged.
+/// Class whose latency is judged.
 const LATENCY_CLASS: &str = "low";
-/// Least requests per second and longest latency in seconds of one at a time, as they are published.
+/// Least requests per second and longest latency of single requests in seconds, as published.
 const THRESHOLDS: [(&str, f64, f64); 2] = [("high", 8000.0, 0.002), ("medium", 500.0, 0.010)];
 /// Requests that a measurement keeps in flight.
 const MEASURED_DEPTH: f64 = 32.0;
 
-/// A drive that nobody says the class of.
+/// Drive without a given class.
 struct Other {
     iops: f64,
     latency_us: f64,
@@ -39,7 +42,7 @@ impl Other {
         format!("iops={},latency={}us,seek={}us", self.iops, self.latency_us, self.seek_us)
     }
 
-    /// What follows from the parameters and the published thresholds.
+    /// Returns the class that follows from the parameters and the published thresholds.
     fn class(&self) -> &'static str {
         let turn = 1.0 / self.iops + self.seek_us / 1e6;
         let latency = turn + self.latency_us / 1e6;
@@ -64,7 +67,7 @@ const OTHERS: [Other; 11] = [
     Other { seek_us: 12_450.0, ..Other::new(20_000.0, 100.0) },
 ];
 
-/// What was found of one class.
+/// Results of one class.
 struct Found {
     service: &'static Service,
     pool: String,
@@ -140,7 +143,7 @@ fn judge(found: &Found, report: &mut Report) {
     }
 }
 
-/// Adds drives that are given no class, one after the other, and looks in which pool they are.
+/// Adds drives without a given class, one after the other, and checks the pool of each.
 fn sort_others(daemon: &Daemon, folder: &Folder, report: &mut Report) -> Result<()> {
     println!("{} other drives are measured:", OTHERS.len());
     let mut rows = Vec::new();
@@ -170,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_other_drives_are_of_all_classes_for_each_reason() {
+    fn other_drives_cover_all_classes() {
         let classes = OTHERS.map(|other| other.class());
         assert_eq!(classes[..3], ["high"; 3]);
         assert_eq!(classes[3..7], ["medium"; 4]);

@@ -1,19 +1,19 @@
-//! One cell of the matrix of ceilings: a limit, a queue depth, a direction; and how its log is judged.
+//! Cell of the ceiling matrix: a limit, a queue depth and a direction, and the verdict on its log.
 
 use crate::numbers::{ahead_of_schedule, between, is_near, off_per_cent, percentile_us, worst_window};
 use crate::world::fio::Completion;
 
-/// How a limit is stated.
+/// Limit of a cell, in one of two units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// Operations per second, tried with requests of 4 KiB.
+    /// Operations per second, tested with requests of 4 KiB.
     Iops(u64),
-    /// Mebibytes per second, tried with requests of 64 KiB.
+    /// Mebibytes per second, tested with requests of 64 KiB.
     MebibytesPerSecond(u64),
 }
 
 impl Limit {
-    /// As the command line has it.
+    /// Returns the limit as the command line writes it.
     pub fn text(self) -> String {
         match self {
             Limit::Iops(iops) => format!("{iops}IOPS"),
@@ -21,12 +21,12 @@ impl Limit {
         }
     }
 
-    /// A floor of half as many requests, as the command line has it.
+    /// Returns a floor of half as many requests, as the command line writes it.
     pub fn floor_text(self) -> String {
         format!("{}IOPS", (self.requests_per_second() / 2.0).ceil())
     }
 
-    /// Size of the requests with which it is tried, in bytes.
+    /// Returns the size of the requests that test the limit, in bytes.
     pub fn block_bytes(self) -> u64 {
         match self {
             Limit::Iops(_) => 4096,
@@ -34,7 +34,7 @@ impl Limit {
         }
     }
 
-    /// Requests per second that it allows.
+    /// Returns the requests per second that the limit allows.
     pub fn requests_per_second(self) -> f64 {
         match self {
             Limit::Iops(iops) => iops as f64,
@@ -43,7 +43,7 @@ impl Limit {
     }
 }
 
-/// All limits of the matrix.
+/// Limits of the matrix.
 pub const LIMITS: [Limit; 8] = [
     Limit::Iops(1),
     Limit::Iops(100),
@@ -54,15 +54,15 @@ pub const LIMITS: [Limit; 8] = [
     Limit::MebibytesPerSecond(2),
     Limit::MebibytesPerSecond(3),
 ];
-/// All queue depths of the matrix.
+/// Queue depths of the matrix.
 pub const DEPTHS: [u32; 3] = [1, 32, 256];
-/// All directions of the matrix, by fio's names.
+/// Directions of the matrix, by fio's names.
 pub const PATTERNS: [&str; 3] = ["randread", "randwrite", "randrw"];
 
 /// One cell.
 #[derive(Clone, Copy, Debug)]
 pub struct Combination {
-    /// The limit.
+    /// Limit of the cell.
     pub limit: Limit,
     /// Requests outstanding.
     pub depth: u32,
@@ -70,12 +70,12 @@ pub struct Combination {
     pub pattern: &'static str,
 }
 
-/// What the log of one cell shows. The first second is left out, as the promise has it.
+/// Verdict on the log of one cell. The first second is left out, as the promise states.
 #[derive(Clone, Debug)]
 pub struct Verdict {
     /// Completions in the judged time.
     pub count: f64,
-    /// How many there should be.
+    /// Expected completions in the judged time.
     pub expected: f64,
     /// Completions in the worst second.
     pub worst_second: f64,
@@ -85,18 +85,18 @@ pub struct Verdict {
     pub p50_us: f64,
     /// 99th percentile of the latency in microseconds.
     pub p99_us: f64,
-    /// What both should be, in microseconds.
+    /// Ideal value of both latencies, in microseconds.
     pub ideal_us: f64,
     rate: f64,
 }
 
 impl Combination {
-    /// Judges `seconds` of a log, from its second second on.
+    /// Judges `seconds` of a log, without its first second.
     pub fn judge(&self, completions: &[Completion], seconds: u64) -> Verdict {
         let rate = self.limit.requests_per_second();
         let (from_ms, to_ms) = (1000, 1000 + seconds * 1000);
         let ideal_us = f64::from(self.depth) / rate * 1e6;
-        // Until as many requests as are outstanding have completed, latencies still climb to their level.
+        // Latencies rise to their level until as many requests have completed as are outstanding.
         let settled_ms = from_ms.max((ideal_us / 1000.0 * 1.2) as u64 + 100);
         let settled = between(completions, settled_ms, to_ms);
         Verdict {
@@ -113,37 +113,38 @@ impl Combination {
 }
 
 impl Verdict {
-    /// How far the delivered rate is from the limit, in per cent.
+    /// Returns the difference between the delivered rate and the limit, in per cent.
     pub fn rate_off(&self) -> f64 {
         off_per_cent(self.count, self.expected)
     }
 
-    /// How far the worst second is from the limit, in per cent.
+    /// Returns the difference between the worst second and the limit, in per cent.
     pub fn second_off(&self) -> f64 {
         off_per_cent(self.worst_second, self.rate)
     }
 
-    /// Delivered over the whole time within 0.1 % or one request.
+    /// Returns true if the whole time delivered the limit within 0.1 % or one request.
     pub fn is_rate_exact(&self) -> bool {
         is_near(self.count, self.expected, 0.001)
     }
 
-    /// Every second within 1 % or one request.
+    /// Returns true if every second delivered the limit within 1 % or one request.
     pub fn is_every_second_exact(&self) -> bool {
         is_near(self.worst_second, self.rate, 0.01)
     }
 
-    /// Nothing completed ahead of schedule beyond 100 ms' worth, or one request.
+    /// Returns true if at most 100 ms' worth of requests, or one request, completed ahead of schedule.
     pub fn is_free_of_bursts(&self) -> bool {
         self.ahead <= (self.rate * 0.1).max(1.0)
     }
 
-    /// 99th percentile within 5 % or 150 µs of the ideal; not judged where that is 3 s or more.
+    /// Returns true if the 99th percentile is within 5 % or 150 µs of the ideal. An ideal of 3 s or more is
+    /// not judged.
     pub fn is_delay_even(&self) -> bool {
         self.ideal_us >= 3e6 || (self.p99_us - self.ideal_us).abs() <= (self.ideal_us * 0.05).max(150.0)
     }
 
-    /// All of it.
+    /// Returns true if all checks pass.
     pub fn is_good(&self) -> bool {
         self.is_rate_exact()
             && self.is_every_second_exact()
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_perfect_limiter_is_good_and_each_fault_is_seen() {
+    fn perfect_limiter_passes_and_each_fault_is_detected() {
         let cell = Combination { limit: Limit::Iops(1000), depth: 32, pattern: "randread" };
         let perfect = steady(1, 12_000, 32_000_000);
         assert!(cell.judge(&perfect, 10).is_good());

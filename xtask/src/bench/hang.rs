@@ -1,6 +1,8 @@
-//! A drive that hangs: what the daemon takes for reads of its API, and for changes of what lies on other drives, while
-//! changes and writes wait for that drive, beside the same while it answers. Block status of a drive that hangs needs one
-//! below the filesystem, which only a guest has (`cargo xtask guest`).
+//! Hang bench: latency of API reads, and of changes on other drives, while changes and writes wait for a hung
+//! drive.
+//!
+//! The same is measured while the drive answers. Block status needs a drive that hangs below the filesystem,
+//! which only a guest has (`cargo xtask guest`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -15,15 +17,15 @@ use crate::world::http;
 use crate::world::shared_disk::SharedDisk;
 use crate::world::tools;
 
-/// Size of the drive that hangs: the least of XFS.
+/// Size of the hanging drive in bytes: the minimum of XFS.
 const DRIVE_BYTES: u64 = 300 * MIB;
-/// Changes that wait for it: more than a daemon has threads that answer.
+/// Number of changes that wait for the drive: more than the daemon's answering threads.
 const WAITING: usize = 12;
-/// How long the longest answer may take more than while the drive answered.
+/// Largest difference between the longest answers with and without the hang.
 const DELAY_MAX: Duration = Duration::from_millis(100);
-/// How long the drive may take until a change waits for it.
+/// Longest time until a change waits for the drive.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// What is read.
+/// API paths that are read.
 const READS: [&str; 9] = [
     "/v1/tenants",
     "/v1/volumes",
@@ -36,17 +38,17 @@ const READS: [&str; 9] = [
     "/metrics",
 ];
 
-/// The longest answers of each kind.
+/// Longest answer of each kind.
 #[derive(Clone, Copy, Default)]
 struct Longest {
     read: Duration,
     change: Duration,
 }
 
-/// A filesystem that can be made to hang, and answers again when it goes.
+/// Filesystem that can be made to hang, and answers again when dropped.
 struct HangingDrive {
     point: PathBuf,
-    // After what is below, because it is unmounted by going.
+    // This field comes last: dropping it unmounts the filesystem.
     _disk: SharedDisk,
 }
 
@@ -71,7 +73,7 @@ impl HangingDrive {
 
 impl Drop for HangingDrive {
     fn drop(&mut self) {
-        // It may not hang.
+        // The drive may not be hanging.
         let _ = self.answer();
     }
 }
@@ -94,7 +96,7 @@ pub fn run(options: &Options) -> Result<Report> {
     Ok(judge(answering, hanging))
 }
 
-/// The longest answers while the drive hangs, and changes and writes wait for it.
+/// Returns the longest answers while the drive hangs and changes and writes wait for it.
 fn while_hanging(
     stage: &mut Stage,
     options: &Options,
@@ -118,7 +120,7 @@ fn while_hanging(
     Ok(found)
 }
 
-/// Begins to make a volume on the drive that hangs.
+/// Begins to create a volume on the hanging drive.
 fn create_held(stage: &Stage, options: &Options, number: usize) -> Result<Child> {
     let mut command = Command::new(&options.binary);
     command.env("WEIR_SERVER", stage.daemon.server()).stdout(Stdio::null()).stdin(Stdio::null());
@@ -127,7 +129,7 @@ fn create_held(stage: &Stage, options: &Options, number: usize) -> Result<Child>
     command.spawn().context("cannot run weir")
 }
 
-/// Reads everything and changes what is on the other drive, again and again.
+/// Reads everything and changes objects on the other drive, repeatedly.
 fn longest(stage: &Stage, rounds: usize) -> Result<Longest> {
     let socket = stage.folder.path().join("state/api.sock");
     let mut longest = Longest::default();
@@ -177,7 +179,7 @@ fn wait_for_a_waiting_thread(process: u32) -> Result<()> {
     Ok(())
 }
 
-/// Threads of a process that wait for a device.
+/// Returns the number of threads of a process that wait for a device.
 fn waiting_threads(process: u32) -> usize {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{process}/task")) else { return 0 };
     let waits = |task: std::io::Result<std::fs::DirEntry>| {

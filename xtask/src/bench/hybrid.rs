@@ -1,9 +1,12 @@
-//! All-NVMe, hybrid and all-disk volumes with three replicas beside each other, on the drives of the document's test: twelve
-//! NVMe SSDs and twelve disks of 7200 rpm, emulated. The rows are those of its figures 3 to 7.
+//! Hybrid bench: all-NVMe, hybrid and all-disk volumes with three replicas, compared on the drives of the
+//! document's test.
 //!
-//! What is written is measured on volumes that are new and whose journals are empty: it is the burst that journals of the
-//! usual size take. Each stream passes over the same half of a journal, again and again: what goes on over more than that is
-//! as fast as the disks.
+//! The drives are twelve NVMe SSDs and twelve disks of 7200 rpm, emulated. The rows are those of the
+//! document's figures 3 to 7.
+//!
+//! Writes are measured on new volumes with empty journals: they are the burst that journals of the usual size
+//! absorb. Each stream passes over the same half of a journal repeatedly. A longer stream is only as fast as
+//! the disks.
 
 use anyhow::Result;
 use serde_json::json;
@@ -17,16 +20,16 @@ use crate::world::folder::Folder;
 
 /// Drives of each kind.
 const DRIVES: usize = 12;
-/// The volumes, each by the name of its template.
+/// Volumes, each by the name of its template.
 const VOLUMES: [&str; 3] = ["nvme", "hybrid", "hdd"];
-/// Streams of each load but those of one request at a time, each in an extent of its own.
+/// Streams of each load except those of single requests, each in an extent of its own.
 const STREAMS: u32 = 4;
-/// What each stream covers, in bytes.
+/// Bytes that each stream covers.
 const STREAM_BYTES: u64 = 256 * MIB;
 /// Rounds of each load, of which the median counts.
 const ROUNDS: usize = 3;
 
-/// What is told of a load.
+/// Unit of a load's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Microseconds,
@@ -34,7 +37,7 @@ enum Unit {
     MegabytesPerSecond,
 }
 
-/// A row of a figure.
+/// Row of a figure.
 struct Row {
     figure: u32,
     what: &'static str,
@@ -43,7 +46,8 @@ struct Row {
     depth: u32,
     jobs: u32,
     unit: Unit,
-    /// What the hybrid volume is to have of the all-NVMe one: at least this part of it, or at most, of a latency.
+    /// Promised ratio of hybrid to all-NVMe: at least this part of a rate, or at most this multiple of a
+    /// latency.
     promised: Option<f64>,
 }
 
@@ -51,12 +55,12 @@ const fn row(figure: u32, what: &'static str, pattern: &'static str, promised: O
     Row { figure, what, pattern, block_bytes: 4096, depth: 8, jobs: STREAMS, unit: Unit::Iops, promised }
 }
 
-/// One request at a time.
+/// Returns a row with one request at a time.
 const fn single(what: &'static str, pattern: &'static str) -> Row {
     Row { depth: 1, jobs: 1, unit: Unit::Microseconds, ..row(3, what, pattern, Some(1.1)) }
 }
 
-/// Large requests.
+/// Returns a row with large requests.
 const fn wide(figure: u32, what: &'static str, pattern: &'static str, promised: Option<f64>) -> Row {
     let (block_bytes, depth) = if figure == 7 { (MIB, 2) } else { (64 << 10, 8) };
     Row { block_bytes, depth, unit: Unit::MegabytesPerSecond, ..row(figure, what, pattern, promised) }
@@ -143,7 +147,7 @@ fn add_drives(daemon: &Daemon, folder: &Folder) -> Result<()> {
     Ok(())
 }
 
-/// Makes a volume and writes all that loads touch.
+/// Creates a volume and writes all bytes that loads touch.
 fn create(daemon: &Daemon, folder: &Folder, volume: &str) -> Result<()> {
     daemon.run(&format!("volume create {volume} --size {STREAMS} --template {volume}"))?;
     let mut fill = Load::fill(format!("fill-{volume}"), daemon.volume(volume), STREAM_BYTES);
@@ -153,7 +157,8 @@ fn create(daemon: &Daemon, folder: &Folder, volume: &str) -> Result<()> {
     wait_for_empty_journals(daemon)
 }
 
-/// The medians of all volumes, which are measured in turn. One that is written is a new one each time.
+/// Returns the medians of all volumes, which are measured in turn. A volume is created anew after each load
+/// that writes.
 fn measure(
     row: &Row,
     daemon: &Daemon,

@@ -1,5 +1,7 @@
-//! Ten thousand volumes in one daemon, all under policies and all idle: what they cost, how fast the daemon answers for
-//! all of them, in how much memory, and whether a change waits for such an answer.
+//! Bench of many volumes: ten thousand volumes in one daemon, all under policies and all idle.
+//!
+//! It measures their cost, the time and memory of an answer for all volumes, and whether a change waits for
+//! this answer.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,26 +18,26 @@ use crate::world::http;
 /// Volumes at full length, and in a quick run.
 const VOLUMES: usize = 10_000;
 const VOLUMES_QUICK: usize = 200;
-/// What one volume may cost of memory, in bytes.
+/// Largest memory cost of one volume, in bytes.
 const VOLUME_BYTES_MAX: u64 = 64 << 10;
-/// The part of a core that all of them may take while nobody asks for anything.
+/// Largest fraction of a core that all idle volumes may use.
 const IDLE_PART_MAX: f64 = 0.02;
-/// How often each question is asked.
+/// Number of repetitions of each question.
 const QUESTIONS: usize = 9;
-/// How long an answer for all volumes may take.
+/// Longest time of an answer for all volumes.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
-/// What an answer for all volumes may add to the daemon's memory, in bytes.
+/// Largest growth of the daemon's memory during an answer for all volumes, in bytes.
 const ANSWER_BYTES_MAX: u64 = 32 << 20;
-/// How long a change may take while such answers are made.
+/// Longest time of a change while these answers are in progress.
 const CHANGE_MAX: Duration = Duration::from_millis(100);
-/// What is asked, and where.
+/// Questions and their API paths.
 const ANSWERS: [(&str, &str); 3] = [
     ("list of all volumes", "/v1/volumes"),
     ("statistics of all volumes", "/v1/statistics/volumes"),
     ("Prometheus scrape", "/metrics"),
 ];
 
-/// Makes the volumes and measures.
+/// Creates the volumes and measures.
 pub fn run(options: &Options) -> Result<Report> {
     let mut stage = Stage::in_memory(options, "many")?;
     let count = if options.is_quick { VOLUMES_QUICK } else { VOLUMES };
@@ -58,7 +60,7 @@ pub fn run(options: &Options) -> Result<Report> {
     Ok(report)
 }
 
-/// The part of one core that the daemon uses while nobody asks for anything.
+/// Returns the fraction of one core that the daemon uses without any requests.
 fn idle_part_of_core(stage: &mut Stage, seconds: u64) -> Result<f64> {
     std::thread::sleep(Duration::from_secs(1));
     let before = stage.daemon.process().processor_seconds()?;
@@ -106,7 +108,7 @@ fn judge_answer(
     Ok(())
 }
 
-/// Runs `work` in a thread and looks again and again until it is done.
+/// Runs `work` in a thread and calls `look` repeatedly until the work is done.
 fn watched<T: Send>(work: impl FnOnce() -> T + Send, mut look: impl FnMut()) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(work);
@@ -118,7 +120,7 @@ fn watched<T: Send>(work: impl FnOnce() -> T + Send, mut look: impl FnMut()) -> 
     })
 }
 
-/// Puts a volume under other policies again and again while scrapes go on beside it.
+/// Changes the policy of a volume repeatedly while scrapes run.
 fn judge_changes(report: &mut Report, stage: &Stage, socket: &Path) -> Result<()> {
     let is_over = AtomicBool::new(false);
     let longest = std::thread::scope(|scope| -> Result<Duration> {

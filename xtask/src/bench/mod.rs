@@ -1,4 +1,4 @@
-//! `cargo xtask bench NAME`: measurements beside peers, in turn in one run, as ratios.
+//! Benches (`cargo xtask bench NAME`): measurements of Weir and its peers, in turn in one run, as ratios.
 
 mod baseline;
 mod burst;
@@ -35,7 +35,7 @@ use crate::world::tools;
 const GIB: u64 = 1 << 30;
 /// Bytes of one mebibyte.
 const MIB: u64 = 1 << 20;
-/// How long journals may take to get empty, in seconds.
+/// Longest time until journals are empty, in seconds.
 const DRAIN_SECONDS_MAX: u64 = 600;
 /// Ceilings that nothing reaches.
 const WIDE: &str = "900000000IOPS,900GB/s";
@@ -61,14 +61,14 @@ const BENCHES: [(&str, Bench); 16] = [
     ("moves", moves::run),
 ];
 
-/// What all benches may be told.
+/// Options of all benches.
 pub struct Options {
     is_quick: bool,
     disk: Option<PathBuf>,
     binary: PathBuf,
 }
 
-/// Whether there is a bench of this name.
+/// Returns true if there is a bench of this name.
 pub fn exists(name: &str) -> bool {
     BENCHES.iter().any(|(known, _)| *known == name)
 }
@@ -102,8 +102,8 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
     verdict
 }
 
-/// Waits until nothing is left in write journals: what is brought from there to disks disturbs what is measured, and is not
-/// in their files before.
+/// Waits until all write journals are empty. Destaging disturbs a measurement, and data in a journal is not
+/// in the disks' files yet.
 fn wait_for_empty_journals(daemon: &Daemon) -> Result<()> {
     let begun = std::time::Instant::now();
     loop {
@@ -130,25 +130,25 @@ impl Stage {
         Ok(Stage { daemon, folder })
     }
 
-    /// Makes a volume in the default tenant and writes all of it.
+    /// Creates a volume in the default tenant and writes all of it.
     fn create_volume(&self, name: &str, size_bytes: u64) -> Result<()> {
         self.daemon.run(&format!("volume create {name} --size {}MiB", size_bytes / MIB))?;
         let fill = Load::fill(format!("fill-{name}"), self.daemon.volume(name), size_bytes);
         fill.run(self.folder.path()).map(drop)
     }
 
-    /// A load on a volume, to be changed by the caller.
+    /// Returns a load on a volume, for the caller to change.
     fn load(&self, name: &str, volume: &str, size_bytes: u64) -> Load {
         Load::new(name, self.daemon.volume(volume), size_bytes)
     }
 
-    /// Makes a policy group with one ceiling for each member, or for all members together.
+    /// Creates a policy group with one ceiling for each member, or for all members together.
     fn create_policy(&self, name: &str, limit: &str, is_shared: bool) -> Result<()> {
         let line = format!("qos policy-group create {name} -max-throughput {limit} -is-shared {is_shared}");
         self.daemon.run(&line).map(drop)
     }
 
-    /// Puts a volume under a policy group, or under none.
+    /// Binds a volume to a policy group, or to none.
     fn bind(&self, volume: &str, policy: &str) -> Result<()> {
         self.daemon.run(&format!("volume modify -volume {volume} -qos-policy-group {policy}")).map(drop)
     }

@@ -1,4 +1,5 @@
-//! Changes of a limit under load: each holds within 100 ms, and a thousand in a row do no harm.
+//! Modify bench: changes of a limit under load. Each change takes effect within 100 ms, and a thousand in a
+//! row do no harm.
 
 use std::time::Duration;
 
@@ -12,20 +13,20 @@ use crate::world::fio::{Completion, Load, Log};
 use crate::world::now_ms;
 
 const VOLUME_BYTES: u64 = 64 * MIB;
-/// The limits in turn, in operations per second: down and up, by little and by much.
+/// Limits in turn, in operations per second: down and up, by little and by much.
 const STEPS: [u64; 6] = [10_000, 1000, 20_000, 2000, 2500, 500];
-/// How soon a change must hold, in milliseconds.
+/// Longest time until a change takes effect, in milliseconds.
 const HOLDS_WITHIN_MS: u64 = 100;
-/// Changes in a row.
+/// Number of changes in a row.
 const CHANGES: u64 = 1000;
 
-/// One change: when the command had answered, and what it asked for.
+/// Change of a limit: the time of the command's answer, and the new limit.
 struct Change {
     answered_ms: u64,
     iops: u64,
 }
 
-/// Measures both.
+/// Measures single changes and many changes in a row.
 pub fn run(options: &Options) -> Result<Report> {
     let stage = Stage::in_memory(options, "modify")?;
     stage.create_policy("p", "5000IOPS", false)?;
@@ -51,7 +52,7 @@ pub fn run(options: &Options) -> Result<Report> {
     let is_exact = (after / hammering.iops as f64 - 1.0).abs() <= 0.01;
     let what = "after many modifies in a row the last one holds within 1 %";
     report.claim(what, format!("{after:.1} of {}", hammering.iops), is_exact);
-    // fio reports its interruption as no error, and a lost connection or a failed request as one.
+    // fio reports its interruption as no error, and a lost connection or a failed request as an error.
     report.claim(
         "no error and no reconnect",
         format!("fio's error is {}", outcome.error),
@@ -65,7 +66,7 @@ fn change(stage: &Stage, iops: u64) -> Result<Change> {
     Ok(Change { answered_ms: now_ms(), iops })
 }
 
-/// Many changes as fast as commands can be given; the last is the one to hold.
+/// Makes many changes as fast as commands run. The last one must take effect.
 fn hammer(stage: &Stage, count: u64) -> Result<Change> {
     for index in 0..count {
         change(stage, 1000 + index % 7 * 1000)?;
@@ -82,7 +83,7 @@ fn judge_steps(changes: &[Change], completions: &[Completion], step_ms: u64, rep
         let first = rate(completions, from, from + 100) / 10.0;
         let worst = worst_window(completions, from, to, 100, expected);
         let overall = rate(completions, from, to);
-        // Time is logged in whole milliseconds, so that a window may gain or lose a millisecond's worth.
+        // Times are logged in whole milliseconds, so that a window may gain or lose a millisecond's worth.
         let tolerance = (expected * 0.02).max(change.iops as f64 / 1000.0).max(1.0);
         let is_held = (worst - expected).abs() <= tolerance;
         report
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_late_change_is_seen() {
+    fn late_change_is_detected() {
         let verdict = |late_ms: u64| {
             let early = (0..1000 + late_ms).flat_map(|at_ms| [at_ms, at_ms]);
             let all = early.chain(1000 + late_ms..3000).map(|at_ms| Completion { at_ms, latency_ns: 1 });

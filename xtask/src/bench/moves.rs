@@ -1,8 +1,8 @@
-//! Replicas that move under load: from template to template, and to another number of replicas. What it does to a client's
-//! latency, beside the same volume before and after; and whether a move that is killed goes on and ends right.
+//! Moves bench: replicas move under load, from template to template and to another replica count.
 //!
-//! Nothing is set but what is to be measured: replicas are brought up to date under the policy that background work has by
-//! default. fio verifies what it writes throughout.
+//! The bench compares the client's latency during a move with the latency before and after. It also checks
+//! that a killed move continues and ends correctly. Only the measured settings change: the resync runs under
+//! its default background policy. fio verifies its writes throughout.
 
 mod kills;
 
@@ -20,36 +20,36 @@ use crate::world::fio::{Completion, Load, Log};
 use crate::world::folder::Folder;
 use crate::world::now_ms;
 
-/// Drives like flash and drives like disks: as many of each as an extent has replicas.
+/// Flash drives and disks: as many of each as an extent has replicas.
 const DRIVES: [(&str, &str, &str); 2] = [("flash", "high", "nvme"), ("disk", "low", "hdd-7200")];
 const DRIVES_OF_EACH: usize = 3;
 /// Extents of the volume.
 const EXTENTS: u64 = 2;
-/// What is written of it, half in each extent: so much that few of its regions are being copied at a time, as few of a
-/// large volume are.
+/// Area that the client writes, half in each extent. It is so large that a resync has few of its regions in
+/// flight, as in a large volume.
 const WORKED: Area = Area { start: GIB - 32 * MIB, bytes: 64 * MIB };
-/// Requests of the client that are outstanding.
+/// Requests that the client keeps outstanding.
 const DEPTH: u32 = 4;
-/// How much the 99th percentile may grow while replicas move.
+/// Largest growth of the 99th percentile while replicas move, as a factor.
 const P99_RATIO_MAX: f64 = 2.0;
-/// What passes after a change before the state after it is measured, in milliseconds: answers that the change held up are
-/// not counted there.
+/// Pause after a change before the new state is measured, in milliseconds. Replies that the change delayed
+/// are not counted there.
 const SETTLE_MS: u64 = 500;
 
-/// A part of the volume.
+/// Part of the volume.
 #[derive(Clone, Copy)]
 struct Area {
     start: u64,
     bytes: u64,
 }
 
-/// A change of where replicas are, or of how many.
+/// Change of the placement or number of replicas.
 struct Change {
     name: &'static str,
     command: &'static str,
-    /// Replicas on drives like flash, and on those like disks, afterwards.
+    /// Replicas on flash and on disks after the change.
     replicas: [u64; 2],
-    /// About how long it takes under load, in milliseconds: within that it is killed.
+    /// Approximate duration under load, in milliseconds. The kill comes within this time.
     lasts_ms: u64,
 }
 
@@ -68,7 +68,7 @@ const CHANGES: [Change; 6] = [
     Change::new("3 replicas -> 1 again", "volume update v --repl 1", [1, 0], 100),
 ];
 
-/// A daemon with these drives and the volume, which begins with three replicas on flash.
+/// Daemon with the drives and the volume, which begins with three replicas on flash.
 struct Stage {
     daemon: Option<Daemon>,
     folder: Folder,
@@ -108,7 +108,8 @@ impl Stage {
         self.daemon.as_ref().expect("it runs but between a kill and the start after it")
     }
 
-    /// Random writes of an area, verified while they go on; once over it unless the caller says how long.
+    /// Returns a load of random writes of an area, which fio verifies while it runs. It passes once over the
+    /// area unless the caller sets a time.
     fn load(&self, name: &str, area: Area, checksum: &'static str) -> Load {
         Load {
             pattern: "randwrite",
@@ -124,7 +125,7 @@ impl Stage {
         self.load("write", area, checksum).run(self.folder.path()).map(drop)
     }
 
-    /// Has fio verify what an area holds: whole blocks, each where it belongs, of a write with this checksum.
+    /// Has fio verify an area: whole blocks, each in its place, from a write with this checksum.
     fn verify(&self, area: Area, checksum: &'static str) -> Result<()> {
         let mut load = Load { pattern: "write", depth: 16, ..self.load("verify", area, checksum) };
         load.extra.push("--verify_only=1".to_owned());
@@ -136,7 +137,7 @@ impl Stage {
     }
 }
 
-/// A span of time, by the clock of fio's log.
+/// Time span by the clock of fio's log.
 #[derive(Clone, Copy)]
 struct Span {
     from_ms: u64,
@@ -149,7 +150,7 @@ impl Span {
     }
 }
 
-/// Measures it all.
+/// Measures latency and kills.
 pub fn run(options: &Options) -> Result<Report> {
     let mut report = Report::new("moves");
     measure_latency(options, &mut report)?;
@@ -157,7 +158,7 @@ pub fn run(options: &Options) -> Result<Report> {
     Ok(report)
 }
 
-/// One client at work all the time: for a while in each state, and through the changes between them.
+/// Runs one client all the time: for a while in each state, and through the changes between the states.
 fn measure_latency(options: &Options, report: &mut Report) -> Result<()> {
     let seconds = if options.is_quick { 3 } else { 12 };
     let stage = Stage::new(options)?;
@@ -208,7 +209,8 @@ fn measure_latency(options: &Options, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// The 99th percentile while replicas move, as a multiple of that of the slower of the states before and after.
+/// Returns the 99th percentile during the move, as a multiple of the larger one of the states before and
+/// after.
 fn ratio([before_us, moving_us, after_us]: [f64; 3]) -> f64 {
     moving_us / before_us.max(after_us).max(1.0)
 }
@@ -221,7 +223,7 @@ fn judge(change: &Change, p99_us: [f64; 3], report: &mut Report) {
     report.claim(what, format!("{:.2}", ratio(p99_us)), ratio(p99_us) <= P99_RATIO_MAX);
 }
 
-/// What was copied so far to bring replicas up to date; nothing is told of a volume that never had several.
+/// Returns the bytes resynced so far, or 0 for a volume that never had several replicas.
 fn bytes_resynced(volume: &Value) -> u64 {
     volume["replication"]["bytes_resynced"].as_u64().unwrap_or(0)
 }
@@ -231,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_slower_of_two_states_is_what_counts() {
+    fn move_is_compared_with_the_slower_state() {
         let holds = |p99_us: [f64; 3]| {
             let mut report = Report::new("test");
             judge(&CHANGES[0], p99_us, &mut report);

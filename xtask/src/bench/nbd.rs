@@ -1,4 +1,4 @@
-//! What serving costs: Weir beside nbdkit and qemu-nbd, with fio on the bare file as the limit.
+//! NBD bench: cost of serving with Weir, nbdkit and qemu-nbd, with fio on the bare file as the upper limit.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::world::folder::Folder;
 use crate::world::peers::Peer;
 use crate::world::process::Process;
 
-/// One way of loading a server.
+/// Load on a server.
 struct Workload {
     name: &'static str,
     pattern: &'static str,
@@ -38,7 +38,7 @@ const WORKLOADS: [Workload; 5] = [
 /// Weir's volume.
 const VOLUME: &str = "volume";
 
-/// Who serves. The order is that of the table.
+/// Server under test. The order is that of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Server {
     Bare,
@@ -54,7 +54,7 @@ const SERVERS: [(Server, &str); 4] = [
     (Server::QemuNbd, "qemu-nbd io_uring"),
 ];
 
-/// The servers on one medium, each with a file of its own.
+/// Servers on one medium, each with a file of its own.
 struct Servers {
     folder: Folder,
     daemon: Daemon,
@@ -63,7 +63,7 @@ struct Servers {
     size_bytes: u64,
 }
 
-/// One measurement, or the medians of several.
+/// Results of one measurement, or medians of several.
 #[derive(Clone, Copy, Debug, Default)]
 struct Figures {
     iops: f64,
@@ -72,7 +72,7 @@ struct Figures {
     processor_us: f64,
 }
 
-/// What one server showed, round by round.
+/// Results of one server, round by round.
 type Rounds = Vec<Figures>;
 
 /// Measures on a memory-backed file and on disk.
@@ -108,7 +108,8 @@ fn measure_medium(options: &Options, folder: Folder, is_disk: bool, report: &mut
     Ok(())
 }
 
-/// Every server in turn, several rounds, so that a slow minute of the machine hits all of them alike.
+/// Measures every server in turn, for several rounds, so that a slow minute of the machine hits all of them
+/// alike.
 fn measure_workload(options: &Options, servers: &mut Servers, workload: &Workload) -> Result<Vec<Rounds>> {
     let (rounds, seconds) = if options.is_quick { (1, 2) } else { (5, 4) };
     let mut rounds_by_server = vec![Vec::new(); SERVERS.len()];
@@ -120,13 +121,15 @@ fn measure_workload(options: &Options, servers: &mut Servers, workload: &Workloa
     Ok(rounds_by_server)
 }
 
-/// Where a client is deep and the medium fast, the cost of each request shows.
+/// Returns true for workloads with a deep queue. On a fast medium they show the cost of each request.
 fn is_policy_tried(workload: &Workload) -> bool {
     workload.depth == 32
 }
 
-/// What a policy costs that does not limit: the same volume with it and without, turn about, so that neither the
-/// files nor the order make a difference. Many short turns, because one differs from the next by a tenth.
+/// Measures the cost of a policy that does not limit, on the same volume with and without it.
+///
+/// Turns alternate, so that neither the files nor the order make a difference. There are many short turns,
+/// because a turn differs from the next by a tenth.
 fn measure_policy(
     options: &Options,
     servers: &mut Servers,
@@ -168,7 +171,7 @@ impl Servers {
             fill_file(&path, name, size_bytes)?;
         }
         let daemon = Daemon::start(&options.binary, &path.join("state"), &[])?;
-        // All that a policy can have stands in the way, and never holds a request.
+        // The policy has every setting that a policy can have, and never holds a request.
         let floor = "-min-throughput 1000IOPS";
         daemon.run(&format!("qos policy-group create above -max-throughput {WIDE} {floor} -weight 200"))?;
         let own = format!("-is-shared false -parent above -max-throughput {WIDE} {floor} -weight 50");
@@ -180,7 +183,7 @@ impl Servers {
         Ok(Servers { folder, daemon, nbdkit, qemu_nbd, size_bytes })
     }
 
-    /// Puts Weir's volume under a policy group, or under none.
+    /// Binds Weir's volume to a policy group, or to none.
     fn bind(&self, policy: &str) -> Result<()> {
         self.daemon.run(&format!("volume modify -volume {VOLUME} -qos-policy-group {policy}")).map(drop)
     }
@@ -263,13 +266,14 @@ fn print_medium(medium: &str, medians: &[(&Workload, Vec<Figures>)]) {
     print_table(&headings, rows);
 }
 
-/// The median of the ratios of two servers in the same round: what slows a whole round cancels out.
+/// Returns the median of the ratios of two servers in the same round. A slowdown of a whole round cancels
+/// out.
 fn ratio(rounds: &[Rounds], server: Server, peer: Server, figure: fn(&Figures) -> f64) -> f64 {
     let pairs = rounds[server as usize].iter().zip(&rounds[peer as usize]);
     median(pairs.map(|(ours, theirs)| figure(ours) / figure(theirs).max(f64::MIN_POSITIVE)))
 }
 
-/// The targets, each beside what was found.
+/// Adds the targets to the report, each with its result.
 fn claim(report: &mut Report, is_disk: bool, workload: &Workload, rounds: &[Rounds]) {
     let weir_to = |peer, figure| ratio(rounds, Server::Weir, peer, figure);
     let what = format!("{} {}", workload.name, if is_disk { "on disk" } else { "in memory" });
@@ -312,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_servers_is_in_the_order_of_the_enum() {
+    fn server_table_follows_the_enum_order() {
         assert!(SERVERS.iter().enumerate().all(|(index, (server, _))| *server as usize == index));
     }
 }

@@ -1,5 +1,6 @@
-//! A volume under a low limit is hit by far more than it may do: the daemon's memory stays bounded, and an
-//! unlimited neighbour hardly notices.
+//! Neighbour bench: a volume under a low limit receives far more requests than the limit allows.
+//!
+//! The daemon's memory stays bounded, and an unlimited neighbour hardly notices.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::world::fio::{Load, Outcome};
 const VOLUME_BYTES: u64 = 256 * MIB;
 /// Connections of the attacker.
 const CONNECTIONS: u32 = 16;
-/// The bounds that the daemon states for itself.
+/// Source file with the daemon's stated bounds.
 const BOUNDS: &str = include_str!("../../../crates/weir-types/src/bounds.rs");
 /// Memory for everything else that grows with connections and requests, in bytes.
 const SLACK_BYTES: u64 = 8 << 20;
@@ -63,13 +64,14 @@ fn attack(stage: &Stage, seconds: u64) -> Load {
     }
 }
 
-/// What the daemon may grow by: the buffers of every connection, the neighbour's included.
+/// Returns the largest growth of the daemon's memory: the buffers of every connection, including the
+/// neighbour's.
 fn growth_bytes_max() -> u64 {
     let each = bound_bytes("CONNECTION_BUFFER_BYTES_MAX") + bound_bytes("RECEIVE_BUFFER_BYTES");
     u64::from(CONNECTIONS + 1) * each + SLACK_BYTES
 }
 
-/// A bound stated as `N << M` in the daemon's sources.
+/// Returns a bound that the daemon's sources state as `N << M`.
 fn bound_bytes(name: &str) -> u64 {
     let line = BOUNDS.lines().find(|line| line.starts_with(&format!("pub const {name}:")));
     let (number, shift) =
@@ -99,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bounds_of_the_daemon_are_read() {
+    fn daemon_bounds_are_parsed() {
         assert!(bound_bytes("RECEIVE_BUFFER_BYTES") >= 128 << 10);
         assert!(growth_bytes_max() < 1 << 30);
     }

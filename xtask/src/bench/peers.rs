@@ -1,5 +1,5 @@
-//! The same questions put to other limiters: QEMU's throttle group, nbdkit's rate filter, and the block
-//! controller of cgroup version 1 on the bare file.
+//! Peers of the ceiling bench: QEMU's throttle group, nbdkit's rate filter, and the block controller of
+//! cgroup version 1 on the bare file.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use crate::world::peers::{BlockGroup, Peer};
 
 /// Size of each file in bytes.
 const FILE_BYTES: u64 = 64 * MIB;
-/// Which limits the peers are tried with, and at which depths.
+/// Limits and queue depths with which the peers are tested.
 const CELLS: [(Limit, u32); 4] = [
     (Limit::Iops(1000), 1),
     (Limit::Iops(1000), 32),
@@ -24,7 +24,7 @@ const CELLS: [(Limit, u32); 4] = [
     (Limit::MebibytesPerSecond(1), 32),
 ];
 
-/// A peer ready to be loaded; what keeps it alive comes along.
+/// Peer that is ready for its load, with the guard that keeps it alive.
 struct Subject {
     name: &'static str,
     cell: Combination,
@@ -32,7 +32,7 @@ struct Subject {
     _keep: Keep,
 }
 
-/// Guards that end a peer when it is done with.
+/// Guard that ends a peer after its test.
 enum Keep {
     Server { _peer: Peer },
     Group { _group: BlockGroup },
@@ -95,7 +95,8 @@ fn start_all(index: usize, cell: Combination, memory: &Path, disk: &Path) -> Res
     Ok(subjects)
 }
 
-/// `None`, with a word about it, where the machine has no such controller.
+/// Starts a peer under the block controller. Returns `None`, with a message, if the machine has no usable
+/// controller.
 fn start_block_group(index: usize, cell: Combination, disk: &Path) -> Result<Option<Subject>> {
     let file = filled(disk, &format!("blkio{index}"))?;
     let Some(device) = disk_of(&file).filter(|_| BlockGroup::is_available()) else {

@@ -1,4 +1,4 @@
-//! What replicas cost: three of them beside fio writing the same three files at once.
+//! Replicas bench: a volume of three replicas, compared with fio writing three files at once.
 
 use anyhow::Result;
 use serde_json::json;
@@ -13,12 +13,14 @@ use crate::world::folder::Folder;
 
 /// Replicas of the volume, and files of the peer.
 const REPLICAS: usize = 3;
-/// Requests in flight unless something else is said.
+/// Requests in flight by default.
 const DEPTH: u32 = 32;
-/// Requests in flight at the volume, and at each file, of which the best counts for both: a write to three replicas has ended
-/// when the slowest of the three has, so it takes more of them to keep a disk as busy as three independent writers do.
+/// Requests in flight at the volume, and at each file. The best depth counts for both.
+///
+/// A write to three replicas ends when the slowest replica has ended. A volume therefore needs more requests
+/// in flight than three independent writers to keep a disk equally busy.
 const DEPTHS: [u32; 3] = [32, 64, 128];
-/// Least part of the peer's rate.
+/// Least fraction of the peer's rate.
 const RATE_LEAST: f64 = 0.9;
 
 /// Measures everything.
@@ -33,7 +35,7 @@ fn size_bytes(options: &Options) -> u64 {
     if options.is_quick { GIB / 4 } else { GIB }
 }
 
-/// Random writes to three replicas, and to three files at once, in turn.
+/// Compares random writes to three replicas with random writes to three files at once, in turn.
 fn compare_with_files(options: &Options, disk: &Folder, report: &mut Report) -> Result<()> {
     let path = disk.path();
     let daemon = Daemon::start(&options.binary, &path.join("state"), &["--reactors", "2"])?;

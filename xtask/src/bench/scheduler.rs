@@ -1,5 +1,7 @@
-//! What a decision of the scheduler costs, from a thousand to a million workloads. The example of the simulator
-//! measures it in one process on one core; here its figures are shown and held against what is promised.
+//! Scheduler bench: cost of one scheduling decision, from a thousand to a million workloads.
+//!
+//! The simulator's example measures it in one process on one core. This bench shows the example's figures and
+//! compares them with the promises.
 
 use std::process::Command;
 
@@ -10,18 +12,18 @@ use super::Options;
 use crate::report::{Report, grouped, print_table};
 use crate::repository::repository_root;
 
-/// Columns that come first, in this order. Whatever else the example prints comes after them.
+/// First columns, in this order. Other values that the example prints come after them.
 const COLUMNS: [&str; 5] = ["workloads", "median_ns", "mean_ns", "p99_ns", "bytes_per_workload"];
-/// Between which numbers of workloads the median may grow, and by how much at most.
+/// Numbers of workloads between which the median may grow, and its largest growth.
 const FEW: u64 = 1000;
 const MANY: u64 = 1_000_000;
 const GROWTH_MAX: f64 = 3.0;
-/// What a decision may cost in nanoseconds, and what a workload may take in bytes, with many workloads.
+/// Largest cost of a decision in nanoseconds, and largest size of a workload in bytes, with many workloads.
 const MEDIAN_NS_MAX: f64 = 100.0;
 const P99_NS_MAX: f64 = 1000.0;
 const WORKLOAD_BYTES_MAX: f64 = 512.0;
 
-/// Runs the example and judges what it printed. There is nothing to shorten: it takes under a minute.
+/// Runs the example and judges its output. A quick run is not shorter: the example takes under a minute.
 pub fn run(_options: &Options) -> Result<Report> {
     let mut command = Command::new(env!("CARGO"));
     let words = ["run", "--release", "--quiet", "--package=weir-sim", "--example=scheduler"];
@@ -40,7 +42,7 @@ pub fn run(_options: &Options) -> Result<Report> {
     Ok(report)
 }
 
-/// One object for each line that is one; other lines are for people.
+/// Reads one object from each line that holds one. Other lines are for people.
 fn read_rows(text: &str) -> Result<Vec<Value>> {
     let lines = text.lines().filter(|line| line.starts_with('{'));
     lines.map(|line| serde_json::from_str(line).with_context(|| format!("not JSON: {line}"))).collect()
@@ -68,7 +70,7 @@ fn columns_of(rows: &[Value]) -> Vec<String> {
     columns
 }
 
-/// A figure of the row for a number of workloads.
+/// Returns a figure from the row of a number of workloads.
 fn figure(rows: &[Value], workloads: u64, name: &str) -> Result<f64> {
     let row = rows.iter().find(|row| row["workloads"].as_u64() == Some(workloads));
     let value = row.and_then(|row| row[name].as_f64());
@@ -124,13 +126,13 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_that_is_missing_is_an_error() {
+    fn missing_figure_is_an_error() {
         let error = judged(r#"{"workloads":1000000,"p99_ns":1}"#).unwrap_err().to_string();
         assert!(error.contains("no median_ns for 1000000"), "{error}");
     }
 
     #[test]
-    fn fields_that_nobody_knows_yet_come_last() {
+    fn unknown_fields_come_last() {
         let rows = read_rows(&format!("{FEW_LINE}\n{{\"cold_ns\":7,\"workloads\":10}}")).unwrap();
         let columns = columns_of(&rows);
         assert_eq!(columns[..5], COLUMNS);

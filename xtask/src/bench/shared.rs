@@ -1,4 +1,4 @@
-//! A shared budget: two saturating volumes split it in halves, and one alone has all of it.
+//! Shared budget bench: two saturating volumes split a budget in halves, and one volume alone has all of it.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::report::{Report, print_table};
 use crate::world::fio::{Completion, Load, Log, Outcome};
 
 const VOLUME_BYTES: u64 = 64 * MIB;
-/// The shared limit in operations per second.
+/// Shared limit in operations per second.
 const LIMIT: f64 = 3000.0;
-/// How soon the budget of a volume that stopped must be used, in milliseconds.
+/// Longest time until the other volume uses the budget of a stopped one, in milliseconds.
 const TAKEOVER_MS: u64 = 200;
 
-/// Measures both.
+/// Measures both volumes together, and one alone.
 pub fn run(options: &Options) -> Result<Report> {
     let stage = Stage::in_memory(options, "shared")?;
     let seconds = if options.is_quick { 5 } else { 30 };
@@ -92,7 +92,7 @@ mod tests {
         Outcome { requests: 0, iops: 0.0, p50_us: 0.0, p99_us: 0.0, error: 0, completions: all.collect() }
     }
 
-    /// Both at 2 and 1 per ms give the right sum but no halves.
+    /// Rates of 2 and 1 per ms have the right total but are no halves.
     #[test]
     fn unequal_halves_are_seen() {
         let mut report = Report::new("test");

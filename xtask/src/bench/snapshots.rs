@@ -1,5 +1,7 @@
-//! Snapshots of a volume of 100 GiB under a database-like load, clones of it, and thirty of these at work beside it; and
-//! what plain files that are reflinked on the same filesystem leave, without Weir: what anything on it could reach.
+//! Snapshots bench: snapshots of a volume of 100 GiB under a database-like load, and thirty of its clones in
+//! use.
+//!
+//! The same load on reflinked plain files, without Weir, shows the best result that the filesystem allows.
 
 mod clones;
 mod plain;
@@ -19,17 +21,17 @@ use crate::world::fio::{Load, Log, Outcome};
 use crate::world::folder::Folder;
 use crate::world::shared_disk::SharedDisk;
 
-/// What the disk can hold: volumes are thin.
+/// Capacity of the disk in bytes. It is less than the volumes' size, because volumes are thin.
 const DISK_BYTES: u64 = 24 * GIB;
-/// What is written of the large volume.
+/// Bytes written of the large volume.
 const WRITTEN_BYTES: u64 = 10 * GIB;
-/// What is written of the other one of its group, which is all of the load's part of it.
+/// Bytes written of the other volume in its group: the whole area that the load uses.
 const LOG_BYTES: u64 = GIB;
-/// What nobody may be held up for by a snapshot.
+/// Longest delay that a snapshot may add to a write, in milliseconds.
 const PAUSE_MS_MAX: f64 = 100.0;
 
-/// A daemon on a disk that shares. The daemon ends before the disk does, and that before its folder: what is mounted
-/// there need not be emptied.
+/// Daemon on a disk with a filesystem that shares extents. The fields are dropped in order: the daemon ends
+/// before the disk, and the disk before its folder. The mounted filesystem therefore need not be emptied.
 struct Stage {
     daemon: Daemon,
     _disk: SharedDisk,
@@ -50,7 +52,7 @@ impl Stage {
         Load::new(volume.replace('/', "-"), self.daemon.volume(volume), size_bytes)
     }
 
-    /// Makes a volume of so many GiB and writes so many bytes of it.
+    /// Creates a volume of `size` GiB and writes `written_bytes` of it.
     fn create(&self, volume: &str, size: u32, written_bytes: u64) -> Result<()> {
         self.daemon.run(&format!("volume create {volume} --size {size} --io-priority high"))?;
         let fill = Load::fill(format!("fill-{volume}"), self.daemon.volume(volume), written_bytes);
@@ -58,7 +60,7 @@ impl Stage {
     }
 }
 
-/// Measures it all.
+/// Measures clones, snapshots and plain files.
 pub fn run(options: &Options) -> Result<Report> {
     let written = if options.is_quick { GIB } else { WRITTEN_BYTES };
     let mut report = Report::new("snapshots");
@@ -83,7 +85,7 @@ fn clone_large(stage: &Stage, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// What the first of two loads measured: alone, and while a snapshot of both was made each second.
+/// Results of the first of two loads: alone, and with a snapshot of both volumes every second.
 struct Course {
     quiet: Outcome,
     busy: Outcome,
@@ -92,8 +94,9 @@ struct Course {
 }
 
 impl Course {
-    /// Random writes, each eighth made stable; for so many seconds alone, and for so many with snapshots, made by
-    /// `snapshot`, which is told its number.
+    /// Runs random writes with a flush after each eighth write.
+    ///
+    /// They run first alone and then while `snapshot`, which receives a number, is called every second.
     fn run(
         folder: &Path,
         [data, log]: [Load; 2],
@@ -168,7 +171,7 @@ fn longest_ms(outcome: &Outcome) -> f64 {
     longest_ns.unwrap_or(0) as f64 / 1e6
 }
 
-/// Snapshots of a group of a large volume and a small one.
+/// Takes snapshots of a group of a large volume and a small one.
 fn snapshot_volumes(
     options: &Options,
     written: u64,

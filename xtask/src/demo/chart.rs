@@ -1,5 +1,6 @@
-//! The timeline as an SVG: one coloured line for each volume, with the phases marked. The upper panel shows
-//! everything; the lower one is cut off low, where the ceilings are.
+//! Timeline as an SVG: one coloured line for each volume, with the phases marked.
+//!
+//! The upper panel shows everything. The lower panel shows only low rates, where the ceilings are.
 
 use std::fmt::Write;
 
@@ -20,7 +21,7 @@ const STYLE: &str = "text{font-family:Helvetica,Arial,sans-serif;font-size:13px;
     .title{font-size:19px}.small{font-size:11px;fill:#555}.grid{stroke:#e3e3e3}.axis{stroke:#888}\
     .mark{stroke:#999;stroke-dasharray:4 4}.line{fill:none;stroke-width:1.8;stroke-linejoin:round}";
 
-/// One rectangle with its own scale.
+/// Rectangle with its own scale.
 struct Panel {
     top: f64,
     height: f64,
@@ -28,7 +29,7 @@ struct Panel {
     seconds_max: f64,
 }
 
-/// Points of one line: seconds since the start, IOPS.
+/// Points of one line: seconds since the start, and IOPS.
 type Line = Vec<(f64, f64)>;
 
 /// Draws the whole picture.
@@ -67,7 +68,7 @@ fn header() -> String {
     )
 }
 
-/// Writes to a text, which cannot fail.
+/// Writes to a string, which cannot fail.
 macro_rules! put {
     ($svg:expr, $($part:tt)*) => { writeln!($svg, $($part)*).expect("a text takes everything") };
 }
@@ -155,7 +156,7 @@ impl Panel {
     }
 }
 
-/// The next larger of 1, 2 and 5 times a power of ten.
+/// Returns the next larger number of 1, 2 and 5 times a power of ten.
 fn round_step(least: f64) -> f64 {
     let power = 10f64.powf(least.max(1.0).log10().floor());
     [1.0, 2.0, 5.0, 10.0]
@@ -172,7 +173,7 @@ mod tests {
     use crate::world::fio::Completion;
 
     #[test]
-    fn every_volume_has_a_line_in_both_panels_and_every_phase_a_mark() {
+    fn chart_has_a_line_per_volume_and_a_mark_per_phase() {
         let log = |step: usize| {
             (0..20_000).step_by(step).map(|at_ms| Completion { at_ms, latency_ns: 1 }).collect()
         };

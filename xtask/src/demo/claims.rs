@@ -1,7 +1,8 @@
-//! What the demo claims to show, judged by its own figures.
+//! Claims of the demo, judged by its own figures.
 //!
-//! No claim depends on what the machine delivers. Shares are parts of what was delivered. A ceiling never lets more
-//! through; it is reached, or the volume has as much as one without a ceiling that asks for everything.
+//! No claim depends on the speed of the machine. Shares are parts of the delivered rate. A ceiling never lets
+//! more through. Either the ceiling is reached, or the volume has as much as an unlimited volume with full
+//! demand.
 
 use super::phases::index::{
     EACH, EQUAL, HUNDRED_GB, NOISY, ONE_TB, TEN_TB, THOUSAND, TOGETHER, TWO_THOUSAND,
@@ -11,29 +12,29 @@ use crate::numbers::{Pace, off_per_cent, pace, rate};
 use crate::report::Report;
 use crate::world::fio::Completion;
 
-/// How far a limited volume may be from its limit.
+/// Largest relative difference between a limited volume and its limit.
 const TOLERANCE: f64 = 0.005;
-/// How far volumes that share may be from their parts.
+/// Largest relative difference between volumes that share and their parts.
 const SHARE_TOLERANCE: f64 = 0.05;
-/// The volume that never has a limit and always asks for everything.
+/// Volume that never has a limit and always has full demand.
 const UNLIMITED: usize = 2;
 
-/// What was counted.
+/// Figures of the demo.
 pub struct Counted<'a> {
     /// Completions of each volume.
     pub logs: &'a Logs,
-    /// When each phase was counted.
+    /// Counted time of each phase.
     pub windows: &'a [Window],
 }
 
 impl Counted<'_> {
-    /// IOPS of each volume in a phase.
+    /// Returns the IOPS of each volume in a phase.
     pub fn rates(&self, phase: usize) -> [f64; 3] {
         let Window { from_ms, to_ms, .. } = self.windows[phase];
         std::array::from_fn(|volume| rate(&self.logs[volume], from_ms, to_ms))
     }
 
-    /// How volumes kept together to a limit in a phase.
+    /// Returns the common pace of volumes under a limit in a phase.
     fn pace(&self, phase: usize, volumes: &[usize], limit: f64) -> Pace {
         let Window { from_ms, to_ms, .. } = self.windows[phase];
         let all = volumes.iter().flat_map(|&volume| self.logs[volume].iter().copied());
@@ -58,7 +59,7 @@ impl Counted<'_> {
         let unlimited = self.rates(phase)[UNLIMITED] * volumes.len() as f64 * (1.0 - SHARE_TOLERANCE);
         // A single request is more than the tolerance of a low limit.
         let slack = (limit * TOLERANCE).max(1.0);
-        // What was let through before the counting began is no part of what was let through in it.
+        // Requests that passed the ceiling before the counted time do not count against the limit in it.
         let Window { from_ms, to_ms, let_through, .. } = self.windows[phase];
         let before: u64 = volumes.iter().map(|&volume| let_through[volume]).sum();
         let before = before as f64 * 1000.0 / (to_ms - from_ms) as f64;
@@ -99,7 +100,7 @@ mod tests {
     type Rates = [[f64; 3]; 10];
     const PHASE_MS: u64 = 4000;
 
-    /// What there is on a machine that delivers 7000 IOPS.
+    /// Rates on a machine that delivers 7000 IOPS.
     const RATES: Rates = [
         [2333.0; 3],
         [2400.0, 2300.0, 2300.0],
@@ -154,8 +155,8 @@ mod tests {
     }
 
     #[test]
-    fn no_claim_depends_on_what_the_machine_delivers() {
-        // Faster, as fast as the limits, slower than any of them.
+    fn claims_hold_at_any_machine_speed() {
+        // The machine is faster than the limits, as fast as some of them, and slower than any of them.
         for delivered in [20_000.0, 3000.0, 300.0] {
             let fair = |limits: [f64; 3]| {
                 let mut left = delivered;

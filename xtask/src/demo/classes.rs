@@ -1,5 +1,7 @@
-//! The first act: the document on classes of service. Its three drives are sorted by what they deliver, its three
-//! volumes lie where their class is, and fio reads them.
+//! First act of the demo: the document on classes of service.
+//!
+//! The document's three drives are sorted by their measured rates. Its three volumes lie on drives of their
+//! class, and fio reads them.
 
 use std::path::Path;
 
@@ -14,20 +16,21 @@ use crate::world::folder::Folder;
 
 /// Time over which each volume is counted, in seconds.
 const COUNT_SECONDS: u64 = 4;
-/// How far a volume may be from what the document measured, in per cent.
+/// Largest difference between a volume and the document's measurement, in per cent.
 const OFF_PER_CENT_MAX: f64 = 3.0;
-/// What every machine delivers, in IOPS, however busy it is: up to here a drive must be as fast as it is emulated,
-/// beyond it must not be faster.
+/// Rate that every machine delivers, even a busy one, in IOPS. A drive up to this rate must be as fast as
+/// emulated. A faster drive must only not exceed its emulated rate.
 const ANY_MACHINE_IOPS: f64 = 1000.0;
 
-/// What was found of one volume.
+/// Results of one volume.
 pub struct Found {
     service: &'static Service,
     drive: Option<String>,
     iops: f64,
 }
 
-/// Plays it with a daemon of its own, which ends then. Its drives lie in memory, so that they are what is emulated.
+/// Runs the act with a daemon of its own, which ends with the act. Its drives are in memory, so that only the
+/// emulation limits them.
 pub fn play(binary: &Path) -> Result<Vec<Found>> {
     println!("== classes of service: three drives, given by a configuration file");
     let folder = Folder::in_memory("weir-demo-classes")?;

@@ -1,10 +1,12 @@
-//! `cargo xtask demo`: volumes find the class that they ask for; then a noisy neighbour is kept in its place, first by
-//! fairness alone and then by policies that are changed while everything runs.
+//! Demo (`cargo xtask demo`): volumes find their requested class, and a noisy neighbour is limited, first by
+//! fairness and then by policies that change online.
 //!
-//! The first act has a daemon of its own. In the second, three volumes on one drive are served to fio and one of them
-//! turns noisy; ceilings are set, raised and shared; and a volume whose policy follows its size is resized. The drives
-//! are emulated in memory and slower than any machine, so that they are what the volumes share, and not the cores and
-//! the disk of whatever machine this runs on. What is shown comes from fio's own logs.
+//! The first act has a daemon of its own. In the second act, fio uses three volumes on one drive, and one of
+//! them turns noisy. Ceilings are set, raised and shared, and a volume whose policy follows its size is
+//! resized.
+//!
+//! The drives are emulated in memory and slower than any machine. The volumes therefore share the drives, and
+//! not the cores and the disk of the machine. All figures come from fio's own logs.
 
 mod chart;
 mod claims;
@@ -27,41 +29,41 @@ use crate::world::{http, now_ms, tools};
 use claims::Counted;
 use phases::{PHASES, Phase};
 
-/// The volumes, by their names in the tenant.
+/// Names of the volumes in the tenant.
 const VOLUMES: [&str; 3] = ["vol1", "vol2", "vol3"];
-/// The tenant that owns the volumes.
+/// Tenant that owns the volumes.
 const TENANT: &str = "svm01";
-/// What fio uses of each volume, in bytes: little, because the drive lies in memory.
+/// Bytes of each volume that fio uses: few, because the drive is in memory.
 const REGION_BYTES: u64 = 16 << 20;
-/// IOPS of the drive: what the document's file system delivers to one volume, here for three. The limits of the
-/// document can be reached beside two others, and a busy machine delivers it too.
+/// IOPS of the drive, shared by three volumes. The document's filesystem delivers this rate to one volume.
+/// The document's limits can be reached beside two other volumes, and a busy machine delivers this rate too.
 const DRIVE_IOPS: u64 = 7000;
 /// Time for a change to settle before counting begins, in seconds.
 const SETTLE_SECONDS: u64 = 2;
-/// The longest time for which a phase waits for what was let through under the ceilings of the one before: a drive that
-/// is slower than them has a long line.
+/// Longest time in which a phase waits for requests that passed the ceilings of the phase before, in seconds.
+/// A drive slower than the ceilings has a long queue.
 const DRAIN_SECONDS_MAX: u64 = 15;
-/// Requests that were let through and are not answered which are no line: what a drive is kept busy with.
+/// Unanswered requests past the ceilings that count as no queue: they only keep the drive busy.
 const LET_THROUGH_FEW: u64 = 64;
 /// Time over which each phase is counted, in seconds.
 const COUNT_SECONDS: u64 = 8;
-/// An upper bound on the whole run, in seconds; fio is stopped long before.
+/// Upper bound of the whole run, in seconds. fio is stopped long before.
 const LOAD_SECONDS: u64 = 600;
 
-/// Time in which a phase was counted, in milliseconds since 1970.
+/// Counted time of a phase, in milliseconds since 1970.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     begin_ms: u64,
     from_ms: u64,
     to_ms: u64,
-    /// Requests of each volume that ceilings had let through before and that were not answered yet.
+    /// Requests of each volume that had passed the ceilings before and were not answered yet.
     let_through: [u64; 3],
 }
 
 /// Completions of each volume.
 type Logs = [Vec<Completion>; 3];
 
-/// A running demo.
+/// Demo in progress.
 struct Demo {
     daemon: Daemon,
     logs_folder: Folder,
@@ -117,7 +119,7 @@ impl Demo {
         Demo { daemon, logs_folder, running: Vec::new(), logs: Logs::default() }
     }
 
-    /// All phases in turn; the windows in which they are counted.
+    /// Runs all phases in turn. Returns the counted time of each.
     fn play(&mut self, emulated: &Path) -> Result<Vec<Window>> {
         println!("# an emulated drive that three volumes share");
         let emulation = format!("iops={DRIVE_IOPS},latency=200us");
@@ -163,7 +165,8 @@ impl Demo {
         Ok(Window { begin_ms, from_ms, to_ms, let_through })
     }
 
-    /// Waits until the drive has carried out what limited volumes were let through before; what is left of it.
+    /// Waits until the drive has served the requests that limited volumes had in its queue. Returns the
+    /// remaining ones.
     fn drain(&self, phase: &Phase) -> Result<[u64; 3]> {
         let begun = Instant::now();
         loop {
@@ -178,7 +181,7 @@ impl Demo {
         }
     }
 
-    /// Requests of each volume that no ceiling holds and that are not answered.
+    /// Returns the unanswered requests of each volume that no ceiling holds.
     fn let_through(&self) -> Result<[u64; 3]> {
         let (text, _) = http::get(&self.daemon.socket(), "/v1/statistics/volumes")?;
         let sample: Value = serde_json::from_str(&text)?;
@@ -198,7 +201,8 @@ impl Demo {
         self.daemon.volume(&format!("{TENANT}/{}", VOLUMES[volume]))
     }
 
-    /// The document's load. Clients give way to the server here, since in life they run elsewhere.
+    /// Starts the document's load. Clients run at lower priority than the server, since they usually run on
+    /// other machines.
     fn start_load(&mut self, volume: usize, jobs: u32) -> Result<()> {
         let name = format!("{}-{jobs}-jobs", VOLUMES[volume]);
         println!("# fio on {}: {jobs} jobs, --rw=randrw --bs=4k --iodepth=256", VOLUMES[volume]);

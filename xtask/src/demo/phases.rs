@@ -1,14 +1,14 @@
-//! What happens in each phase of the demo.
+//! Phases of the demo.
 
-/// One phase: loads that begin, then commands.
+/// Phase: loads that begin, then commands.
 pub struct Phase {
-    /// What it shows.
+    /// Title of the phase.
     pub title: &'static str,
     /// Volumes, by index, with the number of jobs of the load that replaces the one before.
     pub loads: &'static [(usize, u32)],
-    /// Volumes, by index, that have a ceiling which is judged.
+    /// Volumes, by index, with a ceiling that is judged.
     pub limited: &'static [usize],
-    /// Commands, as after the program's name.
+    /// Commands, written as after the program's name.
     pub commands: &'static [&'static str],
 }
 
@@ -18,23 +18,23 @@ pub mod index {
     pub const EQUAL: usize = 0;
     /// Volume 1 is noisy.
     pub const NOISY: usize = 1;
-    /// Volume 1 may do 1000 IOPS.
+    /// Volume 1 has a ceiling of 1000 IOPS.
     pub const THOUSAND: usize = 3;
-    /// Volume 1 may do 2000 IOPS.
+    /// Volume 1 has a ceiling of 2000 IOPS.
     pub const TWO_THOUSAND: usize = 4;
-    /// Volumes 1 and 2 may do 2000 IOPS each.
+    /// Volumes 1 and 2 have a ceiling of 2000 IOPS each.
     pub const EACH: usize = 5;
-    /// Volumes 1 and 2 may do 3000 IOPS together.
+    /// Volumes 1 and 2 have a ceiling of 3000 IOPS together.
     pub const TOGETHER: usize = 6;
-    /// Volume 2 may do 1500 IOPS per TB, and has 100 GB.
+    /// Volume 2 has a ceiling of 1500 IOPS per TB, and a size of 100 GB.
     pub const HUNDRED_GB: usize = 7;
-    /// Volume 2 has 1 TB.
+    /// Volume 2 has a size of 1 TB.
     pub const ONE_TB: usize = 8;
-    /// Volume 2 has 10 TB, which allows more than the drive has left.
+    /// Volume 2 has a size of 10 TB, whose ceiling is above the rest of the drive's rate.
     pub const TEN_TB: usize = 9;
 }
 
-/// The phases in order.
+/// Phases in order.
 pub const PHASES: [Phase; 10] = [
     Phase {
         title: "three volumes, 2 jobs each",

@@ -1,4 +1,4 @@
-//! A client of the daemon's NBD server: whole requests, and writes whose replies nobody waits for.
+//! Client of the daemon's NBD server, with whole requests and with writes that do not wait for their replies.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -17,14 +17,14 @@ const REPLY_MAGIC: u32 = 0x6744_6698;
 const CHUNK_MAGIC: u32 = 0x668e_33ef;
 /// Type of the chunk that holds runs of data and holes.
 const CHUNK_STATUS: u16 = 5;
-/// The context of data and holes, and the flag of a hole there.
+/// Metadata context of data and holes, and its flag of a hole.
 const CONTEXT: &str = "base:allocation";
 const HOLE: u32 = 1;
-/// How long the server may take for an answer.
+/// Longest time of an answer from the server.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Length of the server's greeting, in bytes.
 const GREETING_BYTES: usize = 18;
-/// Fixed newstyle, no zeroes.
+/// Client flags: fixed newstyle, no zeroes.
 const CLIENT_FLAGS: u32 = 3;
 
 const READ: u16 = 0;
@@ -32,10 +32,10 @@ const WRITE: u16 = 1;
 const WRITE_ZEROES: u16 = 6;
 const FLUSH: u16 = 3;
 const BLOCK_STATUS: u16 = 7;
-/// Flag of a command: it is answered when it is stable.
+/// Command flag: the reply comes when the write is stable.
 const FORCE_UNIT_ACCESS: u16 = 1;
 
-/// A connection to one volume.
+/// Connection to one volume.
 pub struct Client {
     stream: UnixStream,
 }
@@ -48,7 +48,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Attaches a volume whose block status will be asked for, and nothing else.
+    /// Attaches a volume for block status requests only.
     pub fn attach_with_status(socket: &Path, export: &str) -> Result<Client> {
         let mut client = Client::connect(socket)?;
         client.option(OPTION_STRUCTURED_REPLY, &[])?;
@@ -82,7 +82,7 @@ impl Client {
         Ok(())
     }
 
-    /// Runs of data and holes from an offset on: their lengths, and which are holes.
+    /// Returns the runs of data and holes from an offset on: the length of each, and true for a hole.
     pub fn status(&mut self, offset: u64, length: usize) -> Result<Vec<(u32, bool)>> {
         self.send(BLOCK_STATUS, offset, length, &[])?;
         let mut head = [0; 20];
@@ -99,7 +99,7 @@ impl Client {
         Ok(runs.map(|run| (word(run, 0), word(run, 4) & HOLE != 0)).collect())
     }
 
-    /// Reads one reply to an option; its type.
+    /// Reads one reply to an option, and returns its type.
     fn option_reply(stream: &mut UnixStream) -> Result<u32> {
         let mut head = [0; 20];
         stream.read_exact(&mut head)?;
@@ -109,7 +109,7 @@ impl Client {
         Ok(kind)
     }
 
-    /// Sends a write and does not wait for its reply.
+    /// Sends a write without waiting for its reply.
     pub fn send_write(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.send(WRITE, offset, bytes.len(), bytes)
     }
@@ -120,7 +120,7 @@ impl Client {
         self.reply()
     }
 
-    /// Writes what is stable with the reply.
+    /// Writes with FUA.
     pub fn write_stable(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.send_flagged(FORCE_UNIT_ACCESS, WRITE, offset, bytes.len(), bytes)?;
         self.reply()
@@ -141,7 +141,7 @@ impl Client {
         Ok(bytes)
     }
 
-    /// Makes what was written stable.
+    /// Makes all writes stable.
     pub fn flush(&mut self) -> Result<()> {
         self.send(FLUSH, 0, 0, &[])?;
         self.reply()
@@ -180,7 +180,7 @@ impl Client {
     }
 }
 
-/// A text with its length before it.
+/// Returns a text with its length before it.
 fn sized(text: &str) -> Vec<u8> {
     [&(text.len() as u32).to_be_bytes(), text.as_bytes()].concat()
 }

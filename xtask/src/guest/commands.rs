@@ -9,7 +9,7 @@ pub fn run(command: &mut Command) -> Result<()> {
     output_of(command).map(drop)
 }
 
-/// Runs a program that must succeed; what it printed.
+/// Runs a program that must succeed. Returns its output.
 pub fn output_of(command: &mut Command) -> Result<String> {
     let line = format!("{command:?}");
     let output = command.output().with_context(|| format!("cannot run {line}"))?;

@@ -1,5 +1,5 @@
-//! The guest's root filesystem: an initramfs with the daemon, this program, the ring's tests, and the programs of the system
-//! that cases run.
+//! Root filesystem of the guest: an initramfs with the daemon, this program, the ring's tests, and the system
+//! programs that cases run.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -13,13 +13,13 @@ use super::commands::{output_of, run};
 use super::kernel::Kernel;
 use crate::world::tools;
 
-/// Programs of the system that cases run, with the libraries that they need.
+/// System programs that cases run. The image also holds their libraries.
 const PROGRAMS: [&str; 3] = ["dmsetup", "mkfs.ext4", "mkfs.xfs"];
-/// Where the guest has its programs.
+/// Names of the programs in the guest.
 const DAEMON: &str = "weir";
 const SELF: &str = "xtask";
 pub const RING_TESTS: &str = "ring-tests";
-/// What the guest's first process does: the names of the modules come from the kernel's package.
+/// Script of the guest's first process. The names of the modules come from the kernel's package.
 const INIT: &str = "\
 #!/bin/busybox sh
 b=/bin/busybox
@@ -35,7 +35,7 @@ for module in $(cat /modules/order); do insmod /modules/$module; done
 poweroff -f
 ";
 
-/// What is built for the guest.
+/// Programs that are built for the guest.
 pub struct Built {
     weir: PathBuf,
     ring_tests: PathBuf,
@@ -79,7 +79,7 @@ fn copy_program(root: &Path, from: &Path, name: &str) -> Result<()> {
     copy_libraries(root, from)
 }
 
-/// Without what only a debugger needs, which is most of a program that was built for tests.
+/// Adds a program without its debug data, which is the largest part of a test build.
 fn copy_stripped(root: &Path, from: &Path, name: &str) -> Result<()> {
     let to = root.join("bin").join(name);
     run(Command::new("strip").arg("--strip-all").arg("-o").arg(&to).arg(from))?;
@@ -88,7 +88,7 @@ fn copy_stripped(root: &Path, from: &Path, name: &str) -> Result<()> {
 
 fn copy_libraries(root: &Path, program: &Path) -> Result<()> {
     let output = Command::new("ldd").arg(program).output().context("cannot run ldd")?;
-    // A static program has no libraries, and is an error to ldd.
+    // A static program has no libraries, which ldd reports as an error.
     let listing = String::from_utf8_lossy(&output.stdout);
     for library in listing.split_whitespace().filter(|word| word.starts_with('/')) {
         let to = root.join(library.trim_start_matches('/'));
@@ -105,7 +105,7 @@ fn write_executable(path: &Path, content: &[u8]) -> Result<()> {
     Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
 }
 
-/// Packs a folder as the kernel reads it.
+/// Packs a folder in the format that the kernel reads.
 fn pack(root: &Path, image: &Path) -> Result<()> {
     let list = output_of(Command::new("find").arg(".").current_dir(root))?;
     let names = root.with_extension("names");
@@ -118,12 +118,12 @@ fn pack(root: &Path, image: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Builds what the guest runs as tests build it.
+/// Builds the guest's programs as test builds.
 pub fn build(root: &Path) -> Result<Built> {
     Ok(Built { weir: daemon(root)?, ring_tests: ring_tests(root)? })
 }
 
-/// The daemon. `WEIR_BINARY` names another one.
+/// Builds the daemon. `WEIR_BINARY` names another one.
 fn daemon(root: &Path) -> Result<PathBuf> {
     if let Some(binary) = std::env::var_os("WEIR_BINARY") {
         return Ok(PathBuf::from(binary));
@@ -132,7 +132,7 @@ fn daemon(root: &Path) -> Result<PathBuf> {
     Ok(super::target(root).join("debug/weir"))
 }
 
-/// The program that the ring's tests are in, where cargo says that it is.
+/// Builds the program with the ring's tests. cargo reports its path.
 fn ring_tests(root: &Path) -> Result<PathBuf> {
     let told =
         cargo(root, &["test", "--package=weir-reactor", "--test=ring", "--no-run", "--message-format=json"])?;
@@ -141,7 +141,7 @@ fn ring_tests(root: &Path) -> Result<PathBuf> {
     programs.next().context("cargo names no program with the ring's tests")
 }
 
-/// Runs cargo, whose progress is shown; what it printed otherwise.
+/// Runs cargo, whose progress is shown. Returns its other output.
 fn cargo(root: &Path, arguments: &[&str]) -> Result<String> {
     let mut command = Command::new(env!("CARGO"));
     command.args(arguments).current_dir(root).stderr(Stdio::inherit());

@@ -1,4 +1,5 @@
-//! What cases find in the guest: disks that fail or delay on demand, filesystems on them, and the daemon.
+//! Environment of cases in the guest: disks that fail or delay on demand, filesystems on them, and the
+//! daemon.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,18 +13,18 @@ use super::client::Client;
 use super::commands::{output_of, run};
 use crate::world::daemon::Daemon;
 
-/// How long the guest waits for something that must happen.
+/// Longest time that the guest waits for an expected event.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// The daemon.
+/// Path of the daemon.
 const DAEMON: &str = "/bin/weir";
-/// Where the drive is mounted; its name is that of the folder.
+/// Mount point of the drive. The drive has the name of the folder.
 pub const DRIVE: &str = "/mnt/drive";
-/// The state folder, in memory.
+/// State folder, in memory.
 pub const STATE: &str = "/tmp/state/weir";
-/// Longest interval of dm-flakey, in seconds: what the guest does not live to see.
+/// Longest interval of dm-flakey, in seconds: longer than any guest runs.
 const FOREVER_S: u32 = 100_000;
 
-/// A disk of the guest below the device mapper, which can be told how to behave while it is in use.
+/// Disk of the guest below the device mapper, whose behaviour changes while it is in use.
 pub struct Disk {
     name: &'static str,
     below: &'static str,
@@ -31,7 +32,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Maps a disk of the guest, such as `vda`, one to one.
+    /// Maps a disk of the guest, for example `vda`, one to one.
     pub fn mapped(name: &'static str, below: &'static str) -> Result<Disk> {
         let sectors = std::fs::read_to_string(format!("/sys/block/{below}/size"))?.trim().parse()?;
         let disk = Disk { name, below, sectors };
@@ -40,7 +41,7 @@ impl Disk {
         Ok(disk)
     }
 
-    /// The device.
+    /// Returns the path of the device.
     pub fn path(&self) -> PathBuf {
         Path::new("/dev/mapper").join(self.name)
     }
@@ -49,67 +50,67 @@ impl Disk {
         format!("0 {} {target}", self.sectors)
     }
 
-    /// From now on every write fails; reads do not.
+    /// Makes every write fail from now on. Reads succeed.
     pub fn fail_writes(&self) -> Result<()> {
         self.become_target(&format!("flakey /dev/{} 0 0 {FOREVER_S} 1 error_writes", self.below))
     }
 
-    /// From now on writes take so long; reads and flushes do not.
+    /// Delays writes by this time from now on. Reads and flushes are not delayed.
     pub fn delay_writes(&self, delay: Duration) -> Result<()> {
         let below = self.below;
         let milliseconds = delay.as_millis();
         self.become_target(&format!("delay /dev/{below} 0 0 /dev/{below} 0 {milliseconds} /dev/{below} 0 0"))
     }
 
-    /// From now on the disk does what it is asked to.
+    /// Makes the disk serve all requests from now on.
     pub fn heal(&self) -> Result<()> {
         self.become_target(&format!("linear /dev/{} 0", self.below))
     }
 
-    /// The folder where it is mounted.
+    /// Returns the mount point of the disk.
     pub fn folder(&self) -> PathBuf {
         Path::new("/mnt").join(self.name)
     }
 
-    /// From now on nothing is answered.
+    /// Makes the disk answer no request from now on.
     pub fn hang(&self) -> Result<()> {
         dmsetup(&["suspend", "--nolockfs", "--noflush", self.name])
     }
 
-    /// What was asked is answered, and everything from now on.
+    /// Makes the disk answer all waiting and later requests.
     pub fn answer(&self) -> Result<()> {
         dmsetup(&["resume", self.name])
     }
 
-    /// The filesystem must not notice: freezing it would write everything that is dirty.
+    /// Changes the disk's target. The filesystem must not notice: freezing it would write all dirty data.
     fn become_target(&self, target: &str) -> Result<()> {
         dmsetup(&["load", self.name, "--table", &self.table(target)])?;
         dmsetup(&["suspend", "--nolockfs", "--noflush", self.name])?;
         dmsetup(&["resume", self.name])
     }
 
-    /// Writes that are delayed. The kernel counts them as under way only afterwards.
+    /// Returns the number of delayed writes. The kernel counts them as in flight only after their delay.
     pub fn writes_delayed(&self) -> Result<u64> {
         let status = output_of(Command::new("dmsetup").args(["status", self.name]))?;
         let words: Vec<&str> = status.split_whitespace().collect();
         let position = words.iter().position(|word| *word == "delay").context("the disk does not delay")?;
-        // Reads, writes, flushes.
+        // The counters are of reads, writes and flushes.
         Ok(words.get(position + 2).context("dm-delay counts writes")?.parse()?)
     }
 }
 
-/// Runs the device mapper's program, which makes the nodes itself: nobody else does in the guest.
+/// Runs dmsetup, which creates the device nodes itself: the guest has no udev.
 pub fn dmsetup(arguments: &[&str]) -> Result<()> {
     run(Command::new("dmsetup").args(arguments).env("DM_DISABLE_UDEV", "1"))
 }
 
-/// Flushes that a disk of the guest, such as `vda`, has carried out.
+/// Returns the number of flushes that a disk of the guest, for example `vda`, has completed.
 pub fn flushes(disk: &str) -> Result<u64> {
     let stat = std::fs::read_to_string(format!("/sys/block/{disk}/stat"))?;
     Ok(stat.split_whitespace().nth(15).context("the kernel counts flushes")?.parse()?)
 }
 
-/// Makes a filesystem and mounts it as the drive.
+/// Creates a filesystem and mounts it as the drive.
 pub fn mount(mkfs: &[&str], mount: &[&str]) -> Result<()> {
     let (program, arguments) = mkfs.split_first().context("a filesystem is made by a program")?;
     run(Command::new(program).args(arguments))?;
@@ -117,7 +118,7 @@ pub fn mount(mkfs: &[&str], mount: &[&str]) -> Result<()> {
     run(Command::new("mount").args(mount).arg(DRIVE))
 }
 
-/// Mounts an ext4 on a disk.
+/// Mounts an ext4 filesystem on a disk.
 pub fn mount_ext4(disk: &Disk) -> Result<()> {
     let (device, folder) = (disk.path(), disk.folder());
     run(Command::new("mkfs.ext4").arg("-q").arg(&device))?;
@@ -125,8 +126,8 @@ pub fn mount_ext4(disk: &Disk) -> Result<()> {
     run(Command::new("mount").args(["-t", "ext4"]).arg(&device).arg(&folder))
 }
 
-/// Mounts an XFS whose files have their data on `data` and everything else on `vda`: an error there is an error of data
-/// alone, and its log goes on.
+/// Mounts an XFS filesystem whose files have their data on `data` and everything else on `vda`. An error of
+/// `data` affects file data alone, and the filesystem's log continues.
 pub fn mount_xfs_with_data_on(data: &Disk) -> Result<()> {
     let data = data.path().display().to_string();
     let device = format!("rtdev={data}");
@@ -141,7 +142,7 @@ pub fn start() -> Result<Daemon> {
     start_on(Path::new(STATE), &[])
 }
 
-/// Starts the daemon on a state folder of the caller's, with more arguments if any.
+/// Starts the daemon on the caller's state folder, with more arguments if any.
 pub fn start_on(state: &Path, more: &[&str]) -> Result<Daemon> {
     Daemon::start_detached(Path::new(DAEMON), state, &[&["--reactors", "1"], more].concat())
 }
@@ -165,7 +166,7 @@ pub fn attach(volume: &str) -> Result<Client> {
     Client::attach(&Path::new(STATE).join("nbd.sock"), volume)
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     let start = Instant::now();
     while !is_so()? {
@@ -175,17 +176,17 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result
     Ok(())
 }
 
-/// Makes everything on the drive's filesystem stable, by a descriptor that the caller opened.
+/// Makes all data on the drive's filesystem stable, through a file descriptor of the caller.
 pub fn sync(folder: &File) -> Result<()> {
     Ok(rustix::fs::syncfs(folder)?)
 }
 
-/// Drops what the kernel remembers of files, so that they are read from the disk.
+/// Drops the kernel's cached pages, so that files are read from the disk.
 pub fn forget_pages() -> Result<()> {
     Ok(std::fs::write("/proc/sys/vm/drop_caches", "3")?)
 }
 
-/// What a program prints, such as `dmesg`.
+/// Returns the output of a program, for example `dmesg`.
 pub fn printed(program: &str, arguments: &[&str]) -> Result<String> {
     output_of(Command::new(program).args(arguments))
 }

@@ -1,4 +1,4 @@
-//! The guest's kernel: Debian's, downloaded as a package and unpacked below `target/`, never installed.
+//! Kernel of the guest: Debian's, downloaded as a package and unpacked below `target/`, never installed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,9 +7,9 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::commands::{output_of, run};
 
-/// The package that names the newest kernel package of its series.
+/// Package that names the newest kernel package of its series.
 const SERIES: &str = "linux-image-6.12-cloud-amd64";
-/// Modules that the cases need, each after those that it needs itself.
+/// Modules that the cases need, each after the modules that it depends on.
 const MODULES: [&str; 10] = [
     "lib/libcrc32c",
     "drivers/block/virtio_blk",
@@ -23,11 +23,11 @@ const MODULES: [&str; 10] = [
     "fs/xfs/xfs",
 ];
 
-/// A kernel that is ready to be booted.
+/// Kernel that is ready to boot.
 pub struct Kernel {
-    /// The kernel's image.
+    /// Image of the kernel.
     pub image: PathBuf,
-    /// The unpacked modules, in the order in which they must be loaded.
+    /// Unpacked modules, in the order in which they must be loaded.
     pub modules: Vec<PathBuf>,
 }
 
@@ -46,14 +46,14 @@ pub fn ready(folder: &Path) -> Result<Kernel> {
     }
     let modules: Vec<PathBuf> = MODULES.iter().map(|module| unpacked.join(file_name_of(module))).collect();
     if !modules.iter().all(|module| module.is_file()) {
-        // It was unpacked when the cases needed fewer.
+        // The kernel was unpacked when the cases needed fewer modules.
         unpack_modules(&unpacked)?;
     }
     let image = only_entry(&unpacked.join("boot"), "vmlinuz-")?;
     Ok(Kernel { image, modules })
 }
 
-/// Downloads the kernel's package, with newer lists of packages if those that are there do not lead to it.
+/// Downloads the kernel's package. Updates the package lists first if the present lists do not lead to it.
 fn download(folder: &Path) -> Result<PathBuf> {
     if let Err(error) = try_download(folder) {
         println!("guest: {error:#}; updating the lists of packages");
@@ -74,7 +74,7 @@ fn try_download(folder: &Path) -> Result<()> {
     run(Command::new("apt-get").args(options).current_dir(folder))
 }
 
-/// Unpacks the modules that the cases need; the guest then needs no program for it.
+/// Unpacks the modules that the cases need, so that the guest needs no program for it.
 fn unpack_modules(folder: &Path) -> Result<()> {
     let modules = only_entry(&folder.join("lib/modules"), "6.12.")?.join("kernel");
     for module in MODULES {

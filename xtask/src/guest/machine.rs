@@ -1,4 +1,4 @@
-//! One guest: QEMU without hardware virtualisation, so that it runs wherever tests do.
+//! One guest: QEMU without hardware virtualisation, so that it runs wherever tests run.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,29 +9,30 @@ use anyhow::{Context, Result, bail};
 
 use super::kernel::Kernel;
 
-/// What a guest prints when its case holds.
+/// Line that a guest prints when its case holds.
 pub const HOLDS: &str = "guest-case: holds";
-/// What a guest prints, with the reason, when its case does not hold.
+/// Beginning of the line, before the reason, that a guest prints when its case does not hold.
 pub const FAILS: &str = "guest-case: fails: ";
 /// Size of each of the guest's disks, sparse on the host, in bytes.
 const DISK_BYTES: u64 = 2 << 30;
 /// Number of the guest's disks: `vda`, `vdb`.
 const DISKS: usize = 2;
-/// A guest that has not ended after this long hangs.
+/// Longest run of a guest. A guest that runs longer hangs.
 const TIMEOUT: Duration = Duration::from_secs(300);
-/// Lines of the console that are shown of a case that failed.
+/// Number of console lines that are shown of a failed case.
 const CONSOLE_LINES_SHOWN: usize = 40;
 
-/// Boots a guest for a case; an error if it does not hold.
+/// Boots a guest for a case. Returns an error if the case does not hold.
 pub fn run(folder: &Path, kernel: &Kernel, image: &Path, case: &str) -> Result<()> {
     let console = folder.join(format!("{case}.log"));
     let mut command = Command::new("qemu-system-x86_64");
-    // One processor: where QEMU emulates two at once, a kernel that changes its own code while it boots sometimes panics.
+    // The guest has one processor. With two emulated at once, a kernel that patches its own code at boot
+    // sometimes panics.
     command.args(["-accel", "tcg", "-cpu", "max", "-m", "1536", "-smp", "1"]);
     command.args(["-display", "none", "-monitor", "none", "-no-reboot", "-nic", "none"]);
     command.arg("-kernel").arg(&kernel.image).arg("-initrd").arg(image);
-    // What the kernel does not know as its own it hands to the first process as a variable.
-    // The kernel's test of its timer is about time: on a busy machine the guest stands still meanwhile, and panics.
+    // The kernel passes unknown parameters to the first process as variables. The kernel's timer check
+    // depends on real time: on a busy machine the guest stalls during the check, and panics.
     let options = "console=ttyS0 quiet loglevel=4 panic=-1 random.trust_cpu=on no_timer_check";
     let line = format!("{options} weir_case={case}");
     command.arg("-append").arg(line);
@@ -67,7 +68,7 @@ fn wait(mut child: Child) -> Result<()> {
             Some(status) if status.success() => return Ok(()),
             Some(status) => bail!("qemu-system-x86_64 ended with {status}"),
             None if start.elapsed() > TIMEOUT => {
-                // It may have ended by itself this moment.
+                // The guest may have ended by itself at this moment.
                 let _ = child.kill();
                 child.wait()?;
                 bail!("the guest did not end within {TIMEOUT:?}");
@@ -77,7 +78,7 @@ fn wait(mut child: Child) -> Result<()> {
     }
 }
 
-/// What a guest's console says of its case.
+/// Judges a case by the guest's console.
 fn judge(console: &str, ended: Result<()>) -> Result<()> {
     let lines: Vec<&str> = console.lines().map(str::trim_end).collect();
     if lines.contains(&HOLDS) {

@@ -1,7 +1,9 @@
-//! `cargo xtask guest`: cases that need a kernel whose drives fail, delay writes and count flushes on demand.
+//! Guest cases (`cargo xtask guest`): cases that need a kernel whose drives fail, delay writes and count
+//! flushes on demand.
 //!
-//! Each case boots its own guest: Debian's kernel, an initramfs with the daemon, the ring's tests and this program, two
-//! empty disks. In the guest this program runs the case (`guest-case`) and prints whether it holds.
+//! Each case boots its own guest. A guest has Debian's kernel, an initramfs with the daemon, the ring's tests
+//! and this program, and two empty disks. In the guest this program runs the case (`guest-case`) and prints
+//! whether it holds.
 
 mod cases;
 mod client;
@@ -23,14 +25,14 @@ use crate::arguments::Arguments;
 use crate::repository::repository_root;
 use crate::world::tools;
 
-/// Programs that building and running guests needs.
+/// Programs that are needed to build and run guests.
 const PROGRAMS: [&str; 8] =
     ["qemu-system-x86_64", "busybox", "cpio", "dmsetup", "mkfs.ext4", "mkfs.xfs", "strip", "xz"];
 
-/// Guests that run at once: each keeps one processor busy, and takes 1.5 GiB of memory at most.
+/// Number of guests that run at once. Each keeps one processor busy, and takes at most 1.5 GiB of memory.
 const GUESTS_AT_ONCE: usize = 2;
 
-/// Runs all cases, or the one that is named, each in a guest of its own.
+/// Runs all cases, or the named one, each in a guest of its own.
 pub fn run(mut arguments: Arguments) -> Result<()> {
     let wanted = arguments.word();
     arguments.finish()?;
@@ -49,7 +51,7 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
     }
 }
 
-/// Runs the cases, some at once, and tells of each as it ends; returns how many do not hold.
+/// Runs the cases, some at once, and reports each as it ends. Returns the number of cases that do not hold.
 fn run_all(names: &[&str], run_one: &(dyn Fn(&str) -> Result<()> + Sync)) -> usize {
     let waiting = Mutex::new(names.iter());
     let next = || waiting.lock().expect("nobody panics with the list in hand").next();
@@ -76,7 +78,7 @@ fn run_all(names: &[&str], run_one: &(dyn Fn(&str) -> Result<()> + Sync)) -> usi
     failures.into_inner()
 }
 
-/// True if there is such a case.
+/// Returns true if there is a case of this name.
 pub fn exists(name: &str) -> bool {
     cases::names(Some(name)).is_ok()
 }
@@ -92,18 +94,18 @@ pub fn setup() -> Result<()> {
     kernel::ready(&folder).map(drop)
 }
 
-/// Runs a case in the guest, and prints what came of it.
+/// Runs a case in the guest, and prints its result.
 pub fn run_inside(mut arguments: Arguments) -> Result<()> {
     let name = arguments.word().unwrap_or_default();
     match cases::run(&name) {
         Ok(()) => println!("{}", machine::HOLDS),
-        // On one line: the host looks for it among what the kernel prints.
+        // The result is on one line: the host looks for it among the kernel's messages.
         Err(error) => println!("{}{}", machine::FAILS, format!("{error:#}").replace('\n', "; ")),
     }
     Ok(())
 }
 
-/// Where cargo builds.
+/// Returns the folder in which cargo builds.
 fn target(root: &Path) -> PathBuf {
     let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
     root.join(folder)

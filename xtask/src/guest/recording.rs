@@ -1,8 +1,8 @@
-//! A disk whose writes are recorded as a power cut could keep them, and what the disk would hold after one.
+//! Recording of a disk's writes, and the disk's contents after a power cut.
 //!
-//! dm-log-writes records a write once a flush that began after it has been carried out, or at once where it was forced to
-//! the medium by itself. So whatever was not made stable is missing from every state that is played back. The form of the
-//! recording is that of the kernel's `drivers/md/dm-log-writes.c`.
+//! dm-log-writes records a write once a later flush has completed, or at once if the write itself was FUA.
+//! Unstable data is therefore missing from every state that is played back. The format of the recording is
+//! that of the kernel's `drivers/md/dm-log-writes.c`.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -15,16 +15,16 @@ use rustix::fs::SeekFrom;
 use super::commands::run;
 use super::inside::dmsetup;
 
-/// Size of the disk, in bytes: the least that XFS takes, and a journal of Weir's beside it.
+/// Size of the disk, in bytes: the minimum of XFS, plus a journal of Weir.
 const DISK_BYTES: u64 = 512 << 20;
-/// Disks in memory, each a file and its device: what is recorded, what it held up to where it was played back, and what is
-/// written after a power cut.
+/// Disks in memory, each a file and its device. They are the recorded disk, its contents up to the played
+/// position, and the writes after a power cut.
 const LIVE: (&str, &str) = ("/tmp/live", "/dev/loop0");
 const PLAYED: (&str, &str) = ("/tmp/played", "/dev/loop1");
 const WRITTEN: (&str, &str) = ("/tmp/written", "/dev/loop2");
-/// Where the recording is.
+/// Device that holds the recording.
 const RECORDING: &str = "/dev/vdb";
-/// Names of disks of the device mapper.
+/// Names of device mapper disks.
 const RECORDED: &str = "recorded";
 const CUT: &str = "cut";
 
@@ -36,10 +36,10 @@ const MARKED: u64 = 8;
 /// Bytes of an entry's head before the text of a mark.
 const HEAD_BYTES: usize = 32;
 
-/// The disk while it is recorded.
+/// Disk while it is recorded.
 pub struct Recorder;
 
-/// What was recorded.
+/// Finished recording.
 pub struct Recording {
     log: File,
     played: File,
@@ -48,7 +48,7 @@ pub struct Recording {
     position: u64,
 }
 
-/// Where a power cut is tried.
+/// Instant at which a power cut is tried.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Instant {
     /// At this mark.
@@ -65,7 +65,7 @@ struct Entry {
 }
 
 impl Recorder {
-    /// A disk with a filesystem, from which on everything is recorded.
+    /// Creates a disk with a filesystem, and records all its writes from now on.
     pub fn start(mkfs: &[&str]) -> Result<Recorder> {
         make(LIVE)?;
         let (program, arguments) = mkfs.split_first().context("a filesystem is made by a program")?;
@@ -76,17 +76,17 @@ impl Recorder {
         Ok(Recorder)
     }
 
-    /// The device.
+    /// Returns the path of the device.
     pub fn path(&self) -> PathBuf {
         Path::new("/dev/mapper").join(RECORDED)
     }
 
-    /// Notes in the recording that it is here.
+    /// Adds a mark to the recording.
     pub fn mark(&self, number: usize) -> Result<()> {
         dmsetup(&["message", RECORDED, "0", "mark", &number.to_string()])
     }
 
-    /// Ends the recording of a disk that nobody uses any more.
+    /// Ends the recording of a disk that is no longer in use.
     pub fn end(self) -> Result<Recording> {
         dmsetup(&["remove", RECORDED])?;
         unmake(LIVE)?;
@@ -101,12 +101,12 @@ impl Recorder {
 }
 
 impl Recording {
-    /// Plays it back to the next mark or flush.
+    /// Plays the recording up to the next mark or flush.
     pub fn play(&mut self) -> Result<Option<Instant>> {
         while self.entries_left > 0 {
             let entry = self.next_entry()?;
             if entry.flags & MARKED != 0 {
-                // The last one is the kernel's own.
+                // The last mark is the kernel's own, whose text is no number.
                 return Ok(entry.text.parse().ok().map(Instant::Mark));
             }
             self.play_entry(&entry)?;
@@ -139,7 +139,7 @@ impl Recording {
         Ok(self.played.write_all_at(&bytes, entry.sector * self.sector_bytes)?)
     }
 
-    /// A disk with what was played back, which changes while what was played back does not.
+    /// Creates a disk with the played contents. Writes to it do not change the played contents.
     pub fn cut_power(&self) -> Result<Cut> {
         make(WRITTEN)?;
         create(CUT, &format!("snapshot {} {} N 8", PLAYED.1, WRITTEN.1))?;
@@ -147,34 +147,34 @@ impl Recording {
     }
 }
 
-/// The disk after a power cut.
+/// Disk after a power cut.
 pub struct Cut;
 
 impl Cut {
-    /// The device.
+    /// Returns the path of the device.
     pub fn path(&self) -> PathBuf {
         Path::new("/dev/mapper").join(CUT)
     }
 
-    /// Takes away a disk that nobody uses any more.
+    /// Removes a disk that is no longer in use.
     pub fn end(self) -> Result<()> {
         dmsetup(&["remove", CUT])?;
         unmake(WRITTEN)
     }
 }
 
-/// Makes a disk of the device mapper that is as large as those in memory.
+/// Creates a device mapper disk that is as large as the disks in memory.
 fn create(name: &str, target: &str) -> Result<()> {
     dmsetup(&["create", name, "--table", &format!("0 {} {target}", DISK_BYTES / 512)])
 }
 
-/// Makes a disk in memory.
+/// Creates a disk in memory.
 fn make((file, device): (&str, &str)) -> Result<()> {
     File::create(file)?.set_len(DISK_BYTES)?;
     run(Command::new("losetup").args([device, file]))
 }
 
-/// Takes it away.
+/// Removes a disk in memory.
 fn unmake((file, device): (&str, &str)) -> Result<()> {
     run(Command::new("losetup").args(["-d", device]))?;
     Ok(std::fs::remove_file(file)?)

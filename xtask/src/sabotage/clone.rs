@@ -1,4 +1,4 @@
-//! A clone of what is committed, with a build folder of its own, in which faults are planted.
+//! Clone of the committed tree, with a build folder of its own, in which faults are planted.
 
 use std::fmt;
 use std::io::Write;
@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// How long a command that must catch a fault may take: one that a fault makes hang has not caught it.
+/// Longest run of a command that must catch a fault. A command that a fault makes hang has not caught it.
 const COMMAND_LIMIT: Duration = Duration::from_secs(15 * 60);
-/// Pause between two looks at whether a command has ended.
+/// Pause between two checks of a running command.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How a command of cargo ended.
+/// Result of a cargo command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It built and passed.
+    /// The command built and passed.
     Passed,
-    /// It built and failed.
+    /// The command built and failed.
     Failed,
-    /// It did not end in time.
+    /// The command did not end in time.
     Hung,
 }
 
@@ -34,17 +34,17 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The clone.
+/// Clone of the repository.
 pub struct Clone {
     tree: PathBuf,
     build: PathBuf,
 }
 
 impl Clone {
-    /// Makes the clone in `target/sabotage`, or brings the one that is there to what is committed now.
+    /// Creates the clone in `target/sabotage`, or updates it to the current commit.
     ///
     /// # Errors
-    /// Those of git.
+    /// If git fails.
     pub fn of_head(root: &Path) -> Result<Clone> {
         let folder = root.join("target/sabotage");
         let (tree, build) = (folder.join("tree"), folder.join("build"));
@@ -73,18 +73,18 @@ impl Clone {
         Ok(())
     }
 
-    /// Takes a fault out again.
+    /// Removes a planted fault.
     ///
     /// # Errors
-    /// Those of git.
+    /// If git fails.
     pub fn restore(&self) -> Result<()> {
         git(&self.tree, &["checkout", "--quiet", "--force", "."])
     }
 
-    /// Runs a command of cargo, after it was built apart: a tree that does not compile catches nothing.
+    /// Builds a cargo command separately and then runs it. A tree that does not compile catches nothing.
     ///
     /// # Errors
-    /// If it cannot be built or started.
+    /// If the command cannot be built or started.
     pub fn cargo(&self, arguments: &[String]) -> Result<Outcome> {
         let mut command = self.command("build.log")?;
         command.args(build_of(arguments));
@@ -105,7 +105,8 @@ impl Clone {
     }
 }
 
-/// The command of cargo that builds what a command runs. What xtask builds by itself is made of the daemon's crates.
+/// Returns the cargo command that builds another cargo command's programs. Programs that xtask builds itself
+/// consist of the daemon's crates.
 fn build_of(arguments: &[String]) -> Vec<&str> {
     let own = arguments.iter().map(String::as_str).take_while(|argument| *argument != "--");
     match arguments.first().map(String::as_str) {

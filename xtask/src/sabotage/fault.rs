@@ -1,23 +1,23 @@
-//! A fault to plant: a header, a blank line, a unified diff.
+//! Fault to plant: a header, a blank line, and a unified diff.
 //!
-//! The header has two entries, each of which may go on in indented lines: `What:` says which promise the fault breaks,
-//! `Caught by:` gives the arguments of the cargo command that must fail with it.
+//! The header has two entries, each of which may continue in indented lines. `What:` names the promise that
+//! the fault breaks. `Caught by:` gives the arguments of the cargo command that must fail with the fault.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-/// Where the faults lie, from the root of the repository.
+/// Folder of the faults, from the root of the repository.
 pub const FAULTS_FOLDER: &str = "xtask/sabotage";
 
 /// One fault.
 #[derive(Debug)]
 pub struct Fault {
-    /// The file's name without its suffix.
+    /// Name of the file without its suffix.
     pub name: String,
     /// Arguments of cargo.
     pub command: Vec<String>,
-    /// The unified diff.
+    /// Unified diff.
     pub patch: String,
 }
 
@@ -42,7 +42,7 @@ impl Fault {
     }
 }
 
-/// All faults, by name.
+/// Returns all faults, by name.
 ///
 /// # Errors
 /// If the folder or a file of it cannot be read or understood.

@@ -1,8 +1,9 @@
-//! `cargo xtask sabotage`: plants known faults in the production code, one at a time, and sees that each is caught.
+//! Sabotage (`cargo xtask sabotage`): plants known faults in the production code, one at a time, and checks
+//! that each is caught.
 //!
-//! A fault is a patch in `xtask/sabotage`, made of a header (see [`fault`]) and a unified diff. It is planted in a clone of
-//! what is committed, so that the tree at hand stays as it is. The commands that catch faults must pass in that clone
-//! before anything is planted: a check that always fails catches nothing.
+//! A fault is a patch in `xtask/sabotage`, made of a header (see [`fault`]) and a unified diff. It is planted
+//! in a clone of the committed tree, so that the working tree stays as it is. The commands that catch faults
+//! must first pass in the clone without faults: a check that always fails catches nothing.
 
 mod clone;
 mod fault;
@@ -16,7 +17,7 @@ use crate::repository::repository_root;
 use clone::{Clone, Outcome};
 pub use fault::{FAULTS_FOLDER, Fault, read_all};
 
-/// Plants the faults that are named, or all, and fails unless each is caught.
+/// Plants the named faults, or all faults, and fails unless each is caught.
 pub fn run(mut arguments: Arguments) -> Result<()> {
     let mut names = BTreeSet::new();
     while let Some(name) = arguments.word() {
@@ -42,7 +43,7 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
     Ok(())
 }
 
-/// What became of a planted fault.
+/// Result of a planted fault.
 struct Verdict {
     is_caught: bool,
     text: String,
@@ -57,7 +58,7 @@ fn chosen(all: Vec<Fault>, names: &BTreeSet<String>) -> Result<Vec<Fault>> {
     Ok(all.into_iter().filter(|fault| names.is_empty() || names.contains(&fault.name)).collect())
 }
 
-/// Runs every command that is going to catch a fault where there is none.
+/// Runs every command that catches a fault in the clone without faults.
 fn check_unharmed(clone: &Clone, faults: &[Fault]) -> Result<()> {
     let commands: BTreeSet<&[String]> = faults.iter().map(|fault| fault.command.as_slice()).collect();
     for command in commands {
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fault_is_refused_with_those_that_there_are() {
+    fn unknown_fault_is_refused_with_known_names() {
         let names = |list: &[&str]| list.iter().map(|name| name.to_string()).collect::<BTreeSet<_>>();
         let all = || vec![fault("one"), fault("two")];
         assert_eq!(chosen(all(), &names(&[])).unwrap().len(), 2);

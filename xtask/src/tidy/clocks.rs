@@ -1,14 +1,16 @@
-//! Tests look at no clock and do not sleep: a test that claims how long something takes, or that waits for a time and
-//! not for an event, fails on a busy machine. The one helper that waits for a condition has a limit for tests that hang.
+//! Clock check: tests look at no clock and do not sleep.
+//!
+//! A test fails on a busy machine if it asserts a duration, or if it waits for a time and not for an event.
+//! The one helper that waits for a condition has a limit for tests that hang.
 
 use anyhow::Result;
 
 use super::source::Source;
 use super::{Complaint, Tree};
 
-/// The helper that waits.
+/// Helper that waits for a condition.
 const WAITS: &str = "crates/weir/tests/common/wait.rs";
-/// What tests must not name, with what to do instead.
+/// Names that tests must not use, with the alternative.
 const FORBIDDEN: [(&[&str], &str); 5] = [
     (&["sleep", "("], "a test does not sleep; wait_until waits for an event"),
     (&["sleep_until", "("], "a test does not sleep; wait_until waits for an event"),
@@ -16,7 +18,7 @@ const FORBIDDEN: [(&[&str], &str); 5] = [
     (&["Instant", ":", ":", "now"], "a test looks at no clock; the daemon's own, or a bench, tells times"),
     (&["SystemTime", ":", ":", "now"], "a test looks at no clock; the daemon's own, or a bench, tells times"),
 ];
-/// Since when the only time that a test may name has passed: a seed of its random choices.
+/// Only elapsed time that a test may name: a seed of its random choices.
 const SEED: [&str; 3] = ["UNIX_EPOCH", ".", "elapsed"];
 
 /// Complains about every test that looks at a clock.

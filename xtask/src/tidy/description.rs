@@ -1,14 +1,15 @@
-//! The API's description is kept in the tree. That it is fresh is a test of the crate that serves it.
+//! API description check: the description is in the tree. A test of the crate that serves the API checks that
+//! it is current.
 
 use anyhow::Result;
 use serde_json::Value;
 
 use super::{Complaint, Tree};
 
-/// Where the description lies.
+/// Path of the description.
 const PATH: &str = "docs/openapi.json";
 
-/// Complains if the description is missing or is not one.
+/// Complains if the description is missing or invalid.
 pub fn check(tree: &Tree) -> Result<Vec<Complaint>> {
     let text = std::fs::read_to_string(tree.root.join(PATH));
     Ok(complaint_about(text.ok().as_deref()).into_iter().collect())

@@ -1,4 +1,4 @@
-//! Which crate may use which: dependencies point down only, and pure crates use few crates from outside.
+//! Dependency check: dependencies between crates point down only, and pure crates use few external crates.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -34,12 +34,12 @@ const ALLOWED_EDGES: [(&str, &[&str]); 12] = [
     ("xtask", &[]),
 ];
 
-/// Crates from outside that a pure crate may use: they compute, and do nothing else.
+/// External crates that a pure crate may use: they only compute.
 const PURE_EXTERNAL: [&str; 4] = ["crc32c", "serde", "thiserror", "uuid"];
-/// Crates from outside that the tests of a pure crate may use.
+/// External crates that the tests of a pure crate may use.
 const PURE_EXTERNAL_IN_TESTS: [&str; 2] = ["proptest", "serde_json"];
 
-/// One dependency as Cargo states it.
+/// One dependency as Cargo reports it.
 struct Edge<'a> {
     from: &'a str,
     to: &'a str,

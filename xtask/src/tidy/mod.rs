@@ -1,6 +1,7 @@
-//! `cargo xtask tidy`: what reviewers should not have to look for.
+//! Tidy (`cargo xtask tidy`): checks that reviewers need not make by hand.
 //!
-//! Each check is a module with a function from the tree to complaints, and a test that shows it can fail.
+//! Each check is a module with a function from the tree to complaints, and a test that shows that the check
+//! can fail.
 
 mod clocks;
 mod description;
@@ -27,21 +28,21 @@ use source::Source;
 pub const PURE_CRATES: [&str; 7] =
     ["weir-journal", "weir-nbd", "weir-plan", "weir-qos", "weir-replay", "weir-types", "weir-volume"];
 
-/// The repository as the checks see it.
+/// Repository as the checks see it.
 pub struct Tree {
     root: PathBuf,
     sources: Vec<Source>,
     documents: Vec<Document>,
 }
 
-/// A document, or the description of the interface.
+/// Document, or the description of the API.
 pub struct Document {
     /// Path from the repository's root.
     path: String,
     text: String,
 }
 
-/// One thing that is wrong, in one line that says where.
+/// One fault, in one line with its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint(String);
 
@@ -53,7 +54,7 @@ impl Complaint {
 
 type Check = fn(&Tree) -> Result<Vec<Complaint>>;
 
-/// How many of the checks, from the first on, look at sources alone.
+/// Number of checks, from the first on, that look at sources alone.
 const SOURCE_CHECKS: usize = 9;
 
 const CHECKS: [(&str, Check); 12] = [
@@ -71,7 +72,8 @@ const CHECKS: [(&str, Check); 12] = [
     ("purity, as the compiler sees it", programs::check_purity),
 ];
 
-/// Runs all checks, prints what is wrong, fails if anything is. Or lists the tests that a promise may name.
+/// Runs all checks, prints the complaints, and fails if there are any. With `--list-tests`, lists the tests
+/// that a promise may name.
 pub fn run(mut arguments: Arguments) -> Result<()> {
     let is_quick = arguments.flag("--sources-only");
     let is_list = arguments.flag("--list-tests");
@@ -112,7 +114,7 @@ impl Tree {
     }
 }
 
-/// The documents at the root and below `docs`, in order.
+/// Returns the documents at the root and below `docs`, in order.
 fn read_documents(root: &Path) -> Result<Vec<Document>> {
     let mut paths = Vec::new();
     let mut folders = vec![root.join("docs")];

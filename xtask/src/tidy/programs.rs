@@ -1,4 +1,4 @@
-//! Checks that Cargo's own programs make: formatting, lints, and purity by resolved names.
+//! Checks by Cargo's own programs: formatting, lints, and purity by resolved names.
 
 use std::process::Command;
 
@@ -6,20 +6,21 @@ use anyhow::{Context, Result};
 
 use super::{Complaint, PURE_CRATES, Tree};
 
-/// `cargo fmt --check` over the workspace.
+/// Runs `cargo fmt --check` over the workspace.
 pub fn check_formatting(tree: &Tree) -> Result<Vec<Complaint>> {
     let mut command = Command::new(env!("CARGO"));
     complaint_of(command.args(["fmt", "--all", "--check"]).current_dir(&tree.root))
 }
 
-/// Clippy over everything, warnings denied.
+/// Runs Clippy over everything, with warnings denied.
 pub fn check_lints(tree: &Tree) -> Result<Vec<Complaint>> {
     let mut command = Command::new(env!("CARGO"));
     let arguments = ["clippy", "--quiet", "--workspace", "--all-targets", "--", "--deny=warnings"];
     complaint_of(command.args(arguments).current_dir(&tree.root))
 }
 
-/// Clippy over the pure crates' libraries with what they must not use named in `xtask/purity/clippy.toml`.
+/// Runs Clippy over the pure crates' libraries. `xtask/purity/clippy.toml` lists the names that they must not
+/// use.
 pub fn check_purity(tree: &Tree) -> Result<Vec<Complaint>> {
     let mut command = Command::new(env!("CARGO"));
     command.args(["clippy", "--quiet", "--lib"]);
@@ -40,15 +41,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failing_program_is_a_complaint() {
+    fn failing_program_is_a_complaint() {
         assert_eq!(complaint_of(&mut Command::new("false")).unwrap().len(), 1);
         assert_eq!(complaint_of(&mut Command::new("true")).unwrap().len(), 0);
         assert!(complaint_of(&mut Command::new("/nonexistent")).is_err());
     }
 
-    /// The list of forbidden names is only worth something if the compiler objects to each kind of them.
+    /// The list of forbidden names is useful only if the compiler refuses each kind of name.
     #[test]
-    fn the_compiler_refuses_an_impure_library() {
+    fn compiler_refuses_impure_library() {
         let folder = std::env::temp_dir().join(format!("weir-purity-{}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
         std::fs::create_dir(folder.join("src")).unwrap();

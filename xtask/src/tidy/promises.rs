@@ -1,4 +1,5 @@
-//! Every numbered promise in `SPECIFICATION.md` names the tests, guest cases or benches that show it, and they exist.
+//! Promise check: every numbered promise in `SPECIFICATION.md` names the tests, guest cases or benches that
+//! show it, and they exist.
 
 use anyhow::Result;
 
@@ -6,7 +7,7 @@ use super::tests_index::{normalise, test_paths};
 use super::{Complaint, Tree};
 
 const PATH: &str = "SPECIFICATION.md";
-/// What introduces the names in the text of a promise.
+/// Text before the names in a promise.
 const MARKER: &str = "Shown by:";
 
 /// One numbered section.
@@ -29,7 +30,7 @@ fn check_text(text: &str, tests: &[String]) -> Vec<Complaint> {
     promises.iter().flat_map(|promise| complaints_about(promise, tests)).collect()
 }
 
-/// A promise begins with a heading `### NUMBER. …` and ends at the next heading.
+/// Reads the promises. A promise begins with a heading `### NUMBER. …` and ends at the next heading.
 fn read_promises(text: &str) -> Vec<Promise> {
     let mut promises: Vec<Promise> = Vec::new();
     let mut is_open = false;
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_needs_evidence_that_exists() {
+    fn promise_needs_existing_evidence() {
         let section =
             |body: &str| complaints(&format!("# Promises\n### 1. Good\n{body}\n## Later\n`e2e::later`\n"));
         assert_eq!(section("Text.\n\nShown by: `weir_qos::bucket::tests::holds`,\n`bench nbd`."), 0);

@@ -1,6 +1,7 @@
-//! Pure crates name no clock, thread, socket, file, process, runtime or hash map outside their tests.
+//! Purity check: pure crates name no clock, thread, socket, file, process, runtime or hash map outside their
+//! tests.
 //!
-//! Here the sources are scanned; `programs::check_purity` has the compiler say the same of resolved names.
+//! This module scans the sources. `programs::check_purity` has the compiler check the same by resolved names.
 
 use anyhow::Result;
 
@@ -19,7 +20,7 @@ const FORBIDDEN_PATHS: [&str; 9] = [
     "std::time::Instant",
     "std::time::SystemTime",
 ];
-/// Paths that must not be named as such, since they hide which of their items is meant.
+/// Paths that must not be named as a whole, since they hide the item that is used.
 const FORBIDDEN_WHOLE: [&str; 3] = ["std", "std::time", "std::time::*"];
 /// Words that must not appear at all.
 const FORBIDDEN_WORDS: [&str; 8] =
@@ -55,7 +56,7 @@ fn complaints_about(source: &Source) -> Vec<Complaint> {
     complaints
 }
 
-/// Whether the `std` at a position is written `::std`.
+/// Returns true if the `std` at a position is written `::std`.
 fn is_absolute(tokens: &[Token], at: usize) -> bool {
     at < 3 || !tokens[at - 3].text.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '>')
 }
@@ -65,7 +66,7 @@ fn is_forbidden(path: &str) -> bool {
     FORBIDDEN_PATHS.iter().any(|parent| is_below(parent)) || FORBIDDEN_WHOLE.contains(&path)
 }
 
-/// Reads the path that begins at a position, with all branches of a use tree; returns the position after it.
+/// Reads the path that begins at a position, with all branches of a use tree. Returns the position after it.
 fn read_paths(tokens: &[Token], mut at: usize, mut path: String, paths: &mut Vec<String>) -> usize {
     let text = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
     loop {
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_of_naming_the_world_is_found() {
+    fn every_impure_name_is_found() {
         for text in [
             "use std::net::TcpStream;",
             "use std::{fmt, fs};",

@@ -1,5 +1,7 @@
-//! A source file as a flat list of tokens with their lines, so that comments and strings never confuse a
-//! check, and code under `#[cfg(test)]` is told from production code.
+//! Source file as a flat list of tokens with their lines.
+//!
+//! Comments and strings therefore never confuse a check, and code under `#[cfg(test)]` differs from
+//! production code.
 
 use anyhow::{Result, anyhow};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
@@ -8,22 +10,22 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 pub struct Source {
     /// Path from the repository's root.
     pub path: String,
-    /// The text as it is.
+    /// Text of the file.
     pub text: String,
-    /// The tokens in order; groups appear as their opening and closing characters.
+    /// Tokens in order. Groups appear as their opening and closing characters.
     pub tokens: Vec<Token>,
 }
 
 /// One token.
 #[derive(Debug)]
 pub struct Token {
-    /// As written; literals are replaced by `"`, since no check may look into them.
+    /// Text of the token. A literal is replaced by `"`, since no check may look into literals.
     pub text: String,
     /// Line, counting from 1.
     pub line: usize,
-    /// How many groups enclose it.
+    /// Number of groups that enclose the token.
     pub depth: usize,
-    /// True if it is compiled only for tests.
+    /// True if the token is compiled only for tests.
     pub is_test: bool,
 }
 
@@ -38,18 +40,18 @@ impl Source {
         Ok(Source { path: path.to_owned(), text: text.to_owned(), tokens })
     }
 
-    /// Name of the package that the file belongs to, by its folder.
+    /// Returns the name of the package that the file belongs to, by its folder.
     pub fn package(&self) -> &str {
         let path = self.path.strip_prefix("crates/").unwrap_or(&self.path);
         path.split('/').next().unwrap_or_default()
     }
 
-    /// Positions in [`Self::tokens`] at which a sequence of tokens begins.
+    /// Returns the positions in [`Self::tokens`] at which a sequence of tokens begins.
     pub fn find<'a>(&'a self, sequence: &'a [&'a str]) -> impl Iterator<Item = usize> + 'a {
         (0..self.tokens.len()).filter(|&at| self.begins(at, sequence))
     }
 
-    /// Whether a sequence of tokens begins at a position.
+    /// Returns true if a sequence of tokens begins at a position.
     pub fn begins(&self, at: usize, sequence: &[&str]) -> bool {
         begins(&self.tokens, at, sequence)
     }
@@ -108,7 +110,7 @@ fn mark_tests(tokens: &mut [Token], is_test_file: bool) {
     }
 }
 
-/// Position after the item that begins at `from`: after its closing brace or semicolon.
+/// Returns the position after the item that begins at `from`: after its closing brace or semicolon.
 pub fn end_of_item(tokens: &[Token], from: usize, depth: usize) -> usize {
     let is_end = |token: &Token| token.depth == depth && matches!(token.text.as_str(), "}" | ";");
     tokens[from..].iter().position(is_end).map_or(tokens.len(), |found| from + found + 1)
@@ -119,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_and_strings_hold_no_code_and_tests_are_told_apart() {
+    fn comments_and_strings_are_no_code_and_tests_are_marked() {
         let text =
             "// unsafe\nfn a() { let s = \"unsafe\"; }\n#[cfg(test)]\nmod tests { fn b() {} }\nfn c() {}";
         let source = Source::parse("crates/weir-qos/src/lib.rs", text).unwrap();
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_a_tests_folder_is_all_test() {
+    fn file_in_tests_folder_is_all_test_code() {
         let source = Source::parse("crates/weir/tests/e2e.rs", "fn a() {}").unwrap();
         assert!(source.tokens.iter().all(|token| token.is_test));
     }

@@ -1,4 +1,4 @@
-//! The countable part of the house style: lengths, and words that must not be merged.
+//! Style check: the countable part of the house style, which is lengths and words that must not be merged.
 
 use anyhow::Result;
 
@@ -13,7 +13,8 @@ const FUNCTION_LINES_MAX: usize = 70;
 const LONG_FUNCTIONS: [(&str, &str); 0] = [];
 /// Macros that must not be merged.
 const FORBIDDEN_MACROS: [&str; 3] = ["dbg", "todo", "unimplemented"];
-/// Words that must not be merged, not even in comments; written in halves so that this file has none.
+/// Words that must not be merged, not even in comments. They are written in halves so that this file contains
+/// none.
 const FORBIDDEN_WORDS: [&str; 2] = [concat!("FIX", "ME"), concat!("XX", "X")];
 
 /// Complains about every file that breaks a countable rule.

@@ -1,9 +1,9 @@
-//! Finds every test in the tree, with the path under which a promise may name it.
+//! Index of tests: every test in the tree, with the path under which a promise may name it.
 
 use super::source::{Source, end_of_item};
 
-/// A test as `crate::module::…::name` or, for integration tests, `file::…::name`; modules called `tests`
-/// are left out, since they say nothing.
+/// Returns all tests as `crate::module::…::name` or, for integration tests, `file::…::name`. Modules called
+/// `tests` are left out, since they add no information.
 pub fn test_paths(sources: &[Source]) -> Vec<String> {
     sources.iter().flat_map(tests_of).collect()
 }
@@ -30,7 +30,8 @@ fn tests_of(source: &Source) -> Vec<String> {
     paths
 }
 
-/// `crates/weir-qos/src/a/b.rs` is `weir_qos::a::b`; `crates/weir/tests/e2e.rs` is `e2e`.
+/// Returns the path of a file: `crates/weir-qos/src/a/b.rs` is `weir_qos::a::b`, and
+/// `crates/weir/tests/e2e.rs` is `e2e`.
 fn file_path(path: &str) -> Vec<String> {
     let path = path.strip_prefix("crates/").unwrap_or(path).trim_end_matches(".rs");
     let parts: Vec<&str> = path.split('/').collect();
@@ -42,7 +43,7 @@ fn file_path(path: &str) -> Vec<String> {
     }
 }
 
-/// Leaves out the parts of a path that say nothing.
+/// Leaves out the parts of a path that add no information.
 pub fn normalise(path: &[String]) -> String {
     let says_something = |part: &&String| !matches!(part.as_str(), "tests" | "mod" | "lib" | "main");
     path.iter().filter(says_something).cloned().collect::<Vec<_>>().join("::")
@@ -57,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_are_found_wherever_they_stand() {
+    fn tests_are_found_in_all_modules() {
         let text =
             "mod inner { #[test] fn one() {} }\n#[test]\nfn two() { fn helper() {} }\nfn not_a_test() {}";
         assert_eq!(

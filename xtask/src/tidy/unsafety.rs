@@ -1,11 +1,11 @@
-//! `unsafe` lives in one crate; all others forbid it.
+//! Unsafe code check: one crate may use `unsafe`, and all others forbid it.
 
 use anyhow::Result;
 
 use super::source::Source;
 use super::{Complaint, Tree};
 
-/// The only crate that may hold unsafe code.
+/// Only crate that may hold unsafe code.
 const UNSAFE_CRATE: &str = "weir-reactor";
 
 /// Complains about unsafe code elsewhere, and about crates that do not forbid it.
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unsafe_code_is_found_and_its_forbidding_demanded() {
+    fn unsafe_code_is_found_and_must_be_forbidden() {
         let complaints = |path, text| check(&Tree::of(&[(path, text)])).unwrap().len();
         let forbidding = "#![forbid(unsafe_code)]\nfn a() {}";
         assert_eq!(complaints("crates/weir/src/main.rs", forbidding), 0);

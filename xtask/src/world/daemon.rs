@@ -1,4 +1,4 @@
-//! The daemon under test, as an operator meets it: started from the shell, spoken to by its command line.
+//! Daemon under test, as an operator uses it: started from the shell, and controlled by its command line.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,20 +9,20 @@ use serde_json::Value;
 use super::fio::Target;
 use super::process::Process;
 
-/// What the daemon's first line begins with.
+/// Beginning of the daemon's first line.
 const READY: &str = "weir is ready";
 
-/// The option without which a daemon measures the new drive in its state folder; an older one does not know it.
+/// Option that skips the measurement of the new drive in the state folder. An older daemon does not know it.
 const QUIET: &str = "--no-measurement";
 
-/// True if `weir serve` of this program knows an option.
+/// Returns true if `weir serve` of this program knows an option.
 fn takes(binary: &Path, option: &str) -> Result<bool> {
     let output = Command::new(binary).args(["serve", "--help"]).output();
     let output = output.with_context(|| format!("cannot run {}", binary.display()))?;
     Ok(String::from_utf8_lossy(&output.stdout).contains(option))
 }
 
-/// A running daemon.
+/// Running daemon.
 pub struct Daemon {
     binary: PathBuf,
     state: PathBuf,
@@ -57,7 +57,7 @@ impl Daemon {
         std::fs::create_dir_all(state)?;
         let log_folder = state.parent().unwrap_or(state);
         let state_text = state.to_string_lossy();
-        // What is measured is measured on purpose, and not beside a measurement of the drive in the state folder.
+        // A bench measures on purpose, and not beside a measurement of the drive in the state folder.
         let quiet = takes(binary, QUIET)?.then_some(QUIET);
         let words = ["serve", "--state", &state_text].into_iter().chain(quiet).chain(more.iter().copied());
         let arguments: Vec<String> = words.map(str::to_owned).collect();
@@ -66,12 +66,12 @@ impl Daemon {
         Ok(Daemon { binary: binary.to_owned(), state: state.to_owned(), process, is_talkative: false })
     }
 
-    /// From now on prints every command before running it, and what it answers.
+    /// Prints every command and its output from now on.
     pub fn be_talkative(&mut self) {
         self.is_talkative = true;
     }
 
-    /// Runs a command line, written as after the program's name; returns what it printed.
+    /// Runs a command line, written as after the program's name. Returns its output.
     pub fn run(&self, line: &str) -> Result<String> {
         if self.is_talkative {
             println!("$ weir {line}");
@@ -83,7 +83,7 @@ impl Daemon {
         Ok(text)
     }
 
-    /// Runs a command line that shows something and reads its JSON, without a word.
+    /// Runs a command line that shows something and reads its JSON, without printing it.
     pub fn json(&self, line: &str) -> Result<Value> {
         let text = self.execute(&format!("{line} -o json"))?;
         serde_json::from_str(&text).with_context(|| format!("weir {line} printed no JSON"))
@@ -99,22 +99,22 @@ impl Daemon {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Where the command line finds the daemon.
+    /// Returns the address at which the command line finds the daemon.
     pub fn server(&self) -> String {
         format!("unix:{}", self.socket().display())
     }
 
-    /// The API's socket.
+    /// Returns the socket of the API.
     pub fn socket(&self) -> PathBuf {
         self.state.join("api.sock")
     }
 
-    /// A volume as a client's target; the name is `NAME` or `TENANT/NAME`.
+    /// Returns a volume as a client's target. The name is `NAME` or `TENANT/NAME`.
     pub fn volume(&self, name: &str) -> Target {
         Target::Nbd { socket: self.state.join("nbd.sock"), export: name.to_owned() }
     }
 
-    /// The process.
+    /// Returns the process.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }

@@ -1,5 +1,7 @@
-//! The document on classes of service: its drives, its configuration, its volumes and its results, and the load that
-//! measures the same. What is claimed of them is not known here.
+//! Document on classes of service: its drives, its configuration, its volumes and its results, and the load
+//! that measures them.
+//!
+//! The module does not know the claims about the results.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -11,36 +13,37 @@ use super::daemon::Daemon;
 use super::fio::{Completion, Load, Log};
 use crate::numbers::rate;
 
-/// The drives in the order of the configuration: their names, and what they are emulated as.
+/// Drives in the order of the configuration, with their names and their emulated kinds.
 pub const DEVICES: [(&str, &str); 3] = [("xvdl", "ebs-standard"), ("xvdn", "ebs-io1"), ("xvdj", "ebs-gp2")];
-/// Bytes of each volume that are written first, and read then: what was never written is read without asking the drive.
+/// Bytes of each volume that are written first and then read. Unwritten blocks are read without the drive.
 const REGION_BYTES: u64 = 16 << 20;
 /// Requests that the document keeps outstanding.
 const DEPTH: u32 = 128;
-/// Time before counting begins, in seconds. So many requests take 1.4 s on the slowest of the drives.
+/// Time before counting begins, in seconds. So many requests take 1.4 s on the slowest drive.
 const SETTLE_SECONDS: u64 = 2;
-/// Time between looks at a measurement, which asking without pause would disturb.
+/// Pause between checks of a measurement, which requests without pause would disturb.
 const LOOK: Duration = Duration::from_millis(200);
-/// Longest time that measuring the drives may take: many times what the slowest takes, also on a busy machine.
+/// Longest time that measuring the drives may take: many times the slowest measurement, also on a busy
+/// machine.
 const MEASURING_MAX: Duration = Duration::from_secs(300);
 
-/// What the document shows of one class.
+/// The document's results of one class.
 pub struct Service {
-    /// The class.
+    /// Name of the class.
     pub class: &'static str,
-    /// The document's word for it.
+    /// Name of the class in the document.
     word: &'static str,
-    /// The volume.
+    /// Name of the volume.
     pub volume: &'static str,
-    /// The drive that is of this class.
+    /// Drive of this class.
     pub drive: &'static str,
     /// Random reads of 4 KiB per second, 128 at a time.
     pub iops: f64,
-    /// Their average response time, in milliseconds.
+    /// Average response time of single reads, in milliseconds.
     pub latency_ms: f64,
 }
 
-/// In the document's order.
+/// Services in the document's order.
 pub const SERVICES: [Service; 3] = [
     Service {
         class: "high",
@@ -61,7 +64,7 @@ pub const SERVICES: [Service; 3] = [
     Service { class: "low", word: "low", volume: "test-low", drive: "xvdl", iops: 89.0, latency_ms: 23.61 },
 ];
 
-/// Makes a directory for each drive, and the document's configuration with these; answers its path.
+/// Creates a folder for each drive, and the document's configuration with these folders. Returns its path.
 pub fn configure(folder: &Path) -> Result<PathBuf> {
     let paths = DEVICES.map(|(name, _)| folder.join(name));
     paths.iter().try_for_each(std::fs::create_dir_all)?;
@@ -78,7 +81,7 @@ pub fn configure(folder: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Waits until all drives are measured; fails if one cannot be.
+/// Waits until all drives are measured. Fails if a drive cannot be measured.
 pub fn wait_until_measured(daemon: &Daemon) -> Result<()> {
     let start = Instant::now();
     loop {
@@ -95,7 +98,7 @@ pub fn wait_until_measured(daemon: &Daemon) -> Result<()> {
     }
 }
 
-/// The name of the pool that a drive is in.
+/// Returns the name of a drive's pool.
 pub fn pool_of(daemon: &Daemon, drive: &str) -> Result<String> {
     let list = daemon.json("pool list")?;
     let has_drive = |pool: &&Value| {
@@ -107,12 +110,12 @@ pub fn pool_of(daemon: &Daemon, drive: &str) -> Result<String> {
 }
 
 impl Service {
-    /// The document's command that makes the volume.
+    /// Returns the document's command that creates the volume.
     pub fn creation(&self) -> String {
         format!("volume create --io_priority {} {} --size 8", self.word, self.volume)
     }
 
-    /// The only drive that the volume lies on, if it is only one.
+    /// Returns the drive of the volume, or `None` if it lies on several.
     pub fn drive_of_volume(&self, daemon: &Daemon) -> Result<Option<String>> {
         let volume = daemon.json(&format!("volume inspect {}", self.volume))?;
         match volume["drives"].as_array().map(Vec::as_slice) {
@@ -121,20 +124,20 @@ impl Service {
         }
     }
 
-    /// Writes what is read then.
+    /// Writes the bytes that are read later.
     pub fn fill(&self, daemon: &Daemon, folder: &Path) -> Result<()> {
         let fill = Load::fill(format!("fill-{}", self.volume), daemon.volume(self.volume), REGION_BYTES);
         fill.run(folder).map(drop)
     }
 
-    /// The document's load, counted for so many seconds: requests per second.
+    /// Runs the document's load, counts for this many seconds, and returns the requests per second.
     pub fn measure_iops(&self, daemon: &Daemon, folder: &Path, seconds: u64) -> Result<f64> {
         let load = Load { depth: DEPTH, seconds: SETTLE_SECONDS + seconds, ..self.load("deep", daemon) };
         let completions = load.run(folder)?.completions;
         Ok(rate(&completions, SETTLE_SECONDS * 1000, (SETTLE_SECONDS + seconds) * 1000))
     }
 
-    /// Mean time of a request while there is only one at a time, in milliseconds.
+    /// Returns the mean time of single requests, in milliseconds.
     pub fn measure_latency_ms(&self, daemon: &Daemon, folder: &Path, seconds: u64) -> Result<f64> {
         let load = Load { seconds, ..self.load("alone", daemon) };
         Ok(mean_ms(&load.run(folder)?.completions))
@@ -156,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_configuration_names_the_documents_drives_in_its_order() {
+    fn configuration_lists_drives_in_document_order() {
         let folder = std::env::temp_dir().join(format!("weir-document-test-{}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
         let text = std::fs::read_to_string(configure(&folder).unwrap()).unwrap();
@@ -167,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_is_of_all_requests() {
+    fn mean_covers_all_requests() {
         let completion = |latency_ns| Completion { at_ms: 0, latency_ns };
         assert_eq!(mean_ms(&[completion(1_000_000), completion(2_000_000)]), 1.5);
         assert_eq!(mean_ms(&[]), 0.0);

@@ -1,4 +1,4 @@
-//! fio: the load, run by a program that Weir's authors did not write, and what it measured.
+//! fio as the load and the measurement: a program that Weir's authors did not write.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,47 +9,47 @@ use serde_json::Value;
 
 use super::process::Process;
 
-/// Time for what is outstanding to complete after a load, in seconds.
+/// Time in which outstanding requests may complete after a load, in seconds.
 const TIMEOUT_SECONDS: u64 = 180;
 
-/// What is loaded.
+/// Target of a load.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// An export of an NBD server on a Unix socket.
+    /// Export of an NBD server on a Unix socket.
     Nbd {
-        /// The server's socket.
+        /// Socket of the server.
         socket: PathBuf,
-        /// The export's name, possibly empty.
+        /// Name of the export, possibly empty.
         export: String,
     },
-    /// A file, with io_uring and without the page cache.
+    /// File, with io_uring and without the page cache.
     File(PathBuf),
-    /// A file, with libaio and without the page cache, in a control group.
+    /// File, with libaio and without the page cache, in a control group.
     FileInGroup {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// The control group's folder.
+        /// Folder of the control group.
         group: PathBuf,
     },
 }
 
-/// What is written down about every single request.
+/// Log of every single request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Log {
-    /// Nothing.
+    /// No log.
     None,
-    /// When it completed, counted from the start of the load.
+    /// Time of completion since the start of the load.
     SinceStart,
-    /// When it completed, counted from 1970, to be compared with other loads and events.
+    /// Time of completion since 1970, for comparison with other loads and events.
     SinceEpoch,
 }
 
 /// One load.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// Name of its files.
+    /// Name of the load's files.
     pub name: String,
-    /// What it loads.
+    /// Target of the load.
     pub target: Target,
     /// fio's name of the pattern: `randread`, `randwrite`, `randrw`, `write` and so on.
     pub pattern: &'static str,
@@ -59,20 +59,20 @@ pub struct Load {
     pub depth: u32,
     /// Jobs, each with a connection of its own.
     pub jobs: u32,
-    /// How long, in seconds; 0 means once over the whole size.
+    /// Duration in seconds. With 0 the load passes once over the whole size.
     pub seconds: u64,
     /// Size of the target in bytes.
     pub size_bytes: u64,
-    /// What is logged.
+    /// Log of single requests.
     pub log: Log,
-    /// Has it read back and verify what it writes soon after, by this checksum. Each block is written once before any is
-    /// written again, so what an earlier write left is an error too.
+    /// Checksum by which fio reads back and verifies each write soon after it. Each block is written once
+    /// before any is written again, so data from an earlier write is an error too.
     pub checksum: Option<&'static str>,
     /// More arguments.
     pub extra: Vec<String>,
 }
 
-/// A load that is running.
+/// Running load.
 pub struct Running {
     process: Process,
     result: PathBuf,
@@ -80,18 +80,18 @@ pub struct Running {
     timeout: Duration,
 }
 
-/// What a load measured.
+/// Measurements of a load.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Requests completed.
+    /// Number of completed requests.
     pub requests: u64,
-    /// Requests completed per second.
+    /// Completed requests per second.
     pub iops: f64,
     /// Median latency in microseconds.
     pub p50_us: f64,
     /// 99th percentile of the latency in microseconds.
     pub p99_us: f64,
-    /// fio's error number; 0 is none.
+    /// fio's error number, or 0 without an error.
     pub error: i64,
     /// Every single request in the order of completion, if logged.
     pub completions: Vec<Completion>,
@@ -100,14 +100,14 @@ pub struct Outcome {
 /// One completed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// When, in milliseconds.
+    /// Time of completion in milliseconds.
     pub at_ms: u64,
-    /// How long it took, in nanoseconds.
+    /// Latency in nanoseconds.
     pub latency_ns: u64,
 }
 
 impl Load {
-    /// A load of random reads of 4 KiB, one at a time, for 10 s; the rest is for the caller to change.
+    /// Returns a load of random reads of 4 KiB, one at a time, for 10 s. The caller may change the rest.
     pub fn new(name: impl Into<String>, target: Target, size_bytes: u64) -> Load {
         Load {
             name: name.into(),
@@ -124,13 +124,13 @@ impl Load {
         }
     }
 
-    /// The load that writes the whole target once.
+    /// Returns the load that writes the whole target once.
     pub fn fill(name: impl Into<String>, target: Target, size_bytes: u64) -> Load {
         let blank = Load::new(name, target, size_bytes);
         Load { pattern: "write", block_bytes: 1 << 20, depth: 4, seconds: 0, ..blank }
     }
 
-    /// Starts the load; its files go into `folder`.
+    /// Starts the load. Its files go into `folder`.
     pub fn start(&self, folder: &Path) -> Result<Running> {
         let result = folder.join(format!("{}.json", self.name));
         let mut arguments = vec!["fio".to_owned(), format!("--output={}", result.display())];
@@ -150,7 +150,7 @@ impl Load {
         Ok(Running { process, result, logs, timeout })
     }
 
-    /// Starts the load and waits for its end; fails if a request did.
+    /// Starts the load and waits for its end. Fails if a request failed.
     pub fn run(&self, folder: &Path) -> Result<Outcome> {
         let outcome = self.start(folder)?.finish()?;
         ensure!(outcome.error == 0, "fio load {} failed with error {}", self.name, outcome.error);
@@ -216,30 +216,31 @@ impl Target {
 }
 
 impl Running {
-    /// True if it has ended, as a load does that sees an error.
+    /// Returns true if the load has ended, as it does after an error.
     pub fn has_ended(&mut self) -> Result<bool> {
         self.process.has_ended()
     }
 
-    /// Asks fio to stop issuing requests now; what is outstanding still completes.
+    /// Asks fio to stop issuing requests now. Outstanding requests still complete.
     pub fn stop(&mut self) {
         self.timeout = Duration::from_secs(TIMEOUT_SECONDS);
         self.process.signal(Signal::INT);
     }
 
-    /// Stops fio where it is: what is outstanding completes, and nothing follows it.
+    /// Pauses fio: outstanding requests complete, and no others follow.
     pub fn pause(&self) {
         self.process.signal(Signal::STOP);
     }
 
-    /// Lets fio go on.
+    /// Resumes fio.
     pub fn resume(&self) {
         self.process.signal(Signal::CONT);
     }
 
-    /// Waits for the end and reads what was measured.
+    /// Waits for the end and reads the measurements.
     pub fn finish(mut self) -> Result<Outcome> {
-        // fio's exit status says too little: an interrupted load fails too. Its own error number is kept.
+        // fio's exit status is not precise enough: an interrupted load fails too. Its own error number is
+        // kept.
         if let Err(error) = self.process.wait(self.timeout)
             && std::fs::metadata(&self.result).map_or(0, |result| result.len()) == 0
         {
@@ -294,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_are_read_past_a_chatty_engine() {
+    fn results_are_read_after_other_output() {
         let text = "fio: connected\n{\"jobs\":[{\"error\":0,\"mixed\":{\"total_ios\":7,\"iops\":3.5,\
                     \"lat_ns\":{\"percentile\":{\"50.000000\":1500,\"99.000000\":9000}}}}]}";
         let outcome = read_result(text).unwrap();

@@ -1,4 +1,4 @@
-//! Folders that go away, in memory or on a real disk.
+//! Temporary folders, in memory or on a real disk.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -8,17 +8,17 @@ use anyhow::{Context, Result, bail};
 
 use super::interrupt;
 
-/// Where memory-backed files lie.
+/// Folder of memory-backed files.
 const MEMORY: &str = "/dev/shm";
 
-/// A new, empty folder that is removed with everything in it when dropped, unless kept.
+/// New, empty folder that is removed with its contents when dropped, unless kept.
 pub struct Folder {
     path: PathBuf,
     is_kept: bool,
 }
 
 impl Folder {
-    /// Makes a folder below `parent`, whose name nobody can have taken before.
+    /// Creates a folder below `parent`, with a name that no other process has taken.
     pub fn new(parent: &Path, name: &str) -> Result<Folder> {
         std::fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
         let path = parent.join(format!("{name}-{}", std::process::id()));
@@ -28,7 +28,7 @@ impl Folder {
         Ok(Folder { path, is_kept: false })
     }
 
-    /// Makes a folder in memory.
+    /// Creates a folder in memory.
     pub fn in_memory(name: &str) -> Result<Folder> {
         if filesystem_of(Path::new(MEMORY)).as_deref() != Some("tmpfs") {
             bail!("{MEMORY} is not a memory filesystem");
@@ -36,7 +36,7 @@ impl Folder {
         Folder::new(Path::new(MEMORY), name)
     }
 
-    /// Makes a folder on a disk: below `wanted` if given, else where temporary or built files go.
+    /// Creates a folder on a disk: below `wanted` if given, else where temporary or built files go.
     pub fn on_disk(wanted: Option<&Path>, root: &Path, name: &str) -> Result<Folder> {
         if let Some(wanted) = wanted {
             return Folder::new(wanted, name);
@@ -49,7 +49,7 @@ impl Folder {
         }
     }
 
-    /// The folder's path.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -65,13 +65,13 @@ impl Drop for Folder {
     fn drop(&mut self) {
         interrupt::forget(&self.path);
         if !self.is_kept {
-            // Nothing can be done about a folder that cannot be removed, and nothing depends on it.
+            // A folder that cannot be removed is ignored: nothing depends on it.
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }
 }
 
-/// Type of the filesystem that holds a path.
+/// Returns the type of the filesystem that holds a path.
 fn filesystem_of(path: &Path) -> Option<String> {
     let path = path.canonicalize().ok()?;
     let mounts = std::fs::read_to_string("/proc/mounts").ok()?;
@@ -83,7 +83,7 @@ fn filesystem_of(path: &Path) -> Option<String> {
     holding.max_by_key(|(point, _)| point.len()).map(|(_, kind)| kind.to_owned())
 }
 
-/// Whole disk, as `MAJOR:MINOR`, that holds a path; `None` if no single disk does.
+/// Returns the whole disk, as `MAJOR:MINOR`, that holds a path, or `None` if no single disk does.
 pub fn disk_of(path: &Path) -> Option<String> {
     use std::os::linux::fs::MetadataExt;
     let device = std::fs::metadata(path).ok()?.st_dev();
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_goes_away_unless_kept() {
+    fn folder_is_removed_unless_kept() {
         let mut folder = Folder::new(&std::env::temp_dir(), "weir-folder-test").unwrap();
         let path = folder.path().to_owned();
         assert!(path.is_dir());
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_root_lies_on_some_filesystem() {
+    fn filesystem_of_a_path_is_found() {
         assert!(filesystem_of(Path::new("/proc/self")).is_some_and(|kind| kind == "proc"));
     }
 }

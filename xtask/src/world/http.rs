@@ -1,4 +1,4 @@
-//! The daemon's API, asked without any program between: what is measured is the daemon's answer alone.
+//! HTTP client of the daemon's API, without another program in between: only the daemon's answer is measured.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-/// Asks for a path over a Unix socket; the answer's body, and how long it took to be there as a whole.
+/// Requests a path over a Unix socket. Returns the body of the answer, and the time until it was complete.
 pub fn get(socket: &Path, path: &str) -> Result<(String, Duration)> {
     let started = Instant::now();
     let mut stream =
         UnixStream::connect(socket).with_context(|| format!("cannot reach {}", socket.display()))?;
-    // The version of the protocol whose answers are not cut into chunks.
+    // Answers in HTTP/1.0 are not chunked.
     write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
@@ -26,7 +26,7 @@ pub fn get(socket: &Path, path: &str) -> Result<(String, Duration)> {
     Ok((body.to_owned(), elapsed))
 }
 
-/// Makes a volume without a process for it.
+/// Creates a volume without a process for it.
 pub fn create_volume(socket: &Path, name: &str, policy: &str) -> Result<()> {
     let body = format!("{{\"name\":\"{name}\",\"size_bytes\":1073741824,\"qos_policy_group\":\"{policy}\"}}");
     let mut stream = UnixStream::connect(socket)?;

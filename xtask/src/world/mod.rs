@@ -1,5 +1,5 @@
-//! The outside world as the demo and the benches need it: programs, processes, folders, the daemon, its
-//! peers, and fio.
+//! Outside world as the demo and the benches need it: programs, processes, folders, the daemon, its peers,
+//! and fio.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,7 +16,7 @@ pub mod shared_disk;
 pub mod tools;
 pub mod weighted;
 
-/// Milliseconds since 1970, as fio logs them.
+/// Returns the milliseconds since 1970, as fio logs them.
 pub fn now_ms() -> u64 {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! Other servers of the same file, to be measured beside Weir in the same run.
+//! Peers: other servers of the same file, which are measured beside Weir in the same run.
 
 use std::path::{Path, PathBuf};
 
@@ -7,14 +7,14 @@ use anyhow::{Context, Result};
 use super::fio::Target;
 use super::process::Process;
 
-/// A peer that serves a file on a Unix socket.
+/// Peer that serves a file on a Unix socket.
 pub struct Peer {
     process: Process,
     socket: PathBuf,
 }
 
 impl Peer {
-    /// nbdkit's file plugin. On a disk it is told to keep out of the page cache, as far as it can.
+    /// Starts nbdkit's file plugin. On a disk it avoids the page cache as far as it can.
     pub fn nbdkit(folder: &Path, file: &Path, is_disk: bool) -> Result<Peer> {
         let socket = folder.join("nbdkit.sock");
         let mut arguments = words(&["-f", "-U", &text(&socket), "file", &text(file)]);
@@ -24,7 +24,7 @@ impl Peer {
         Peer::start("nbdkit", folder, "nbdkit", &arguments, socket)
     }
 
-    /// nbdkit's rate filter before its file plugin.
+    /// Starts nbdkit's rate filter before its file plugin.
     pub fn nbdkit_rate(folder: &Path, name: &str, file: &Path, bytes_per_second: u64) -> Result<Peer> {
         let socket = folder.join(format!("{name}.sock"));
         let rate = format!("rate={}", bytes_per_second * 8);
@@ -32,7 +32,7 @@ impl Peer {
         Peer::start(name, folder, "nbdkit", &arguments, socket)
     }
 
-    /// qemu-nbd with io_uring, past the page cache.
+    /// Starts qemu-nbd with io_uring, without the page cache.
     pub fn qemu_nbd(folder: &Path, name: &str, file: &Path) -> Result<Peer> {
         let socket = folder.join(format!("{name}.sock"));
         let fixed = "--persistent --shared=0 --format=raw --cache=none --aio=io_uring --socket";
@@ -41,7 +41,8 @@ impl Peer {
         Peer::start(name, folder, "qemu-nbd", &arguments, socket)
     }
 
-    /// QEMU's throttle group before the same. `limit` is a property of the group, such as `x-iops-total=1000`.
+    /// Starts QEMU's throttle group before the same file access. `limit` is a property of the group, for
+    /// example `x-iops-total=1000`.
     pub fn qemu_throttle(folder: &Path, name: &str, file: &Path, limit: &str) -> Result<Peer> {
         let socket = folder.join(format!("{name}.sock"));
         let file = format!("driver=file,node-name=file,filename={},cache.direct=on,aio=io_uring", text(file));
@@ -72,32 +73,33 @@ impl Peer {
         Ok(Peer { process, socket })
     }
 
-    /// What a client loads.
+    /// Returns the target for a client's load.
     pub fn target(&self) -> Target {
         Target::Nbd { socket: self.socket.clone(), export: String::new() }
     }
 
-    /// The process.
+    /// Returns the process.
     pub fn process(&self) -> &Process {
         &self.process
     }
 }
 
-/// A control group (version 1) for reads and writes of a disk, with a limit or a weight; removed when dropped.
+/// Control group (version 1) for reads and writes of a disk, with a limit or a weight. It is removed when
+/// dropped.
 pub struct BlockGroup {
     folder: PathBuf,
 }
 
 impl BlockGroup {
-    /// Where version 1 of the block controller is mounted.
+    /// Mount point of the block controller of version 1.
     const CONTROLLER: &'static str = "/sys/fs/cgroup/blkio";
 
-    /// Whether there is such a controller here that can limit.
+    /// Returns true if the machine has this controller and it can limit.
     pub fn is_available() -> bool {
         Path::new(Self::CONTROLLER).join("blkio.throttle.read_iops_device").exists()
     }
 
-    /// Makes a group with a limit. `unit` is `iops` or `bps`, `disk` is `MAJOR:MINOR`.
+    /// Creates a group with a limit. `unit` is `iops` or `bps`, `disk` is `MAJOR:MINOR`.
     pub fn new(name: &str, disk: &str, unit: &str, rate: u64) -> Result<BlockGroup> {
         let group = BlockGroup::blank(name)?;
         for direction in ["read", "write"] {
@@ -107,7 +109,7 @@ impl BlockGroup {
         Ok(group)
     }
 
-    /// Makes a group with a weight under BFQ; there are such only once some device is scheduled by it.
+    /// Creates a group with a weight under BFQ. The weight exists only once a device uses BFQ.
     pub fn weighted(name: &str, weight: u32) -> Result<BlockGroup> {
         let group = BlockGroup::blank(name)?;
         let file = group.folder.join("blkio.bfq.weight");
@@ -121,7 +123,7 @@ impl BlockGroup {
         Ok(BlockGroup { folder })
     }
 
-    /// A file as a target from within the group.
+    /// Returns a file as a target from within the group.
     pub fn target(&self, file: &Path) -> Target {
         Target::FileInGroup { file: file.to_owned(), group: self.folder.clone() }
     }
@@ -129,7 +131,7 @@ impl BlockGroup {
 
 impl Drop for BlockGroup {
     fn drop(&mut self) {
-        // A group that a process is still leaving cannot be removed; it does no harm.
+        // A group that a process is still leaving cannot be removed. It does no harm.
         let _ = std::fs::remove_dir(&self.folder);
     }
 }

@@ -1,4 +1,4 @@
-//! Processes that we started: they end with us, and their use of processor and memory can be read.
+//! Processes that this program started: they end with it, and their use of processor and memory can be read.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -8,10 +8,10 @@ use anyhow::{Context, Result, bail};
 use nix::time::{clock_getcpuclockid, clock_gettime};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Longest time until a program is ready, or has ended, which is only ever reached by one that hangs.
+/// Longest time until a program is ready, or has ended. Only a program that hangs reaches it.
 const READY_MAX: Duration = Duration::from_secs(120);
 
-/// A process that is ended when dropped.
+/// Process that is ended when dropped.
 pub struct Process {
     name: String,
     child: Child,
@@ -20,7 +20,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program with its output in `folder/NAME.log`. It dies with this program, however that ends.
+    /// Starts a program with its output in `folder/NAME.log`. The program dies with this one, however this
+    /// one ends.
     pub fn start(name: &str, folder: &Path, program: &str, arguments: &[String]) -> Result<Process> {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", program]).args(arguments);
@@ -58,17 +59,17 @@ impl Process {
         Ok(Process { name: name.to_owned(), child, output, is_kept: false })
     }
 
-    /// The process's id.
+    /// Returns the process's id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it has printed so far.
+    /// Returns the output of the process so far.
     pub fn output(&self) -> String {
         std::fs::read_to_string(&self.output).unwrap_or_default()
     }
 
-    /// Waits until `is_ready` is true; fails if the process ends first or 20 s pass.
+    /// Waits until `is_ready` is true. Fails if the process ends first, or after [`READY_MAX`].
     pub fn wait_until(&mut self, is_ready: impl Fn(&Process) -> bool) -> Result<()> {
         let start = Instant::now();
         while !is_ready(self) {
@@ -83,12 +84,12 @@ impl Process {
         Ok(())
     }
 
-    /// True if it has ended.
+    /// Returns true if the process has ended.
     pub fn has_ended(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_some())
     }
 
-    /// Waits for the end of the process; kills it and fails if that takes longer than `timeout`.
+    /// Waits for the end of the process. Kills it and fails if the end takes longer than `timeout`.
     pub fn wait(&mut self, timeout: Duration) -> Result<()> {
         let start = Instant::now();
         loop {
@@ -116,7 +117,7 @@ impl Process {
         self.is_kept = true;
     }
 
-    /// Asks the process to end, and makes it end if it does not.
+    /// Asks the process to end, and kills it if it does not.
     pub fn stop(&mut self) -> Result<()> {
         self.signal(Signal::TERM);
         self.wait(READY_MAX)
@@ -128,19 +129,19 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// Processor time that all threads have used, also those that have ended, user and system together.
+    /// Returns the processor time of all threads, including ended ones, user and system together.
     pub fn processor_time(&self) -> Result<Duration> {
         let id = nix::unistd::Pid::from_raw(i32::try_from(self.id())?);
         let time = clock_getcpuclockid(id).and_then(clock_gettime);
         Ok(time.with_context(|| format!("{} has no processor time", self.name))?.into())
     }
 
-    /// The same in seconds.
+    /// Returns the processor time in seconds.
     pub fn processor_seconds(&self) -> Result<f64> {
         Ok(self.processor_time()?.as_secs_f64())
     }
 
-    /// Memory in use, in bytes.
+    /// Returns the memory in use, in bytes.
     pub fn resident_bytes(&self) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -162,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processor_time_of_a_process_that_works_grows_and_of_one_that_is_stopped_does_not() {
+    fn processor_time_grows_only_while_the_process_runs() {
         let folder = std::env::temp_dir();
         let name = format!("weir-busy-{}", std::process::id());
         let arguments = ["-c", "while :; do :; done"].map(str::to_owned);
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_ends_with_its_guard() {
+    fn process_ends_with_its_guard() {
         let folder = std::env::temp_dir();
         let name = format!("weir-sleep-{}", std::process::id());
         let process = Process::start(&name, &folder, "sleep", &["60".to_owned()]).unwrap();

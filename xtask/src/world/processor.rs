@@ -10,14 +10,14 @@ pub struct ProcessorTime {
 }
 
 impl ProcessorTime {
-    /// Processor time up to now.
+    /// Returns the processor time up to now.
     pub fn now() -> Result<ProcessorTime> {
         let text = std::fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
         ProcessorTime::read(&text).context("/proc/stat is odd")
     }
 
-    /// The first line: user, nice, system, idle, waiting for I/O, interrupts, soft interrupts, stolen; what
-    /// follows is in them already. Stolen time is busy: it was wanted and not to be had.
+    /// Reads the first line: user, nice, system, idle, waiting for I/O, interrupts, soft interrupts, stolen.
+    /// Later fields are contained in these already. Stolen time is busy: it was requested and not available.
     fn read(text: &str) -> Option<ProcessorTime> {
         let fields = text.lines().next()?.strip_prefix("cpu ")?.split_whitespace().take(8);
         let ticks: Vec<u64> = fields.map(|field| field.parse().ok()).collect::<Option<_>>()?;
@@ -26,7 +26,7 @@ impl ProcessorTime {
         Some(ProcessorTime { busy: all - idle, all })
     }
 
-    /// The part of all processors' time between an earlier moment and this that was used, of 1.
+    /// Returns the fraction of all processors' time that was used since an earlier moment, from 0 to 1.
     pub fn busy_since(self, earlier: ProcessorTime) -> f64 {
         self.busy.saturating_sub(earlier.busy) as f64 / self.all.saturating_sub(earlier.all).max(1) as f64
     }
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiting_is_not_busy_and_stolen_time_is() {
+    fn io_wait_is_idle_and_stolen_time_is_busy() {
         let before = ProcessorTime::read("cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 1").unwrap();
         let after = ProcessorTime::read("cpu  10 10 10 40 10 5 5 10 99 99\n").unwrap();
         assert_eq!(after.busy_since(before), 0.5);

@@ -1,4 +1,5 @@
-//! A block device whose filesystem can share what files hold: a loop device over a file on a disk, for a daemon to format.
+//! Block device whose filesystem supports shared extents: a loop device over a file on a disk, for a daemon
+//! to format.
 
 use std::fs::File;
 use std::io::{BufWriter, Read};
@@ -9,21 +10,22 @@ use anyhow::{Context, Result, ensure};
 
 use super::{interrupt, tools};
 
-/// What is written at once, in bytes.
+/// Bytes that are written at once.
 const CHUNK_BYTES: usize = 4 << 20;
 
-/// A loop device past the page cache over a new file, all of which is written, so that nothing is allocated beneath the
-/// device when it is written itself, as on a disk. What is mounted of it is unmounted when it goes.
+/// Loop device without the page cache, over a new file that is written in full. Writes to the device
+/// therefore allocate nothing beneath it, as on a disk. Its filesystems are unmounted when it is dropped.
 pub struct SharedDisk {
     path: PathBuf,
 }
 
 impl SharedDisk {
-    /// Makes a device of so many bytes, of a new file in a new folder. What earlier runs that were killed left behind, of
-    /// the same names but for their numbers, is taken away before.
+    /// Creates a device of this size over a new file in a new folder.
+    ///
+    /// First it removes the remains of killed earlier runs, whose names differ only in their numbers.
     ///
     /// # Errors
-    /// If there are no loop devices, or they are not for this user.
+    /// If there are no loop devices, or this user may not use them.
     pub fn new(file: &Path, bytes: u64) -> Result<SharedDisk> {
         release_leftovers(file)?;
         write_zeroes(file, bytes).with_context(|| format!("cannot make {}", file.display()))?;
@@ -32,7 +34,7 @@ impl SharedDisk {
         Ok(SharedDisk { path: path.into() })
     }
 
-    /// The device.
+    /// Returns the path of the device.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -51,31 +53,31 @@ impl Drop for SharedDisk {
     }
 }
 
-/// Unmounts what is mounted of a loop device, and detaches it: at once, or when the last who uses it ends.
+/// Unmounts the filesystems of a loop device, and detaches it: at once, or when its last user ends.
 pub fn release(device: &Path) {
     let path = device.to_string_lossy();
     thaw(&path);
-    // It may not be mounted, and nobody could do more.
+    // The device may not be mounted. Other failures cannot be handled here.
     if let Some(unmount) = tools::find("umount") {
         let _ = Command::new(unmount).args(["--lazy", "--all-targets", &path]).output();
     }
     let _ = losetup(&["--detach", &path]);
 }
 
-/// What is frozen could not be unmounted: who uses it waits for ever.
+/// Thaws the filesystems of a device. A frozen filesystem cannot be unmounted, and its users wait for ever.
 fn thaw(device: &str) {
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
     let mounted =
         mounts.lines().filter_map(|line| line.strip_prefix(device)?.strip_prefix(' ')?.split(' ').next());
     for point in mounted {
         if let Some(fsfreeze) = tools::find("fsfreeze") {
-            // It is seldom frozen.
+            // The filesystem is seldom frozen.
             let _ = Command::new(fsfreeze).args(["--unfreeze", point]).output();
         }
     }
 }
 
-/// Takes away the devices and folders of runs that ended without doing so.
+/// Removes the devices and folders of runs that ended without doing so.
 fn release_leftovers(file: &Path) -> Result<()> {
     let listed = losetup(&["--list", "--noheadings", "--output", "NAME,BACK-FILE"])?;
     let of_runs = listed.lines().filter_map(|line| line.split_once(char::is_whitespace));
@@ -89,7 +91,8 @@ fn release_leftovers(file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// True if a file is what another is, in the folder of another process that runs no more: `NAME-PID/FILE`.
+/// Returns true if `behind` belongs to an earlier run that has ended. Its path is that of `file`,
+/// `NAME-PID/FILE`, with the id of another process.
 fn is_leftover(behind: &Path, file: &Path, is_running: impl Fn(u32) -> bool) -> bool {
     let parts = |path: &Path| {
         let name = path.file_name()?.to_str()?.split(' ').next()?.to_owned();
@@ -120,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_runs_that_ended_left_is_taken_away() {
+    fn only_remains_of_ended_runs_are_removed() {
         let own = Path::new("/var/tmp/weir-bench-snapshots-77/disk");
         let is_leftover = |behind: &str| is_leftover(Path::new(behind), own, |process| process == 77);
         assert!(is_leftover("/var/tmp/weir-bench-snapshots-12/disk"));

@@ -1,11 +1,11 @@
-//! Programs that are not ours, and the packages that bring them.
+//! External programs, and the packages that contain them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// Programs with the Debian package that holds each.
+/// Programs with the Debian package that contains each.
 const PACKAGES: [(&str, &str); 21] = [
     ("busybox", "busybox-static"),
     ("cpio", "cpio"),
@@ -29,7 +29,7 @@ const PACKAGES: [(&str, &str); 21] = [
     ("xz", "xz-utils"),
     ("xfs_io", "xfsprogs"),
 ];
-/// libnbd's Python module belongs to the system's own interpreter, whichever `python3` comes first in PATH.
+/// System interpreter, to which libnbd's Python module belongs, whichever `python3` comes first in PATH.
 const SYSTEM_PYTHON: &str = "/usr/bin/python3";
 /// Package of libnbd's Python module.
 const PYTHON_PACKAGE: &str = "python3-libnbd";
@@ -41,7 +41,7 @@ pub fn find(program: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(program)).find(|candidate| candidate.is_file())
 }
 
-/// Fails with the packages to install unless all programs are there.
+/// Fails with the packages to install unless all programs are present.
 pub fn require(programs: &[&str]) -> Result<()> {
     let missing: Vec<&str> = programs.iter().copied().filter(|program| find(program).is_none()).collect();
     if missing.is_empty() {
@@ -51,7 +51,7 @@ pub fn require(programs: &[&str]) -> Result<()> {
     bail!("{} not found; install with: apt-get install {packages}", missing.join(", "))
 }
 
-/// `cargo xtask setup`: installs what is missing, or says what to install.
+/// Installs missing programs, or names them (`cargo xtask setup`).
 pub fn setup() -> Result<()> {
     let missing: Vec<&str> =
         PACKAGES.iter().map(|(program, _)| *program).filter(|program| find(program).is_none()).collect();
@@ -103,7 +103,7 @@ fn run_apt(arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Builds the daemon for measuring, and returns its path. `WEIR_BINARY` names another one.
+/// Builds the daemon for measurements, and returns its path. `WEIR_BINARY` names another one.
 pub fn weir_binary(root: &Path) -> Result<PathBuf> {
     if let Some(binary) = std::env::var_os("WEIR_BINARY") {
         return Ok(PathBuf::from(binary));
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_program_is_reported_with_its_package() {
+    fn missing_program_is_reported_with_its_package() {
         assert_eq!(packages_of(&["qemu-nbd", "qemu-io", "fio"]), ["fio", "qemu-utils"]);
         assert_eq!(packages_of(&["xfs_io", "qemu-nbd", "mkfs.xfs"]), ["qemu-utils", "xfsprogs"]);
         assert!(require(&["sh"]).is_ok());

@@ -1,5 +1,6 @@
-//! Where the kernel itself shares by weight: a loop device of our own under the BFQ scheduler, because the
-//! scheduler of a disk that others use is not for a bench to change.
+//! Device that the kernel itself shares by weight: a separate loop device under the BFQ scheduler.
+//!
+//! A bench must not change the scheduler of a disk that other programs use.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,8 +10,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::tools;
 
-/// A loop device past the page cache over a file, scheduled by BFQ. It goes away when the last who has it open
-/// closes it, however that comes about.
+/// Loop device without the page cache over a file, scheduled by BFQ. The device disappears when its last user
+/// closes it, also if the user is killed.
 pub struct WeightedDevice {
     path: PathBuf,
     scheduler: PathBuf,
@@ -19,7 +20,7 @@ pub struct WeightedDevice {
 }
 
 impl WeightedDevice {
-    /// Makes a device of a file; the error says why there is none.
+    /// Creates a device over a file. The error gives the reason if it cannot.
     pub fn new(file: &Path) -> Result<WeightedDevice> {
         let losetup = tools::find("losetup").context("no losetup")?;
         let run = |arguments: &[&str]| -> Result<String> {
@@ -29,7 +30,7 @@ impl WeightedDevice {
         };
         let path = PathBuf::from(run(&["--find", "--show", "--direct-io=on", &file.to_string_lossy()])?);
         let open = File::open(&path);
-        // Detaching a device that is open takes effect when it is closed.
+        // An open device is detached when it is closed.
         run(&["--detach", &path.to_string_lossy()])?;
         let open = open.with_context(|| format!("cannot open {}", path.display()))?;
         let name = path.file_name().context("losetup named no device")?;
@@ -43,7 +44,7 @@ impl WeightedDevice {
         Ok(WeightedDevice { path, scheduler, scheduler_before, _open: open })
     }
 
-    /// The device.
+    /// Returns the path of the device.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -51,12 +52,13 @@ impl WeightedDevice {
 
 impl Drop for WeightedDevice {
     fn drop(&mut self) {
-        // The device is about to go; the choice would only stay for whoever gets the number next.
+        // The device is about to disappear. Without a reset, the next device with this number would have the
+        // same scheduler.
         let _ = std::fs::write(&self.scheduler, &self.scheduler_before);
     }
 }
 
-/// The one in brackets.
+/// Returns the scheduler in brackets.
 fn chosen(schedulers: &str) -> Option<&str> {
     schedulers.split_whitespace().find_map(|name| name.strip_prefix('[')?.strip_suffix(']'))
 }
@@ -66,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_chosen_scheduler_is_in_brackets() {
+    fn chosen_scheduler_is_the_one_in_brackets() {
         assert_eq!(chosen("none [mq-deadline] kyber bfq\n"), Some("mq-deadline"));
         assert_eq!(chosen("none"), None);
     }

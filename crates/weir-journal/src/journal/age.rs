@@ -1,6 +1,7 @@
-//! Which records are old. Time is told from outside, by intervals; it knows nothing of what follows from age.
+//! The age of records: which records are old enough to be destaged early. The caller reports time as
+//! intervals. The module knows nothing of what follows from age.
 
-/// Where what is old ends, and what will be old next.
+/// The newest record that is old now, and the newest one that is old after the next interval.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Age {
     old_through: u64,
@@ -8,17 +9,18 @@ pub(super) struct Age {
 }
 
 impl Age {
-    /// All records up to one are old.
+    /// Treats all records up to `newest` as old.
     pub fn old_through_all(newest: u64) -> Age {
         Age { old_through: newest, next_through: newest }
     }
 
-    /// The newest record that is old.
+    /// Newest record that is old.
     pub fn old_through(self) -> u64 {
         self.old_through
     }
 
-    /// An interval has passed: what was there when it began is old, and up to this record it will be after the next one.
+    /// Ends an interval. Records that existed when the interval began are old now. Records up to `newest` are
+    /// old after the next interval.
     pub fn pass_interval(&mut self, newest: u64) {
         (self.old_through, self.next_through) = (self.next_through, newest);
     }

@@ -1,12 +1,12 @@
-//! Large writes that do not go through the log: when they may, and what follows. It knows nothing of records
-//! but where they have blocks.
+//! Bypass writes: large writes that go straight to the slow file. The module decides when a write may bypass
+//! the log and handles its end. It knows only the blocks of records.
 
 use weir_types::bounds::{JOURNAL_BYPASS_BYTES, JOURNAL_BYPASSES_MAX};
 
 use super::Journal;
 use crate::action::{Action, Fault, FileId, Request, SlowFault, Span, Ticket};
 
-/// A write on its way to the slow file.
+/// A bypass write in flight to the slow file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PassingBy {
     pub ticket: Ticket,
@@ -15,13 +15,13 @@ pub(super) struct PassingBy {
 }
 
 impl Journal {
-    /// True if a write would pass by the journal now, so that nobody needs its checksum: it is large, and the log has
-    /// better use for its space.
+    /// Returns true if a write would bypass the journal now and therefore needs no checksum. The write is
+    /// large, and the log has better use for its space.
     ///
-    /// Recovery brings every record to the slow file that is in the log, in order. One that has a block of
-    /// this write, even if its content has been there for long, would undo the write; so such a write goes
-    /// through the log, behind it. So does one with a block that waits for its record, since its own order
-    /// would be lost.
+    /// Recovery writes every record in the log to the slow file, in order. A record with a block of this
+    /// write would therefore undo the write, even if its content was destaged long ago. A write that overlaps
+    /// a record goes through the log, behind that record. A write that overlaps a waiting request also goes
+    /// through the log, because a bypass would break their order.
     pub fn passes_by(&self, file: FileId, offset: u32, length: u32) -> bool {
         let is_small = length < JOURNAL_BYPASS_BYTES;
         let is_absorbed = self.log.fullness_per_mille() < self.geometry.absorbing_per_mille();
@@ -43,7 +43,7 @@ impl Journal {
         actions.push(Action::PassBy { ticket, file, offset, length, is_durable });
     }
 
-    /// The answer to [`Action::PassBy`].
+    /// Takes the answer to [`Action::PassBy`].
     pub fn passed_by(&mut self, ticket: Ticket, result: Result<(), SlowFault>, actions: &mut Vec<Action>) {
         if self.has_failed {
             return;
@@ -52,7 +52,7 @@ impl Journal {
         let write = self.passing_by.swap_remove(index.expect("a write that ends has begun"));
         let file = self.files.get_mut(write.span.file);
         file.under_way -= 1;
-        // One that failed may have been made in part.
+        // A failed write may have been carried out in part.
         if !write.is_durable || result.is_err() {
             file.changes += 1;
             file.passed_by = file.changes;

@@ -1,5 +1,5 @@
-//! Records: what goes into the next one, when its entries count, and when they are stable. It knows nothing
-//! of slow files.
+//! Records: what goes into the next record, when its entries take effect, and when they are stable. The
+//! module knows nothing of slow files.
 
 use weir_types::bounds::{BLOCK_BYTES, JOURNAL_RECORD_ENTRIES_MAX, JOURNAL_WAITING_MAX};
 
@@ -15,16 +15,16 @@ use crate::record::{self, Entry, EntryKind, Header};
 pub(super) struct Flying {
     sequence: u64,
     position: u32,
-    /// Blocks with its header.
+    /// Blocks of the record, with its header.
     blocks: u32,
     is_durable: bool,
 }
 
 impl Journal {
-    /// Asks for a change; its end is a later (or the same call's) [`Action::Done`].
+    /// Requests a change. Its end is an [`Action::Done`] of this call or a later one.
     ///
     /// # Errors
-    /// If as many wait as may; then it was not taken.
+    /// If the queue is full; then the request was not taken.
     pub fn change(&mut self, request: Request, actions: &mut Vec<Action>) -> Result<(), QueueFull> {
         request.assert_is_sound();
         if let Some(fault) = self.fault_of(request.file) {
@@ -44,7 +44,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Begins a record with everything that waits, as far as it fits.
+    /// Begins a record with as many waiting requests as fit.
     pub(super) fn write_record(&mut self, actions: &mut Vec<Action>) {
         if self.flying.is_some() {
             return;
@@ -55,7 +55,7 @@ impl Journal {
         }
         let blocks_max = self.geometry.record_blocks_max();
         if self.unstable_blocks + blocks_max > self.geometry.unstable_blocks_max() {
-            // A sync was asked for when half as much was unstable; its end goes on here.
+            // The journal requested a sync at half this amount; the end of that sync resumes here.
             return;
         }
         let Some(blocks) = self.gather(blocks_max) else {
@@ -69,7 +69,7 @@ impl Journal {
         let forgotten = |file: &FileId| Span { file: *file, block: 0, blocks: 0 };
         let spans = self.flying_forgets.iter().map(forgotten);
         self.log.push(blocks, spans.chain(self.flying_requests.iter().map(Request::span)));
-        // Durable by itself it is only of use if nothing before it can be missing.
+        // A record that is durable by itself helps only if every record before it is stable.
         let is_durable = self.stable + 1 == sequence && self.flying_requests.iter().any(Request::is_durable);
         self.flying = Some(Flying { sequence, position, blocks, is_durable });
         actions.push(Action::WriteRecord {
@@ -79,15 +79,15 @@ impl Journal {
         });
     }
 
-    /// Moves what goes into the next record there; how many blocks it has, or `None` if there is no room for
-    /// anything.
+    /// Moves waiting requests into the next record. Returns the number of its blocks, or `None` if nothing
+    /// fits.
     fn gather(&mut self, blocks_max: u32) -> Option<u32> {
         let entries_max = self.log.entries_left().min(JOURNAL_RECORD_ENTRIES_MAX);
         let mut blocks = 1;
         if !self.log.fits(blocks) {
             return None;
         }
-        // First those who make room.
+        // Forgets come first, because they free space.
         let forgets = self.forgets.len().min(entries_max);
         self.flying_forgets.extend(self.forgets.drain(..forgets));
         let allowed = self.allowance.left(self.log.fullness_per_mille());
@@ -104,7 +104,7 @@ impl Journal {
         (forgets + self.flying_requests.len() > 0).then_some(blocks)
     }
 
-    /// The header of the record that is to be written.
+    /// Encodes the header of the record that is being written.
     pub fn encode_record(&self, block: &mut Block) {
         let flying = self.flying.expect("a record is asked for while it is to be written");
         let header = Header {
@@ -135,13 +135,13 @@ impl Journal {
         record::encode(&header, entries, block);
     }
 
-    /// Whose payload follows the header, in order, and how many bytes of each.
+    /// Returns the tickets whose payload follows the header, in order, with the length of each in bytes.
     pub fn record_payloads(&self) -> impl Iterator<Item = (Ticket, u32)> + '_ {
         let writes = self.flying_requests.iter().filter(|request| request.payload_blocks() > 0);
         writes.map(|request| (request.ticket, request.length))
     }
 
-    /// The answer to [`Action::WriteRecord`]; any error is final.
+    /// Takes the answer to [`Action::WriteRecord`]; any error is final.
     pub fn record_written<E>(&mut self, result: Result<(), E>, actions: &mut Vec<Action>) {
         let flying = self.flying.take().expect("a record that was written was asked for");
         if result.is_err() {
@@ -166,7 +166,7 @@ impl Journal {
         self.pump(actions);
     }
 
-    /// From now on the entries of a record count: they are complete, and are read.
+    /// Makes the entries of a record take effect: the record is complete, and reads see it.
     fn apply(&mut self, flying: Flying, actions: &mut Vec<Action>) {
         let mut payload = flying.position + 1;
         let mut requests = std::mem::take(&mut self.flying_requests);
@@ -195,7 +195,7 @@ impl Journal {
         debug_assert!(payload <= flying.position + flying.blocks, "payload lies within its record");
     }
 
-    /// Begins a sync of the journal if somebody waits for one and it would help now.
+    /// Begins a sync of the journal if a request waits for one and the sync would help now.
     pub(super) fn sync_journal(&mut self, actions: &mut Vec<Action>) {
         if self.syncing.is_none() && self.wanted.min(self.applied) > self.stable {
             self.syncing = Some(self.applied);
@@ -203,7 +203,7 @@ impl Journal {
         }
     }
 
-    /// The answer to [`Action::SyncJournal`]; any error is final.
+    /// Takes the answer to [`Action::SyncJournal`]; any error is final.
     pub fn journal_synced<E>(&mut self, result: Result<(), E>, actions: &mut Vec<Action>) {
         let syncing = self.syncing.take().expect("a sync that ends has begun");
         if result.is_err() {

@@ -1,10 +1,15 @@
-//! Bringing what the log holds to the slow files, batch by batch, and moving its tail behind each: what is
-//! written when, and when space is free again. It knows nothing of how records come about.
+//! Destaging: writing the log's content to the slow files, batch by batch, and moving the tail behind each
+//! batch. The module decides when data is written and when space is free again. It knows nothing of how
+//! records are made.
 //!
-//! A batch is the oldest records. It is first written, newest versions only, then its files are synced, then
-//! it settles until nothing needs its records, then a superblock moves the tail, then the records are
-//! dropped. Each of these waits for all of the one before; that order is what a power cut must not find
-//! broken.
+//! A batch is the oldest records. Its steps are:
+//! 1. Write the newest versions of its ranges to the slow files.
+//! 2. Sync these files.
+//! 3. Settle: wait until nothing needs the batch's records.
+//! 4. Move the tail with a new superblock.
+//! 5. Drop the records.
+//!
+//! Each step waits for all of the step before. A power cut must never find this order broken.
 
 use weir_types::bounds::{
     BLOCK_BYTES, JOURNAL_BATCH_ENTRIES_MAX, JOURNAL_DESTAGE_BYTES_MAX, JOURNAL_DESTAGES_MAX,
@@ -17,26 +22,29 @@ use crate::files::FileState;
 use crate::index::{Data, Run, State};
 use crate::superblock::Superblock;
 
-/// Up to this fullness nothing is brought, in thousandths: what is written again meanwhile need never be.
+/// Fullness of the log, in thousandths, up to which nothing is destaged. Data that is overwritten in this
+/// time never needs destaging.
 const LAZY_PER_MILLE: u32 = 250;
-/// Up to this fullness only what is old is brought: half of the log and a batch, so that what is written in passes over as
-/// much as half of it is replaced before it is its turn.
+/// Fullness of the log, in thousandths, up to which only old records are destaged: half of the log and a
+/// batch. A workload that rewrites up to half of the log in passes replaces its data before the data is
+/// destaged.
 const PATIENT_PER_MILLE: u32 = 625;
-/// From this fullness on it is done with all operations.
+/// Fullness of the log, in thousandths, from which on destaging uses all operations.
 const EAGER_PER_MILLE: u32 = 750;
-/// The part of the log that a batch may have: its space is free only when all of it is done.
+/// The largest batch is the log divided by this number, because a batch frees its space only when all of it
+/// is done.
 const BATCH_DIVISOR: u32 = 8;
 
-/// How far a batch is.
+/// The stage of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// There is none.
+    /// There is no batch.
     Idle,
-    /// Its newest versions are being written.
+    /// The newest versions of its ranges are being written.
     Writing,
     /// Its files are being synced.
     Syncing,
-    /// It waits for what took the place of its entries to be stable, and for reads to end.
+    /// The batch waits until the records that replaced its entries are stable and reads of its records end.
     Settling,
     /// The superblock is being written.
     Moving,
@@ -47,11 +55,11 @@ enum Stage {
 /// An operation on a slow file.
 #[derive(Clone, Copy, Debug)]
 struct Operation {
-    /// What it brings, as a whole.
+    /// Whole range that the operation destages.
     span: Span,
-    /// Blocks that are being written with zeroes, up to this one, if that is how it is done.
+    /// End of the blocks written with zeroes so far, if the operation writes zeroes.
     zeroed_to: Option<u32>,
-    /// It began before its file was suspended: nobody knows what became of it.
+    /// Whether the operation began before its file was suspended: its result is unknown.
     is_doubtful: bool,
 }
 
@@ -59,28 +67,29 @@ struct Operation {
 #[derive(Debug)]
 pub(super) struct Destage {
     stage: Stage,
-    /// The last record of the batch, and how many entries it has.
+    /// Last record of the batch, and number of entries in the batch.
     through: u64,
     entries: usize,
-    /// The oldest record that recovery can read, or the next one.
+    /// Oldest record that recovery can read, or the next record if there is none.
     durable_tail: u64,
-    /// The generation of the superblock that says so.
+    /// Generation of the superblock that holds the durable tail.
     durable_generation: u64,
-    /// The ranges of its entries, sorted; those before the cursor are done with, as far as they are still
+    /// Ranges of the batch's entries, sorted. Ranges before the cursor are done, as far as they are still
     /// needed.
     ranges: Vec<Span>,
     cursor: usize,
-    /// What its records have in the log, of blocks or of entries, whichever is more; and how much of it counts as brought.
+    /// Size of the batch in the log, in blocks or entries, whichever is more; and the part that counts as
+    /// destaged.
     units: u32,
     destaged_units: u32,
     operations: [Option<Operation>; JOURNAL_DESTAGES_MAX],
-    /// Files that were written and not yet synced; sorted, each once, when all is written.
+    /// Files that were written and not yet synced. When all is written they are sorted, each once.
     files: Vec<FileId>,
-    /// Those whose sync is waited for, and the changes that it must cover.
+    /// Files whose sync the batch waits for, with the changes that the sync must cover.
     syncing: Vec<(FileId, u64)>,
-    /// The record that must be stable before the tail moves.
+    /// Record that must be stable before the tail moves.
     needs_stable: u64,
-    /// Reads that use the batch's records.
+    /// Number of reads that use the batch's records.
     pins: u32,
 }
 
@@ -116,25 +125,25 @@ impl Destage {
         self.durable_generation
     }
 
-    /// The last record that is not to be read any more, because all of it is stable in the slow files.
+    /// Last record that must not be read any more, because all its data is stable in the slow files.
     pub fn dropping_through(&self) -> u64 {
         if matches!(self.stage, Stage::Idle | Stage::Writing | Stage::Syncing) { 0 } else { self.through }
     }
 
-    /// A read has ended whose oldest record was this.
+    /// Ends a read whose oldest record was `sequence`.
     pub fn unpinned(&mut self, sequence: u64) {
         if self.stage == Stage::Settling && sequence <= self.through {
             self.pins -= 1;
         }
     }
 
-    /// Waits no longer for the syncs of a file.
+    /// Stops waiting for syncs of a file.
     pub fn forget(&mut self, file: FileId) {
         self.files.retain(|other| *other != file);
         self.syncing.retain(|(other, _)| *other != file);
     }
 
-    /// Takes nothing for done that is being written to a file.
+    /// Treats operations in flight to a file as not done.
     fn doubt(&mut self, file: FileId) {
         let operations = self.operations.iter_mut().flatten();
         operations.filter(|other| other.span.file == file).for_each(|other| other.is_doubtful = true);
@@ -147,7 +156,7 @@ impl Destage {
 }
 
 impl Journal {
-    /// Takes the batch as far as it can go, and begins one if it is time.
+    /// Advances the batch as far as possible, and begins one if it is time.
     pub(super) fn bring(&mut self, actions: &mut Vec<Action>) {
         if self.destage.stage == Stage::Idle && self.operations_allowed() > 0 {
             self.begin_batch();
@@ -163,7 +172,7 @@ impl Journal {
         }
     }
 
-    /// How many operations on slow files there may be.
+    /// Returns how many operations on slow files may be in flight.
     fn operations_allowed(&self) -> usize {
         let fullness = self.log.fullness_per_mille();
         if self.is_draining || self.is_starved || fullness >= EAGER_PER_MILLE {
@@ -174,7 +183,7 @@ impl Journal {
         1 + above as usize * more / (EAGER_PER_MILLE - LAZY_PER_MILLE) as usize
     }
 
-    /// True if there is room enough for what is young to stay.
+    /// Returns true if there is enough room to keep young records.
     fn is_patient(&self) -> bool {
         !self.is_draining && !self.is_starved && self.log.fullness_per_mille() < PATIENT_PER_MILLE
     }
@@ -191,7 +200,7 @@ impl Journal {
         self.prepare_batch();
     }
 
-    /// Has all of the batch written that is not yet.
+    /// Schedules all ranges of the batch that are not yet written.
     fn prepare_batch(&mut self) {
         let destage = &mut self.destage;
         (destage.stage, destage.cursor) = (Stage::Writing, 0);
@@ -200,7 +209,7 @@ impl Journal {
         destage.ranges.sort_unstable();
     }
 
-    /// Begins anew with what was written to a file.
+    /// Schedules again the data that was written to a file and is not known to be stable.
     pub(super) fn doubt_destaged(&mut self, file: FileId) {
         self.index.doubt(file, self.destage.dropping_through());
         if matches!(self.destage.stage, Stage::Writing | Stage::Syncing) {
@@ -209,9 +218,9 @@ impl Journal {
         }
     }
 
-    /// Begins operations, in the order of the batch, until enough are under way or one has to wait.
+    /// Begins operations in the order of the batch, until enough are in flight or one has to wait.
     fn write_batch(&mut self, actions: &mut Vec<Action>) {
-        // A batch that was begun is ended, however little is left in the journal.
+        // A batch that has begun runs to its end, however little is left in the journal.
         let allowed = self.operations_allowed().max(1);
         while self.destage.under_way() < allowed {
             let Some(range) = self.destage.ranges.get(self.destage.cursor).copied() else { break };
@@ -233,15 +242,15 @@ impl Journal {
         }
         if self.destage.cursor == self.destage.ranges.len() && self.destage.under_way() == 0 {
             self.destage.stage = Stage::Syncing;
-            // Some come twice if a file was suspended meanwhile.
+            // A file occurs twice if it was suspended in this stage.
             self.destage.files.sort_unstable();
             self.destage.files.dedup();
             self.allow_for_destaged();
         }
     }
 
-    /// Whose pieces the batch has still to write. A range may be of a file that is gone by now, or that another one has the
-    /// number of: what is left is what the index has.
+    /// Returns the files that the batch has still to write. The file of a range may be forgotten, and another
+    /// file may have its number. The index therefore decides what is left.
     pub(super) fn waited_for(&self) -> impl Iterator<Item = FileId> + '_ {
         let through = self.destage.through;
         let is_writing = self.destage.stage == Stage::Writing;
@@ -249,8 +258,9 @@ impl Journal {
         ranges.filter(move |range| self.index.run(**range, through).is_some()).map(|range| range.file)
     }
 
-    /// False if a run has to wait: for whatever else is under way on the slow file in the same place, or for
-    /// its file to be forgotten because it has failed, or to be resumed. All of these end with an event.
+    /// Returns false if a run has to wait. It waits for the end of another operation or bypass write in the
+    /// same place. Its file may also have failed and wait to be forgotten, or be suspended and wait to be
+    /// resumed. Each wait ends with an event.
     fn may_destage(&self, span: &Span) -> bool {
         let state = self.files.get(span.file);
         let is_open = state.file_state == FileState::Open && !state.is_suspended;
@@ -279,7 +289,7 @@ impl Journal {
         actions.push(destage_action(number, span, content));
     }
 
-    /// Where pieces of the log lie in its file; those that follow each other are one.
+    /// Returns where pieces of the log lie in its file; adjacent pieces are joined.
     fn sources(&self, pieces: &[(u32, u32)]) -> Vec<Source> {
         let mut sources: Vec<Source> = Vec::with_capacity(pieces.len());
         for (block, blocks) in pieces {
@@ -295,7 +305,7 @@ impl Journal {
         sources
     }
 
-    /// Writes the next zeroes of an operation on a filesystem that can nothing better.
+    /// Writes the next zeroes of an operation, on a filesystem that can neither zero nor release.
     fn write_zeroes(&mut self, number: usize, actions: &mut Vec<Action>) {
         let operation =
             self.destage.operations[number].as_mut().expect("an operation that goes on has begun");
@@ -306,7 +316,7 @@ impl Journal {
         actions.push(destage_action(number, span, DestageContent::Zeroes));
     }
 
-    /// The answer to [`Action::Destage`]. What failed is never tried again.
+    /// Takes the answer to [`Action::Destage`]. A failed operation is never retried.
     pub fn destaged(
         &mut self,
         operation: DestageId,
@@ -341,7 +351,7 @@ impl Journal {
             }
             Err(DestageFault::Journal) => return self.fail(actions),
             Err(DestageFault::Slow(_)) => {
-                // The batch waits for it until it is forgotten.
+                // The batch waits for this file until the file is forgotten.
                 self.index.advance(span, State::Destaging, State::Dirty);
                 self.prepare_batch();
                 self.fail_file(span.file, actions);
@@ -351,7 +361,7 @@ impl Journal {
         self.pump(actions);
     }
 
-    /// Lets a nearly full log take in as much as has been brought of the batch since this was done last.
+    /// Lets a nearly full log accept as much as the batch has destaged since the last call.
     fn allow_for_destaged(&mut self) {
         let destage = &mut self.destage;
         let done = destage.cursor.saturating_sub(destage.under_way()) as u64;
@@ -363,12 +373,12 @@ impl Journal {
         self.allowance.destaged(more, self.log.fullness_per_mille(), units_max);
     }
 
-    /// Begins syncs of the batch's files, until enough are under way.
+    /// Begins syncs of the batch's files, until enough are in flight.
     fn sync_batch(&mut self, actions: &mut Vec<Action>) {
         let files = &self.files;
         self.destage.syncing.retain(|(file, changes)| {
             let state = files.get(*file);
-            // One that failed is waited for until it is forgotten: it does not have what it should.
+            // The batch waits for a failed file until it is forgotten, because the file lacks data.
             state.file_state == FileState::Failed || state.synced < *changes
         });
         while self.destage.syncing.len() < JOURNAL_DESTAGES_MAX {
@@ -382,7 +392,7 @@ impl Journal {
         }
         if self.destage.syncing.is_empty() && self.destage.files.is_empty() {
             self.destage.stage = Stage::Settling;
-            // Entries that were not written to the slow files were replaced by records up to here.
+            // Entries that were not written to the slow files were replaced by records up to `applied`.
             self.destage.needs_stable = self.applied;
             self.wanted = self.wanted.max(self.applied);
             self.destage.pins = self.log.pins(self.destage.through);
@@ -407,7 +417,7 @@ impl Journal {
         actions.push(Action::WriteSuperblock { position_bytes });
     }
 
-    /// The answer to [`Action::WriteSuperblock`]; any error is final.
+    /// Takes the answer to [`Action::WriteSuperblock`]; any error is final.
     pub fn superblock_written<E>(&mut self, result: Result<(), E>, actions: &mut Vec<Action>) {
         if result.is_err() {
             self.fail(actions);
@@ -420,8 +430,8 @@ impl Journal {
         }
     }
 
-    /// Drops records behind which the tail is, so that their space is used again: all if somebody waits for
-    /// it, else some with each event. True if there were any.
+    /// Drops records before the tail, so that their space is used again. If a request waits for space, it
+    /// drops all of them; otherwise it drops some with each event. Returns true if there were any.
     pub(super) fn drop_records(&mut self, is_hurried: bool) -> bool {
         if self.destage.stage != Stage::Dropping {
             return false;

@@ -1,14 +1,17 @@
-//! The end of files: when nothing can be brought to one any more. It knows nothing of why they end.
+//! Forgetting files: when nothing can be destaged to a file any more. The module knows nothing of the
+//! reasons.
 
 use super::Journal;
 use crate::action::{Action, FileId, Request};
 use crate::files::FileState;
 
 impl Journal {
-    /// Drops everything of a file, whatever it holds; ends with [`Action::Forgotten`], until when nothing
-    /// else may be asked of it. Whoever calls this has durably put on record that the content does not count:
-    /// the volume is deleted, or the replica stale or removed. A crash before the end brings the file back, and
-    /// it has to be forgotten again.
+    /// Drops everything that the journal holds of a file. The end is [`Action::Forgotten`]; until then the
+    /// caller asks nothing else of the file.
+    ///
+    /// Before the call, the caller durably records that the content does not count: the volume is deleted, or
+    /// the replica is stale or removed. A crash before the end brings the file back, and the caller has to
+    /// forget it again.
     pub fn forget(&mut self, file: FileId, actions: &mut Vec<Action>) {
         if self.has_failed {
             actions.push(Action::Forgotten { file: self.files.get(file).key });
@@ -17,7 +20,7 @@ impl Journal {
         let is_flying = self.flying_requests.iter().any(|request: &Request| request.file == file);
         let state = self.files.get_mut(file);
         assert!(!matches!(state.file_state, FileState::Forgetting(_)), "a file is forgotten once");
-        // Records before the tail are out of recovery's reach.
+        // Recovery cannot read records before the tail.
         let needs_record = is_flying || state.last_sequence >= self.destage.durable_tail();
         state.file_state = FileState::Forgetting((!needs_record).then_some(0));
         if needs_record {
@@ -31,7 +34,7 @@ impl Journal {
         self.pump(actions);
     }
 
-    /// Ends files that nothing can be brought to any more.
+    /// Ends files to which nothing can be destaged any more.
     pub(super) fn finish_forgets(&mut self, actions: &mut Vec<Action>) {
         let stable = self.stable;
         let mut index = 0;

@@ -1,10 +1,17 @@
 //! The state of one journal and its one set of transitions.
 //!
-//! What is asked for goes: `waiting` → the record that is being written (`flying`) → the index, from where it
-//! is brought to the slow file in batches. Each part of this is a module: [`commit`] records and what is
-//! stable, [`sync`] who waits for that, [`bypass`] what does not go through the log, [`destage`] the way to
-//! the slow files and the tail, [`age`] what is old enough for it, [`allowance`] how much a nearly full log takes in,
-//! [`forget`] the end of files, [`suspend`] what drives may have forgotten. Here is what they share: reads, and failures.
+//! A request moves from `waiting` to the record that is being written (`flying`) and then to the index. From
+//! there it is destaged to the slow file in batches. Each part is a module:
+//! * [`commit`]: records, and which of them are stable.
+//! * [`sync`]: the requests that wait for stability.
+//! * [`bypass`]: large writes that do not go through the log.
+//! * [`destage`]: writing to the slow files, and the tail.
+//! * [`age`]: which records are old enough to be destaged.
+//! * [`allowance`]: how much a nearly full log accepts.
+//! * [`forget`]: the end of files.
+//! * [`suspend`]: files whose drives may have lost unsynced writes.
+//!
+//! This module has the parts that they share: reads and failures.
 
 mod age;
 mod allowance;
@@ -38,36 +45,37 @@ use sync::WaitingSync;
 #[derive(Debug)]
 pub struct Journal {
     geometry: Geometry,
-    /// The newest superblock, which may be on its way.
+    /// Newest superblock, which may still be in flight.
     superblock: Superblock,
     log: Log,
     index: Index,
     files: Files,
-    /// What waits for a record, in order.
+    /// Requests that wait for a record, in order.
     waiting: VecDeque<Request>,
     /// Files that a record must forget.
     forgets: VecDeque<FileId>,
-    /// The first that waits finds no room.
+    /// Whether there is no room for the first waiting request.
     is_starved: bool,
-    /// The record that is being written, and what is in it.
+    /// Record that is being written, and its content.
     flying: Option<Flying>,
     flying_forgets: Vec<FileId>,
     flying_requests: Vec<Request>,
-    /// The newest record whose entries count.
+    /// Newest record whose entries have taken effect.
     applied: u64,
-    /// The newest record that survives a power cut.
+    /// Newest record that survives a power cut.
     stable: u64,
-    /// Blocks of the records between these two.
+    /// Blocks of the records after `stable`, up to `applied`.
     unstable_blocks: u32,
-    /// The newest record that somebody wants to be stable.
+    /// Newest record that a request wants to be stable.
     wanted: u64,
-    /// The newest record that the sync covers which runs.
+    /// Newest record that the running sync covers.
     syncing: Option<u64>,
-    /// Durable writes whose records are not stable yet; no more than such records have entries.
+    /// Durable writes whose records are not stable yet. Their number is bounded by the entries of unstable
+    /// records.
     durable: VecDeque<(u64, Ticket)>,
     syncs: Vec<WaitingSync>,
     passing_by: Vec<PassingBy>,
-    /// Files on their way out.
+    /// Files that are being forgotten.
     forgetting: Vec<FileId>,
     destage: Destage,
     allowance: Allowance,
@@ -81,7 +89,7 @@ pub struct Journal {
 pub struct Usage {
     /// Blocks of the log.
     pub log_blocks: u32,
-    /// Those that are taken.
+    /// Blocks in use.
     pub used_blocks: u32,
     /// Entries in the log.
     pub entries: usize,
@@ -91,7 +99,7 @@ pub struct Usage {
     pub waiting: usize,
 }
 
-/// What recovery found.
+/// The result of recovery.
 pub(crate) struct Found {
     pub geometry: Geometry,
     pub superblock: Superblock,
@@ -132,33 +140,33 @@ impl Journal {
         }
     }
 
-    /// The number of a file by which it is asked for from now on, until it is forgotten. One that is being
-    /// forgotten still has its old number, and everything that is asked of it fails.
+    /// Returns the number under which a file is used from now on, until it is forgotten. A file that is being
+    /// forgotten keeps its old number, and every request to it fails.
     ///
     /// # Errors
-    /// If there are as many as may be.
+    /// If the journal already has as many files as it may.
     pub fn open(&mut self, key: FileKey) -> Result<FileId, TooManyFiles> {
         self.files.open(key)
     }
 
-    /// All files, by name. After recovery: those that records name.
+    /// Returns all files, in order of their names. After recovery these are the files that records name.
     pub fn files(&self) -> impl Iterator<Item = (FileKey, FileId)> + '_ {
         self.files.iter()
     }
 
-    /// Where a file has data in the journal, as offsets and lengths in bytes: no holes, whatever the slow
-    /// file says.
+    /// Returns the ranges of a file that have data in the journal, as offsets and lengths in bytes. These
+    /// ranges are no holes, even where the slow file has a hole.
     pub fn live(&self, file: FileId) -> impl Iterator<Item = (u32, u32)> + '_ {
         let data = self.index.pieces_of(file).filter(|(_, piece)| matches!(piece.data, Data::At(_)));
         data.map(|(block, piece)| (block * BLOCK_BYTES as u32, piece.blocks * BLOCK_BYTES as u32))
     }
 
-    /// How full the log is, in thousandths: of blocks or of entries, whichever is more.
+    /// Fullness of the log, in thousandths: of blocks or of entries, whichever is more.
     pub fn fullness_per_mille(&self) -> u32 {
         self.log.fullness_per_mille()
     }
 
-    /// How much it holds.
+    /// Returns how much the journal holds.
     pub fn usage(&self) -> Usage {
         Usage {
             log_blocks: self.geometry.log_blocks(),
@@ -169,27 +177,27 @@ impl Journal {
         }
     }
 
-    /// True if everything is in the slow files, stable, and nothing is under way.
+    /// Returns true if everything is stable in the slow files and nothing is in flight.
     pub fn is_empty(&self) -> bool {
         self.log.next() == self.log.first() && self.waiting.is_empty() && self.destage.is_idle()
     }
 
-    /// Whether to bring everything to the slow files as fast as can be, as before they are served without the
-    /// journal.
+    /// Sets whether the journal destages everything as fast as it can. A caller drains it before the slow
+    /// files are served without the journal.
     pub fn set_draining(&mut self, is_draining: bool, actions: &mut Vec<Action>) {
         self.is_draining = is_draining;
         self.pump(actions);
     }
 
-    /// To be called at intervals, about once a second: what was there at the last call but one is old, and is brought to the
-    /// slow files while there is room for what is young to stay.
+    /// Ends an interval; the caller calls this about once a second. Records that existed at the call before
+    /// the last one are old. Old records are destaged while there is room to keep young ones.
     pub fn interval_passed(&mut self, actions: &mut Vec<Action>) {
         self.age.pass_interval(self.applied);
         self.pump(actions);
     }
 
-    /// Tells where whole blocks of a file lie, in `parts`, which is emptied first. What they tell is right
-    /// until the pin is given back, whatever changes meanwhile.
+    /// Returns in `parts`, which is emptied first, where whole blocks of a file lie. The locations stay valid
+    /// until the pin is given back, even if the data changes.
     ///
     /// # Errors
     /// If the file or the journal has failed.
@@ -209,7 +217,8 @@ impl Journal {
         let mut at = offset;
         self.index.read(Span::of(file, offset, length), |blocks, piece| {
             let length = blocks * BLOCK_BYTES as u32;
-            // What is about to be dropped is stable in the slow file, and must not be held up by readers.
+            // A record that is about to be dropped is stable in the slow file, and readers must not delay the
+            // drop.
             let part = match piece.filter(|piece| piece.sequence > dropping) {
                 None => Part::Slow { offset: at, length },
                 Some(piece) => match piece.data {
@@ -223,15 +232,15 @@ impl Journal {
             join(parts, part);
             at += length;
         });
-        // Records are dropped in their order: the oldest one keeps all others.
+        // Records are dropped in order: a pin of the oldest record keeps all later ones.
         if let Some(sequence) = oldest {
             self.log.pin(sequence);
         }
         Ok(Pin { sequence: oldest })
     }
 
-    /// A read has ended. One that failed in the journal's file means [`Journal::journal_unreadable`], before
-    /// or after.
+    /// Ends a read. If the read failed in the journal's file, the caller also calls
+    /// [`Journal::journal_unreadable`], before or after.
     pub fn read_ended(&mut self, pin: Pin, actions: &mut Vec<Action>) {
         if let Some(sequence) = pin.sequence {
             self.log.unpin(sequence);
@@ -240,12 +249,12 @@ impl Journal {
         }
     }
 
-    /// The journal's file could not be read, or is not the one that would be read at the next start.
+    /// Fails the journal: its file could not be read, or is not the file that the next start would read.
     pub fn journal_unreadable(&mut self, actions: &mut Vec<Action>) {
         self.fail(actions);
     }
 
-    /// The superblock that [`Action::WriteSuperblock`] asks for.
+    /// Encodes the superblock that [`Action::WriteSuperblock`] asks for.
     pub fn encode_superblock(&self, block: &mut Block) {
         self.superblock.encode(block);
     }
@@ -265,7 +274,7 @@ impl Journal {
         self.sync_journal(actions);
     }
 
-    /// Why nothing can be asked of a file, if so.
+    /// Returns the reason why a file takes no requests, if there is one.
     fn fault_of(&self, file: FileId) -> Option<Fault> {
         if self.has_failed {
             return Some(Fault::Journal);
@@ -273,8 +282,8 @@ impl Journal {
         (self.files.get(file).file_state != FileState::Open).then_some(Fault::File)
     }
 
-    /// The slow drive failed a file: what the journal holds of it stays, and nothing is answered well any
-    /// more.
+    /// Fails a file after an error of the slow drive. The journal keeps its data of the file, and no later
+    /// request to the file succeeds.
     fn fail_file(&mut self, file: FileId, actions: &mut Vec<Action>) {
         if self.files.get(file).file_state == FileState::Open {
             self.files.get_mut(file).file_state = FileState::Failed;
@@ -283,7 +292,7 @@ impl Journal {
         }
     }
 
-    /// Answers what waits for a file with an error.
+    /// Answers the requests that wait for a file with an error.
     fn refuse(&mut self, file: FileId, actions: &mut Vec<Action>) {
         let result = Err(Fault::File);
         self.waiting.retain(|request| {
@@ -300,7 +309,7 @@ impl Journal {
         });
     }
 
-    /// The journal itself has failed: what it holds cannot be relied on, so nothing goes on.
+    /// Fails the journal itself: its content cannot be relied on, so nothing goes on.
     fn fail(&mut self, actions: &mut Vec<Action>) {
         if std::mem::replace(&mut self.has_failed, true) {
             return;
@@ -315,14 +324,14 @@ impl Journal {
             .collect();
         let end = |ticket| Action::Done { ticket, result: Err(Fault::Journal) };
         actions.extend(tickets.into_iter().map(end));
-        // It will never be recovered, so it brings nothing to anybody.
+        // This journal is never recovered, so it destages nothing to any file.
         for file in std::mem::take(&mut self.forgetting) {
             actions.push(Action::Forgotten { file: self.files.get(file).key });
         }
     }
 }
 
-/// Adds a part to those before it, or to the last of them.
+/// Appends a part, or extends the last part if they are adjacent.
 fn join(parts: &mut Vec<Part>, part: Part) {
     match (parts.last_mut(), part) {
         (

@@ -1,5 +1,6 @@
-//! Files whose drives may have forgotten what was written and not synced, as one does that lost its power or its path for a
-//! while: nothing that was done there counts until they are resumed. It knows nothing of who says so, and why.
+//! Suspended files: files whose drives may have lost unsynced writes, for example after a loss of power or
+//! path. Writes there do not count until the file is resumed. The module knows nothing of who suspends a
+//! file, and why.
 
 use std::collections::BTreeSet;
 
@@ -7,14 +8,17 @@ use super::Journal;
 use crate::action::{Action, FileId, FileKey};
 use crate::files::FileState;
 
-/// How much of a journal may be in use, in thousandths, while it waits for a file that nothing can be brought to.
+/// Fullness of the log, in thousandths, from which on a suspended file is in the way of all others.
 const JAMMED_PER_MILLE: u32 = 750;
 
 impl Journal {
-    /// Brings nothing to a file until it is resumed, and then everything again that was brought there and not synced: its
-    /// drive may have forgotten that. Syncs and writes that are under way there tell nothing if they end well. What passed by
-    /// the journal since the last sync is the owner's to write again, so that syncs of the file wait for the journal alone.
-    /// Nothing is done with a file that has failed: what is held of it stays as it is until it is forgotten.
+    /// Suspends a file: nothing is destaged to it until it is resumed. Then the journal destages again
+    /// everything that was not synced, because the drive may have lost that data. Syncs and writes in flight
+    /// prove nothing if they succeed.
+    ///
+    /// The owner must repeat bypass writes since the last sync, so syncs of the file wait for the journal
+    /// alone. The call does nothing for a failed file: the journal keeps the file's data until the file is
+    /// forgotten.
     pub fn suspend(&mut self, file: FileId, actions: &mut Vec<Action>) {
         if self.fault_of(file).is_some() {
             return;
@@ -25,24 +29,24 @@ impl Journal {
         self.pump(actions);
     }
 
-    /// A file can be relied on again: what is synced from now on is stable.
+    /// Resumes a file: its drive is reliable again, and data that is synced from now on is stable.
     pub fn resume(&mut self, file: FileId, actions: &mut Vec<Action>) {
         if self.has_failed {
             return;
         }
         self.files.get_mut(file).is_suspended = false;
-        // Whoever waits for the journal still waits for the slow file too.
+        // A request that waits for the journal still waits for the slow file too.
         self.sync_slow(file, 0, actions);
         self.pump(actions);
     }
 
-    /// True if it has so little room left that a file which nothing can be brought to is in the way of all others.
+    /// Returns true if the log is so full that a suspended file is in the way of all others.
     pub fn is_nearly_full(&self) -> bool {
         self.fullness_per_mille() >= JAMMED_PER_MILLE
     }
 
-    /// Files that are suspended and that the oldest records wait for, while there is little room left: who has what they
-    /// have better gives them up.
+    /// Returns the suspended files that the oldest records wait for, while the log is nearly full. Their
+    /// owner should give them up.
     pub fn in_the_way(&self) -> BTreeSet<FileKey> {
         let is_jammed = self.is_nearly_full() && !self.has_failed;
         let waited_for = self.waited_for().take_while(|_| is_jammed).map(|file| self.files.get(file));

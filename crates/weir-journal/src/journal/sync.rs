@@ -1,5 +1,5 @@
-//! Syncs of files: what each waits for, in the journal and in the slow file. It knows nothing of what was
-//! changed.
+//! Syncs of files: what each sync waits for, in the journal and in the slow file. The module knows nothing of
+//! the changes.
 
 use weir_types::bounds::JOURNAL_WAITING_MAX;
 
@@ -7,14 +7,14 @@ use super::Journal;
 use crate::action::{Action, FileId, QueueFull, Ticket};
 use crate::files::Files;
 
-/// A sync that waits.
+/// A waiting sync.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaitingSync {
     pub ticket: Ticket,
     pub file: FileId,
-    /// Up to which record the journal must be stable.
+    /// Record up to which the journal must be stable.
     sequence: u64,
-    /// How many changes of the slow file must be.
+    /// Number of changes of the slow file that must be stable.
     changes: u64,
 }
 
@@ -26,10 +26,10 @@ impl WaitingSync {
 }
 
 impl Journal {
-    /// Asks that all changes of a file which have completed become stable; ends with [`Action::Done`].
+    /// Requests that all completed changes of a file become stable. The end is [`Action::Done`].
     ///
     /// # Errors
-    /// If as many wait as may; then it was not taken.
+    /// If the queue is full; then the request was not taken.
     pub fn sync(&mut self, ticket: Ticket, file: FileId, actions: &mut Vec<Action>) -> Result<(), QueueFull> {
         if let Some(fault) = self.fault_of(file) {
             actions.push(Action::Done { ticket, result: Err(fault) });
@@ -51,14 +51,14 @@ impl Journal {
         Ok(())
     }
 
-    /// Sees to it that changes of a slow file become stable.
+    /// Makes changes of a slow file stable, with a new sync if one is needed.
     pub(super) fn sync_slow(&mut self, file: FileId, changes: u64, actions: &mut Vec<Action>) {
         if self.files.get_mut(file).want_synced(changes) {
             actions.push(Action::SyncSlow { file });
         }
     }
 
-    /// The answer to [`Action::SyncSlow`]. A sync that failed is never tried again.
+    /// Takes the answer to [`Action::SyncSlow`]. A failed sync is never retried.
     pub fn slow_synced<E>(&mut self, file: FileId, result: Result<(), E>, actions: &mut Vec<Action>) {
         if self.has_failed {
             return;

@@ -1,6 +1,6 @@
-//! Drivers that run the decoders on any input and check what must hold for all inputs.
+//! Fuzz drivers: they run the decoders on any input and check properties that hold for all inputs.
 
-// Each fuzz target uses one of them.
+// Each fuzz target uses one of the drivers.
 #![allow(dead_code)]
 
 use weir_journal::record::{self, Entry, EntryKind, Header};
@@ -10,7 +10,7 @@ use weir_types::{JournalId, VolumeId};
 
 const BLOCK: usize = size_of::<Block>();
 
-/// A supply of decisions; when the bytes are used up every decision is zero.
+/// A supply of decisions from bytes; once the bytes are used up, every decision is zero.
 struct Choices<'a>(&'a [u8]);
 
 impl Choices<'_> {
@@ -25,8 +25,8 @@ impl Choices<'_> {
     }
 }
 
-/// Decodes a block that is made of any bytes, mostly one with the right magic and checksum. What is
-/// understood is encoded to the same again, so nothing of it is lost or made up.
+/// Decodes a block made of any bytes, mostly one with the right magic and checksum. A decoded header encodes
+/// to the same header again: decoding neither loses nor invents fields.
 pub fn drive_header(data: &[u8]) {
     let mut choices = Choices(data);
     let block = match choices.byte() % 3 {
@@ -44,8 +44,8 @@ pub fn drive_header(data: &[u8]) {
     }
 }
 
-/// A header with entries that make sense in their form is understood or refused in words; one changed byte is
-/// noticed.
+/// Checks that a header with well-formed entries is decoded, or refused with a message. One changed byte must
+/// be detected.
 fn drive_whole_header(choices: &mut Choices<'_>) {
     let header = Header {
         journal: JournalId::from_bytes([choices.byte(); 16]),
@@ -80,7 +80,7 @@ fn entry(choices: &mut Choices<'_>) -> Entry {
     Entry { file, offset, length: blocks * 4096, kind }
 }
 
-/// The same for superblocks.
+/// Runs the same checks on superblocks.
 pub fn drive_superblock(data: &[u8]) {
     let mut choices = Choices(data);
     let block = match choices.byte() % 3 {
@@ -125,7 +125,7 @@ fn raw(data: &[u8]) -> Block {
     block
 }
 
-/// Any bytes between a magic with a version, and a checksum that fits if so many bytes are under it.
+/// Returns a block of any bytes between a magic with a version, and the checksum of the bytes that it covers.
 fn with_checksum(magic: &[u8; 8], data: &[u8]) -> Block {
     let mut block = [0; BLOCK];
     let length = data.len().min(BLOCK - 16);

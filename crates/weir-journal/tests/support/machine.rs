@@ -1,5 +1,5 @@
-//! A machine with a journal's file and slow files, both of real bytes, that does what it is told when it is
-//! told to.
+//! A simulated machine: a journal's file and slow files in memory. It carries out an action only when the
+//! test says so.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,7 +17,7 @@ pub fn key(extent: u32) -> FileKey {
     FileKey { extent, replica: 1 }
 }
 
-/// The file of a new journal.
+/// Returns the file of a new journal.
 pub fn new_file(geometry: Geometry) -> Vec<u8> {
     let mut file = vec![0; geometry.file_bytes() as usize];
     for (block, bytes) in superblock::format(JOURNAL, VOLUME, geometry).iter().enumerate() {
@@ -26,7 +26,7 @@ pub fn new_file(geometry: Geometry) -> Vec<u8> {
     file
 }
 
-/// Recovers what is in a file.
+/// Recovers the journal in a file.
 pub fn recover(file: &mut [u8], mut recovery: Recovery) -> Result<Journal, RecoveryError> {
     loop {
         match recovery.step() {
@@ -49,9 +49,9 @@ pub struct Machine {
     pub geometry: Geometry,
     pub journal: Journal,
     pub journal_file: Vec<u8>,
-    /// Blocks by their first byte, of which all others are replicas.
+    /// Content of the slow files: each block is represented by one byte, because all its bytes are equal.
     pub slow: BTreeMap<(FileId, u32), u8>,
-    /// What was asked for and not yet done.
+    /// Actions that were requested and not yet carried out.
     pub asked: VecDeque<Action>,
     pub ends: Vec<(u64, Result<(), Fault>)>,
     payloads: BTreeMap<Ticket, u8>,
@@ -82,7 +82,7 @@ impl Machine {
         self.journal.open(key(extent)).expect("there are few files")
     }
 
-    /// Asks for a write of blocks that all have one byte; its ticket.
+    /// Requests a write of blocks whose bytes are all equal; returns the ticket.
     pub fn write(&mut self, file: FileId, block: u32, blocks: u32, byte: u8, is_durable: bool) -> u64 {
         let checksum = weir_journal::checksum(&vec![byte; blocks as usize * BLOCK]);
         self.payloads.insert(Ticket(self.next_ticket), byte);
@@ -105,7 +105,7 @@ impl Machine {
         ticket
     }
 
-    /// Calls the journal, and keeps what it asks for.
+    /// Calls the journal, and keeps the actions that it requests.
     pub fn with<R>(&mut self, call: impl FnOnce(&mut Journal, &mut Vec<Action>) -> R) -> R {
         let mut actions = Vec::new();
         let result = call(&mut self.journal, &mut actions);
@@ -122,12 +122,12 @@ impl Machine {
         self.ends.contains(&(ticket, Ok(())))
     }
 
-    /// Does everything that is asked for, also what follows from it.
+    /// Carries out all requested actions, and the actions that follow from them.
     pub fn run(&mut self) {
         while self.run_one() {}
     }
 
-    /// Does what was asked for first; false if there is nothing.
+    /// Carries out the oldest requested action; false if there is none.
     pub fn run_one(&mut self) -> bool {
         let Some(action) = self.asked.pop_front() else { return false };
         match action {
@@ -168,7 +168,7 @@ impl Machine {
         true
     }
 
-    /// Writes the record that the journal wants written now.
+    /// Writes the record that the journal requests now.
     pub fn write_record(&mut self, position_bytes: u64, length: u32) {
         let mut block = [0; BLOCK];
         self.journal.encode_record(&mut block);
@@ -194,7 +194,7 @@ impl Machine {
         }
     }
 
-    /// What a file has, by block.
+    /// Returns the content of a file, one byte per block.
     pub fn content(&mut self, file: FileId, block: u32, blocks: u32) -> Vec<u8> {
         let mut parts = Vec::new();
         let (offset, length) = (block * BLOCK as u32, blocks * BLOCK as u32);

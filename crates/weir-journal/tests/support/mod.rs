@@ -1,6 +1,6 @@
-//! What the tests and the fuzz targets share.
+//! Support code shared by the tests and the fuzz targets.
 
-// Each test has its own use of this.
+// Each test uses a different part of it.
 #![allow(dead_code)]
 
 pub mod drivers;

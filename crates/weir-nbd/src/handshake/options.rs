@@ -1,9 +1,9 @@
-//! The data of options, as clients send them.
+//! Decoding the data of options.
 
 use crate::bounds::STRING_BYTES_MAX;
 use crate::protocol::*;
 
-/// An option that the protocol does not allow in this form or at this point; says why, for the client.
+/// An option that the protocol does not allow in this form or at this point, with a reason for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed(pub(super) &'static str);
 
@@ -15,7 +15,7 @@ pub(super) fn empty(data: &[u8]) -> Result<(), Malformed> {
     }
 }
 
-/// A string of the protocol: UTF-8, without NUL, not too long.
+/// Decodes a string of the protocol: UTF-8, without NUL, not too long.
 pub(super) fn string(bytes: &[u8]) -> Result<&str, Malformed> {
     if bytes.len() > STRING_BYTES_MAX {
         return Err(Malformed("a string is longer than 4096 bytes"));
@@ -26,12 +26,12 @@ pub(super) fn string(bytes: &[u8]) -> Result<&str, Malformed> {
     std::str::from_utf8(bytes).map_err(|_| Malformed("a string is not UTF-8"))
 }
 
-/// The 32-bit number at a position, which must be inside.
+/// Returns the 32-bit number at a position, which must be inside.
 pub(super) fn number_at(bytes: &[u8], start: usize) -> u32 {
     bytes[start..start + 4].iter().fold(0, |number, &byte| number << 8 | u32::from(byte))
 }
 
-/// What is left to be read of an option's data.
+/// The unread rest of an option's data.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -49,7 +49,7 @@ impl<'a> Fields<'a> {
         self.bytes(4).map(|bytes| number_at(bytes, 0))
     }
 
-    /// A string with its length before it.
+    /// Reads a string that is preceded by its length.
     fn string(&mut self) -> Result<&'a str, Malformed> {
         let length = self.number32()?;
         string(self.bytes(length as usize)?)
@@ -73,7 +73,7 @@ pub(super) struct InfoRequest<'a> {
 }
 
 impl InfoRequest<'_> {
-    /// Reads the data. Unknown kinds of information are passed over, as the protocol demands.
+    /// Decodes the data. Unknown kinds of information are ignored, as the protocol demands.
     pub(super) fn parse(data: &[u8]) -> Result<InfoRequest<'_>, Malformed> {
         let mut fields = Fields(data);
         let export_name = fields.string()?;
@@ -98,21 +98,21 @@ impl InfoRequest<'_> {
 pub(super) struct ContextRequest<'a> {
     pub(super) export_name: &'a str,
     pub(super) query_count: u32,
-    /// One of the queries is `base:`.
+    /// Whether one of the queries is `base:`.
     pub(super) asks_for_base: bool,
-    /// One of the queries is `base:allocation`.
+    /// Whether one of the queries is `base:allocation`.
     pub(super) asks_for_allocation: bool,
 }
 
 impl ContextRequest<'_> {
-    /// Reads the data. Queries for contexts that do not exist are passed over, as the protocol demands.
+    /// Decodes the data. Queries for contexts that do not exist are ignored, as the protocol demands.
     pub(super) fn parse(data: &[u8]) -> Result<ContextRequest<'_>, Malformed> {
         let mut fields = Fields(data);
         let export_name = fields.string()?;
         let query_count = fields.number32()?;
         let mut request =
             ContextRequest { export_name, query_count, asks_for_base: false, asks_for_allocation: false };
-        // However large the count is, the data ends the loop: every query takes four bytes at least.
+        // However large the count is, the data ends the loop: every query takes at least four bytes.
         for _ in 0..query_count {
             match fields.string()? {
                 NBD_META_NAMESPACE_BASE => request.asks_for_base = true,

@@ -1,13 +1,13 @@
-//! The replies to options.
+//! Replies to options.
 
 use super::options::InfoRequest;
 use crate::bounds::{LIST_BYTES_MAX, STRING_BYTES_MAX};
 use crate::export::Session;
 use crate::protocol::*;
 
-/// Appends one reply, the data of which is given in parts.
+/// Appends one reply whose data is given in parts.
 fn reply(output: &mut Vec<u8>, option: u32, kind: u32, parts: &[&[u8]]) {
-    // Fits: every part is a number or a string of at most STRING_BYTES_MAX bytes.
+    // The length fits: every part is a number or a string of at most STRING_BYTES_MAX bytes.
     let length = parts.iter().map(|part| part.len()).sum::<usize>() as u32;
     output.extend_from_slice(&NBD_REP_MAGIC.to_be_bytes());
     for number in [option, kind, length] {
@@ -31,7 +31,7 @@ pub(super) fn unknown_export(output: &mut Vec<u8>, option: u32) {
     error(output, option, NBD_REP_ERR_UNKNOWN, "there is no such export");
 }
 
-/// The text, cut off at the longest string that the protocol allows.
+/// Returns the text, cut off at the longest string that the protocol allows.
 fn cut(text: &str) -> &[u8] {
     &text.as_bytes()[..text.floor_char_boundary(STRING_BYTES_MAX)]
 }
@@ -39,7 +39,7 @@ fn cut(text: &str) -> &[u8] {
 /// Answers with all exports, or with an error if they are too many for one answer.
 pub(super) fn list(output: &mut Vec<u8>, exports: &[(String, String)]) {
     let start = output.len();
-    // A name that the protocol does not allow could not be asked for either.
+    // A client could not ask for a name that the protocol does not allow.
     for (name, description) in exports.iter().filter(|(name, _)| name.len() <= STRING_BYTES_MAX) {
         let name_length = (name.len() as u32).to_be_bytes();
         let parts = [&name_length, name.as_bytes(), cut(description)];
@@ -52,7 +52,7 @@ pub(super) fn list(output: &mut Vec<u8>, exports: &[(String, String)]) {
     acknowledge(output, NBD_OPT_LIST);
 }
 
-/// Answers with the information that was asked for, and always with size and flags.
+/// Answers with the requested information, and always with size and flags.
 pub(super) fn information(output: &mut Vec<u8>, option: u32, request: &InfoRequest<'_>, session: &Session) {
     let export = &session.export;
     let mut inform = |kind: u16, parts: [&[u8]; 3]| {
@@ -75,13 +75,13 @@ pub(super) fn information(output: &mut Vec<u8>, option: u32, request: &InfoReque
     acknowledge(output, option);
 }
 
-/// Tells of the `base:allocation` context.
+/// Appends the reply that describes the `base:allocation` context.
 pub(super) fn allocation_context(output: &mut Vec<u8>, option: u32, id: u32) {
     let name = NBD_META_BASE_ALLOCATION.as_bytes();
     reply(output, option, NBD_REP_META_CONTEXT, &[&id.to_be_bytes(), name]);
 }
 
-/// Answers `NBD_OPT_EXPORT_NAME`, in the form that is older than all other replies.
+/// Answers `NBD_OPT_EXPORT_NAME`, in a form that is older than all other replies.
 pub(super) fn export_name(output: &mut Vec<u8>, session: &Session, leave_out_zeroes: bool) {
     let flags = session.export.transmission_flags(session.structured_replies);
     output.extend_from_slice(&session.export.size_bytes.to_be_bytes());

@@ -1,6 +1,6 @@
-//! Decisions taken from bytes, so that a fuzzer or a seeded generator can steer what is built.
+//! Decisions made from bytes: a fuzzer or a seeded generator steers the test input with them.
 
-/// A supply of decisions. When the bytes are used up every decision is the first one.
+/// A supply of decisions. Once the bytes are used up, every decision is the first one.
 pub struct Choices<'a> {
     bytes: &'a [u8],
 }
@@ -14,7 +14,7 @@ impl<'a> Choices<'a> {
         self.bytes.is_empty()
     }
 
-    /// All bytes not yet used.
+    /// Returns all unused bytes.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.bytes)
     }
@@ -39,7 +39,7 @@ impl<'a> Choices<'a> {
         u64::from(self.number32()) << 32 | u64::from(self.number32())
     }
 
-    /// True once in `odds` times, and never once the bytes are used up.
+    /// Returns true once in `odds` times, and never once the bytes are used up.
     pub fn one_in(&mut self, odds: u8) -> bool {
         self.byte() % odds == odds - 1
     }
@@ -48,7 +48,7 @@ impl<'a> Choices<'a> {
         from[usize::from(self.byte()) % from.len()]
     }
 
-    /// Sizes of the fragments in which a stream arrives, to be repeated; not all are 0.
+    /// Returns the sizes of the fragments in which a stream arrives, to be repeated; not all are 0.
     pub fn cuts(&mut self) -> [usize; 4] {
         let mut cuts = [0; 4].map(|_: usize| match self.byte() {
             255 => usize::MAX >> 8,

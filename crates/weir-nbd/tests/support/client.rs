@@ -1,21 +1,21 @@
-//! A client's half of the protocol, written from its specification without the crate's constants.
+//! A client's side of the protocol, written from the specification without the crate's constants.
 
-/// An option as a client sends it.
+/// Encodes an option.
 pub fn option(option: u32, data: &[u8]) -> Vec<u8> {
     option_with_length(option, data.len() as u32, data)
 }
 
-/// An option that may lie about the length of its data.
+/// Encodes an option whose length field may be wrong.
 pub fn option_with_length(option: u32, length: u32, data: &[u8]) -> Vec<u8> {
     [b"IHAVEOPT".as_slice(), &option.to_be_bytes(), &length.to_be_bytes(), data].concat()
 }
 
-/// A string with its length before it.
+/// Encodes a string, preceded by its length.
 pub fn string(text: &str) -> Vec<u8> {
     [&(text.len() as u32).to_be_bytes(), text.as_bytes()].concat()
 }
 
-/// The data of `NBD_OPT_INFO` and `NBD_OPT_GO`.
+/// Encodes the data of `NBD_OPT_INFO` and `NBD_OPT_GO`.
 pub fn info_data(name: &str, kinds: &[u16]) -> Vec<u8> {
     let mut data = string(name);
     data.extend((kinds.len() as u16).to_be_bytes());
@@ -23,7 +23,7 @@ pub fn info_data(name: &str, kinds: &[u16]) -> Vec<u8> {
     data
 }
 
-/// The data of `NBD_OPT_LIST_META_CONTEXT` and `NBD_OPT_SET_META_CONTEXT`.
+/// Encodes the data of `NBD_OPT_LIST_META_CONTEXT` and `NBD_OPT_SET_META_CONTEXT`.
 pub fn context_data(name: &str, queries: &[&str]) -> Vec<u8> {
     let mut data = string(name);
     data.extend((queries.len() as u32).to_be_bytes());
@@ -31,7 +31,7 @@ pub fn context_data(name: &str, queries: &[&str]) -> Vec<u8> {
     data
 }
 
-/// A request's fields as a client sends them.
+/// The fields of a request on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WireRequest {
     pub magic: u32,
@@ -57,7 +57,7 @@ impl WireRequest {
     }
 }
 
-/// Reads numbers from the front of what a server sent.
+/// A reader of numbers from the front of a server's output.
 pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -92,7 +92,7 @@ pub struct OptionReply {
     pub data: Vec<u8>,
 }
 
-/// Reads one reply; `None` and nothing read if what follows is none.
+/// Reads one reply; `None`, without reading anything, if there is none.
 pub fn read_option_reply(reader: &mut Reader<'_>) -> Option<OptionReply> {
     let mut ahead = Reader(reader.0);
     if ahead.number64()? != 0x0003_e889_0455_65a9 {
@@ -104,7 +104,7 @@ pub fn read_option_reply(reader: &mut Reader<'_>) -> Option<OptionReply> {
     Some(OptionReply { option, kind, data })
 }
 
-/// Reads all replies and returns them with what is left, which is the answer to `NBD_OPT_EXPORT_NAME` if
+/// Reads all replies and returns them with the rest. The rest is the answer to `NBD_OPT_EXPORT_NAME`, if
 /// anything.
 pub fn read_option_replies(bytes: &[u8]) -> (Vec<OptionReply>, &[u8]) {
     let mut reader = Reader(bytes);
@@ -124,11 +124,11 @@ pub enum Reply {
     Chunk { is_last: bool, cookie: u64, content: Content },
 }
 
-/// What a chunk says.
+/// The content of a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     Nothing,
-    /// Data of a given length is to follow.
+    /// Data of this length follows.
     Data {
         offset: u64,
         length: u32,
@@ -148,7 +148,7 @@ pub enum Content {
     },
 }
 
-/// Reads the one reply that the bytes are, as strictly as the specification allows.
+/// Decodes bytes that are exactly one reply, as strictly as the specification allows.
 pub fn read_reply(bytes: &[u8]) -> Option<Reply> {
     let mut reader = Reader(bytes);
     let reply = match reader.number32()? {

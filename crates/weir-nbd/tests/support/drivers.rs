@@ -1,4 +1,4 @@
-//! Drivers that run the codec on any input and check what must hold for all inputs.
+//! Fuzz drivers: they run the codec on any input and check properties that hold for all inputs.
 
 use weir_nbd::bounds::{OPTION_BYTES_MAX, OUTPUT_PAUSE_BYTES};
 use weir_nbd::{CloseReason, Decoded, Handshake, Progress, RequestDecoder, Session};
@@ -11,7 +11,8 @@ use super::{oracle, streams};
 /// Longest answer to one option with the exports of the tests, in bytes.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
 
-/// Most memory that a handshake may hold, in bytes: one option, in a vector that grows by doubling, and a name.
+/// Most memory that a handshake may hold, in bytes: one option, in a vector that grows by doubling, and a
+/// name.
 const HANDSHAKE_MEMORY_MAX: usize = 2 * OPTION_BYTES_MAX as usize + 8192;
 
 /// Runs a handshake, and the requests after it, on a stream made of `data`.
@@ -43,12 +44,12 @@ pub fn drive_requests(data: &[u8]) {
     check_requests(&session, &stream, &cuts);
 }
 
-/// What came of a handshake.
+/// The result of a handshake.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub output: Vec<u8>,
     pub consumed: usize,
-    /// How it ended, if it did before the stream was used up.
+    /// End of the handshake, if it ended before the stream was used up.
     pub end: Option<Progress>,
 }
 
@@ -85,7 +86,7 @@ pub fn run_handshake(stream: &[u8], cuts: &[usize]) -> Outcome {
     }
 }
 
-/// A handshake that ended consumes nothing more and says nothing more.
+/// Checks that a handshake consumes and sends nothing after its end.
 fn check_is_over(handshake: &mut Handshake, exports: &Exports) {
     let mut output = Vec::new();
     let step = handshake.advance(&[0; 64], exports, &mut output);
@@ -93,7 +94,7 @@ fn check_is_over(handshake: &mut Handshake, exports: &Exports) {
     assert_eq!(step.progress, Progress::Close(CloseReason::AlreadyOver));
 }
 
-/// The output is replies from beginning to end, and no more than the input can ask for.
+/// Checks that the output consists of replies, and is no longer than the input can ask for.
 fn check_output(outcome: &Outcome) {
     let options = outcome.consumed.saturating_sub(4) / 16;
     assert!(outcome.output.len() <= options * ANSWER_BYTES_MAX);
@@ -103,14 +104,14 @@ fn check_output(outcome: &Outcome) {
     assert!(expected.contains(&rest.len()), "the output ends with {rest:?}");
 }
 
-/// Decodes a stream in fragments and compares with what the oracle makes of the whole.
+/// Decodes a stream in fragments and compares with the oracle's result for the whole stream.
 pub fn check_requests(session: &Session, stream: &[u8], cuts: &[usize]) {
     let expected = oracle::decode_stream(session, stream);
     assert_eq!(run_requests(session, stream, cuts), expected);
 }
 
-/// Feeds a stream to a decoder in fragments of the given sizes, as a server does: what was not consumed is
-/// presented again, and payloads are taken away.
+/// Feeds a stream to a decoder in fragments of the given sizes, as a server does. It presents unconsumed
+/// input again, and takes payloads away.
 pub fn run_requests(session: &Session, stream: &[u8], cuts: &[usize]) -> Vec<Decoded> {
     let mut decoder = RequestDecoder::new(session);
     let mut found = Vec::new();

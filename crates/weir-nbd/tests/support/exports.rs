@@ -1,4 +1,4 @@
-//! The exports that tests are run against.
+//! The exports that the tests use.
 
 use weir_nbd::{ExportDirectory, ExportInfo, Session};
 
@@ -7,7 +7,7 @@ pub struct Exports(Vec<ExportInfo>);
 
 pub const DISK_BYTES: u64 = 1 << 20;
 
-/// A writable export of [`DISK_BYTES`] without alignment.
+/// Returns a writable export of [`DISK_BYTES`] without alignment.
 pub fn disk() -> ExportInfo {
     ExportInfo {
         name: "disk".to_owned(),
@@ -20,12 +20,12 @@ pub fn disk() -> ExportInfo {
     }
 }
 
-/// The terms under which a client without any extension uses the export.
+/// Returns the terms of a client without any extension.
 pub fn plain(export: ExportInfo) -> Session {
     Session { export, structured_replies: false, allocation_context: None }
 }
 
-/// The terms under which a client with all extensions uses the export.
+/// Returns the terms of a client with all extensions.
 pub fn full(export: ExportInfo) -> Session {
     Session { export, structured_replies: true, allocation_context: Some(1) }
 }
@@ -33,7 +33,7 @@ pub fn full(export: ExportInfo) -> Session {
 impl Exports {
     pub fn new() -> Exports {
         let frozen = ExportInfo { name: "frozen".into(), description: "".into(), read_only: true, ..disk() };
-        // The description is too long by far, and 4096 is not at the border of a character.
+        // The description is far too long, and byte 4096 is not a character boundary.
         let long = ExportInfo { name: "x".repeat(4096), description: "€".repeat(2000), ..disk() };
         Exports(vec![disk(), frozen, long])
     }

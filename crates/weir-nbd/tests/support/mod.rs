@@ -1,6 +1,6 @@
-//! What the tests of this crate and its fuzz targets share: a client, an oracle, and drivers.
+//! Support code shared by the tests of this crate and its fuzz targets: a client, an oracle, and drivers.
 //!
-//! The fuzz targets in `/fuzz` include this very file, so that what is fuzzed is what is tested.
+//! The fuzz targets in `/fuzz` include this same file, so the fuzzer and the tests run the same checks.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 

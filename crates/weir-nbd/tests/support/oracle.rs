@@ -1,5 +1,5 @@
-//! What a stream of requests means, said once more and naively: rule by rule, in wide numbers, on the whole
-//! stream at once.
+//! An oracle for request streams: a second, naive decoder. It checks rule by rule, in wide numbers, on the
+//! whole stream at once.
 
 use weir_nbd::{Command, Decoded, NbdError, Refusal, Request, Session, Violation};
 
@@ -8,8 +8,8 @@ use super::client::{REQUEST_MAGIC, Reader, WireRequest};
 /// Longest request that the protocol lets a client assume, in bytes.
 const LONGEST: u32 = 33_554_432;
 
-/// Everything that the stream holds up to its end or to what ends the connection. The payload of writes must
-/// be in the stream, but for the last one.
+/// Returns all items of the stream up to its end or to the item that ends the connection. Every write except
+/// the last must have its whole payload in the stream.
 pub fn decode_stream(session: &Session, stream: &[u8]) -> Vec<Decoded> {
     let mut found = Vec::new();
     let mut reader = Reader(stream);
@@ -38,7 +38,7 @@ fn read_request(reader: &mut Reader<'_>) -> Option<WireRequest> {
     })
 }
 
-/// What one request must be decoded as.
+/// Returns the expected result of decoding one request.
 pub fn decode(session: &Session, wire: &WireRequest) -> Decoded {
     if wire.magic != REQUEST_MAGIC {
         return Decoded::Violation(Violation::BadMagic(wire.magic));
@@ -56,7 +56,7 @@ pub fn decode(session: &Session, wire: &WireRequest) -> Decoded {
     Decoded::Request(Request { cookie, offset, length, command: command(wire) })
 }
 
-/// The first rule that the request breaks.
+/// Returns the error of the first rule that the request breaks.
 fn objection(session: &Session, wire: &WireRequest) -> Option<NbdError> {
     let export = &session.export;
     let end = u128::from(wire.offset) + u128::from(wire.length);

@@ -1,4 +1,4 @@
-//! Streams as clients send them: mostly valid, sometimes wrong in one place.
+//! Generated client streams: mostly valid, sometimes wrong in one place.
 
 use weir_nbd::{ExportInfo, Session};
 
@@ -6,7 +6,7 @@ use super::choices::Choices;
 use super::client::{self, REQUEST_MAGIC, WireRequest};
 use super::exports;
 
-/// A client's stream in the handshake, and whatever follows it.
+/// Generates a client's stream of the handshake, and the bytes after it.
 pub fn handshake(choices: &mut Choices<'_>) -> Vec<u8> {
     let client_flags = match choices.byte() {
         0..=199 => 3,
@@ -69,7 +69,7 @@ fn option_data(choices: &mut Choices<'_>, number: u32) -> Vec<u8> {
     }
 }
 
-/// Makes the data wrong: shorter, longer, or with another byte.
+/// Damages the data: makes it shorter or longer, or changes a byte.
 fn damage(choices: &mut Choices<'_>, data: &mut Vec<u8>) {
     let at = usize::from(choices.number16()) % (data.len() + 1);
     match choices.byte() % 3 {
@@ -83,7 +83,7 @@ fn damage(choices: &mut Choices<'_>, data: &mut Vec<u8>) {
     }
 }
 
-/// The terms of a session, of every kind that a handshake can settle.
+/// Generates the terms of a session, of every kind that a handshake can negotiate.
 pub fn session(choices: &mut Choices<'_>) -> Session {
     let block_size_minimum = choices.pick(&[1u32, 1, 512, 4096, 65_536]);
     let export = ExportInfo {
@@ -98,14 +98,15 @@ pub fn session(choices: &mut Choices<'_>) -> Session {
     Session { export, structured_replies, allocation_context: has_context.then_some(1) }
 }
 
-/// A client's stream in the transmission phase. Payloads are there; only the last may be cut short.
+/// Generates a client's stream of the transmission phase. All payloads are present; only the last may be cut
+/// short.
 pub fn requests(choices: &mut Choices<'_>, session: &Session) -> Vec<u8> {
     let mut stream = Vec::new();
     while !choices.is_used_up() {
         let wire = request(choices, session);
         stream.extend(wire.encode());
         let payload_bytes = if wire.command == 1 { wire.length as usize } else { 0 };
-        // Payloads that look like requests would be taken for such if they were not skipped exactly.
+        // Payloads look like requests. A decoder that does not skip them exactly takes them for requests.
         let lookalike = WireRequest { command: 3, ..wire }.encode();
         stream.extend(lookalike.iter().cycle().take(payload_bytes.min(256 << 10)));
         if payload_bytes > 256 << 10 {
@@ -134,7 +135,7 @@ fn request(choices: &mut Choices<'_>, session: &Session) -> WireRequest {
     WireRequest { magic, flags, command, cookie, offset, length }
 }
 
-/// A range that is mostly inside and aligned, and often just at the edge of being so.
+/// Generates a range that is mostly inside and aligned, and often just at the edge.
 fn range(choices: &mut Choices<'_>, session: &Session) -> (u64, u32) {
     let unit = session.export.block_size_minimum;
     let size = session.export.size_bytes;

@@ -1,4 +1,4 @@
-//! Choosing the next request, and counting it with everyone from its leaf to the root.
+//! The choice of the next request, and its accounting at every node from its leaf to the root.
 
 use weir_types::bounds::{POLICY_DEPTH_MAX, SHARE_MEMORY_NS};
 
@@ -7,13 +7,15 @@ use super::queue::Waiting;
 use super::{NodeId, ROOT, Released, Tree};
 use crate::ceiling::Limit;
 
-/// Share tags count nanoseconds of the parent at weight 1, in these parts of one.
+/// Number of share tag parts in one nanosecond. Share tags count nanoseconds of the parent at weight 1, in
+/// these parts.
 const TAG_PARTS_PER_NS: f64 = 65_536.0;
 
-/// Past this a node's virtual time is set back, long before it could overflow.
+/// Limit after which a node's virtual time is set back, long before it could overflow.
 const VIRTUAL_TIME_MAX: u64 = 1 << 61;
 
-/// Choices in a row that floors may take from others: where floors are more than there is, nobody starves.
+/// Largest number of choices in a row that floors may take from others. If floors exceed the capacity, no
+/// workload starves.
 const DUE_RUN_MAX: u32 = 256;
 
 /// A step down from a node to one of its children.
@@ -23,16 +25,17 @@ struct Step {
     is_due: bool,
 }
 
-/// Which limit on a request's way it is that held the request.
+/// The limit that held a request back, among the limits of all nodes from the root to its leaf.
 ///
-/// Where siblings keep a ceiling busy, it is always that one which lets go last, also of a request whose own ceiling
-/// lets it go no sooner. A node that is served within one period of its own ceiling after that allows it gets what
-/// its ceiling allows: it is bound by that, and of several such nodes by the lowest.
+/// If siblings keep a shared ceiling busy, that ceiling always releases a request last, even if the request's
+/// own ceiling allows it no sooner. The last release alone therefore does not show the cause. A node that is
+/// served within one period after its own ceiling allows it gets all that this ceiling permits. The node is
+/// then bound by its own ceiling; if there are several, the lowest one counts.
 struct BoundBy {
     arrived_ns: u64,
-    /// The lowest node that has what its own ceiling allows.
+    /// Lowest node that gets all that its own ceiling allows, with its limit.
     last: Option<(NodeId, Limit)>,
-    /// The limit that let go last, and when.
+    /// Limit that released the request last, and when.
     latest: (u64, Option<(NodeId, Limit)>),
 }
 
@@ -41,8 +44,8 @@ impl BoundBy {
         BoundBy { arrived_ns, last: None, latest: (arrived_ns, None) }
     }
 
-    /// Takes the next node of the way into metadata, from the root down: its limit let go at `fit_ns` and allows one
-    /// such request in `period_ns`.
+    /// Considers the next node on the way, from the root down. Its limit released the request at `fit_ns` and
+    /// allows one request of this size in `period_ns`.
     fn held(&mut self, limit: (NodeId, Limit), fit_ns: u64, period_ns: f64, now_ns: u64) {
         if fit_ns > self.arrived_ns && now_ns.saturating_sub(fit_ns) as f64 <= period_ns {
             self.last = Some(limit);
@@ -80,7 +83,8 @@ impl<T: Copy> Tree<T> {
         })
     }
 
-    /// Goes down from the root, to whom something is due or who has had least.
+    /// Goes down from the root: at each node to the child whose floor is due, or else to the child that has
+    /// had least.
     fn find_way(&mut self) -> Way {
         let mut way = Way { steps: [Step { child: 0, is_due: false }; POLICY_DEPTH_MAX], length: 0 };
         let mut mask = [true; CLASSES];
@@ -102,7 +106,7 @@ impl<T: Copy> Tree<T> {
         way
     }
 
-    /// Takes the request that arrived first out of those queues of a leaf that may be served.
+    /// Takes the request that arrived first out of the queues of a leaf that may be served.
     fn take(&mut self, leaf: Index) -> Waiting<T> {
         let Tree { nodes, requests, .. } = self;
         let node = &mut nodes[leaf as usize];
@@ -113,7 +117,7 @@ impl<T: Copy> Tree<T> {
         class.and_then(|class| requests.pop(node.queue(class))).expect("a leaf that is chosen has a request")
     }
 
-    /// Counts a request with all nodes on its way, and finds out what had held it.
+    /// Charges a request to all nodes on its way, and determines the limit that held it back.
     fn count(&mut self, way: &Way, waiting: &Waiting<T>) -> Option<(NodeId, Limit)> {
         let (cost, clock_ns) = (waiting.cost, self.clock_ns);
         let mut span_ns = f64::from(cost.drive_ns);
@@ -135,7 +139,7 @@ impl<T: Copy> Tree<T> {
         bound_by.last.or(bound_by.latest.1)
     }
 
-    /// Notes that a child has had `span_ns` of its parent.
+    /// Records that a child has had `span_ns` of its parent.
     fn advance_share(&mut self, parent: Index, step: Step, span_ns: f64) {
         let child = &self.nodes[step.child as usize];
         let (old, per_weight) = (child.share_tag, TAG_PARTS_PER_NS / child.weight());
@@ -148,7 +152,7 @@ impl<T: Copy> Tree<T> {
         let mut tag =
             old.max(least).saturating_add(((span_ns * per_weight) as u64).clamp(1, VIRTUAL_TIME_MAX / 8));
         if step.is_due {
-            // What floors give is not held against a share for long after they are gone.
+            // Requests for floors do not count against a share long after the floors are gone.
             tag = tag.min(children.virtual_time.saturating_add(memory).max(old));
         }
         let is_too_late = children.virtual_time > VIRTUAL_TIME_MAX;
@@ -158,7 +162,7 @@ impl<T: Copy> Tree<T> {
         }
     }
 
-    /// Sets a node's virtual time back to zero, and its children's tags by as much.
+    /// Sets a node's virtual time back to zero, and its children's tags by the same amount.
     fn set_back(&mut self, parent: Index) {
         let children = self.children_of(parent);
         let by = children.ready.iter().map(|heap| heap.first_key()).fold(children.virtual_time, u64::min);
@@ -169,7 +173,7 @@ impl<T: Copy> Tree<T> {
         }
     }
 
-    /// Enters all nodes from a leaf to the root anew: all of them were charged.
+    /// Refreshes all nodes from a leaf to the root, because all of them were charged.
     pub(super) fn refresh_way(&mut self, leaf: Index) {
         let mut index = leaf;
         while index != ROOT.0 {
@@ -179,7 +183,7 @@ impl<T: Copy> Tree<T> {
     }
 }
 
-/// The child of a node that is next, among the classes that may be served.
+/// Returns the next child of a node, among the classes that may be served.
 fn next_step(children: &Children, mask: [bool; CLASSES], due_by_ns: Option<u64>) -> Step {
     let classes = || (0..CLASSES).filter(|&class| mask[class]);
     let due = classes().filter_map(|class| children.due[class].first()).min();

@@ -1,4 +1,4 @@
-//! The tree of workloads, and whose request is next.
+//! The tree of workloads: it decides whose request is next.
 //!
 //! Tenants, groups, volumes and connections are nodes; requests wait at the leaves. A request may go when the
 //! ceilings of all nodes from its leaf to the root allow it. Of those that may go, the next is one whose floor
@@ -7,12 +7,15 @@
 //! in mClock: Gulati, Merchant and Varman, OSDI 2010). What each request costs the parent is the time that the
 //! tightest ceiling above takes for it, or what it takes of the drive.
 //!
-//! A node is entered with its parent in up to three heaps: among those that may be served, by share; among
-//! those whose floor will be due, by instant; and among those to be looked at later, because a ceiling holds
-//! them. So a decision costs a few small heaps from the leaf to the root, however many workloads there are.
+//! A node is entered with its parent in up to three heaps:
+//! * by share, among the children that may be served now;
+//! * by instant, among the children whose floor will be due;
+//! * by instant, among the children to check again later, because a ceiling holds them.
 //!
-//! There is no clock here. The tree has a time of its own, which follows the caller's: if the caller comes
-//! late, what should have happened meanwhile happens in its order, so that nobody loses by it.
+//! A decision therefore costs a few small heaps from the leaf to the root, however many workloads there are.
+//!
+//! The tree has no clock. It has a time of its own, which follows the caller's. If the caller comes late, the
+//! missed events happen in their order, so that no workload loses by the delay.
 
 mod choice;
 mod node;
@@ -28,7 +31,7 @@ use crate::cost::{Cost, Direction};
 use node::{Body, CLASSES, Children, ChildrenIndex, Index, Node, direction_of};
 use queue::{Queue, Requests, Waiting};
 
-/// Names a node; valid until it is removed.
+/// Identifier of a node; valid until the node is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(u32);
 
@@ -38,32 +41,34 @@ pub const ROOT: NodeId = NodeId(0);
 /// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It may go now.
+    /// The request may go now.
     Run,
-    /// It waits; [`Tree::release`] will name its ticket.
+    /// The request waits; [`Tree::release`] will return its ticket.
     Wait,
 }
 
 /// A request that waited and may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Released<T> {
-    /// The leaf at which it waited.
+    /// Leaf at which the request waited.
     pub leaf: NodeId,
-    /// The ticket under which it arrived.
+    /// Ticket under which the request arrived.
     pub ticket: T,
-    /// What it costs.
+    /// Cost of the request.
     pub cost: Cost,
-    /// How long it waited, in nanoseconds.
+    /// Time that the request waited, in nanoseconds.
     pub waited_ns: u64,
-    /// The limit that held it until now, and whose it is; `None` if it only waited for its turn.
+    /// Limit that held the request until now, and the limit's node; `None` if the request only waited for its
+    /// turn.
     pub bound_by: Option<(NodeId, Limit)>,
-    /// It went because a floor was due.
+    /// Whether the request went because a floor was due.
     pub is_due: bool,
 }
 
-/// The tree. `T` is what the caller knows a request by.
+/// The tree. `T` is the caller's name of a request.
 ///
-/// Its queues have no bound of their own: they hold what connections may have open, which is bounded.
+/// Its queues have no bound of their own: they hold requests that connections may have open, and their number
+/// is bounded.
 #[derive(Debug)]
 pub struct Tree<T> {
     nodes: Vec<Node>,
@@ -73,14 +78,14 @@ pub struct Tree<T> {
     requests: Requests<T>,
     clock_ns: u64,
     leaves: usize,
-    /// Nodes with ceilings for one direction: while there are any, reads and writes are told apart.
+    /// Number of nodes with ceilings for one direction. While there are any, reads and writes are kept apart.
     directional: u32,
-    /// Choices in a row that were made for floors, though others were waiting.
+    /// Number of choices in a row that were made for floors, though others were waiting.
     due_run: u32,
 }
 
 impl<T: Copy> Tree<T> {
-    /// A tree with nothing but its root.
+    /// Returns a tree with nothing but its root.
     pub fn new(now_ns: u64) -> Tree<T> {
         let root = Node::new(0, &Terms::default(), now_ns, Body::Inner(0));
         Tree {
@@ -128,7 +133,7 @@ impl<T: Copy> Tree<T> {
         NodeId(index)
     }
 
-    /// Removes a node that has no children and at which nothing waits.
+    /// Removes a node that has no children and no waiting requests.
     pub fn remove(&mut self, id: NodeId) {
         let node = &self.nodes[id.0 as usize];
         let is_empty = match node.body {
@@ -151,7 +156,7 @@ impl<T: Copy> Tree<T> {
         self.count_directional(false, was_directional);
     }
 
-    /// Changes what a node may do. Earned credit stays as [`crate::Ceiling::change`] says.
+    /// Changes the terms of a node. Earned credit stays as [`crate::Ceiling::change`] says.
     pub fn change(&mut self, id: NodeId, terms: &Terms, now_ns: u64) {
         self.follow(now_ns);
         let node = &mut self.nodes[id.0 as usize];
@@ -179,12 +184,12 @@ impl<T: Copy> Tree<T> {
         self.leaves
     }
 
-    /// Number of requests that wait.
+    /// Number of waiting requests.
     pub fn waiting(&self) -> usize {
         self.requests.count()
     }
 
-    /// Which queue of a leaf a request belongs in.
+    /// Returns the class of a request: the queue of a leaf that it belongs in.
     fn class_of(&self, cost: Cost) -> usize {
         usize::from(self.directional > 0 && cost.kind.direction() == Direction::Write)
     }
@@ -193,8 +198,8 @@ impl<T: Copy> Tree<T> {
         if self.directional > 0 { CLASSES } else { 1 }
     }
 
-    /// A request arrives. If it has to wait, the ticket is kept. Release what is due before, else the request
-    /// may wait where it need not.
+    /// Takes a request that arrives. If the request has to wait, its ticket is kept. The caller releases due
+    /// requests before this call; otherwise the request may wait without need.
     pub fn arrive(&mut self, now_ns: u64, leaf: NodeId, ticket: T, cost: Cost) -> Verdict {
         self.follow(now_ns);
         if self.may_pass(leaf, cost) {
@@ -205,19 +210,19 @@ impl<T: Copy> Tree<T> {
         Verdict::Wait
     }
 
-    /// Charges a request that is not to wait, as a flush.
+    /// Charges a request that must not wait, for example a flush.
     pub fn pass(&mut self, now_ns: u64, leaf: NodeId, cost: Cost) {
         self.follow(now_ns);
         self.charge_path(leaf, cost);
         self.refresh_way(leaf.0);
     }
 
-    /// A request arrives that waits in any case, until [`Tree::release`] names it.
+    /// Takes a request that waits in any case, until [`Tree::release`] returns it.
     pub fn wait(&mut self, now_ns: u64, leaf: NodeId, ticket: T, cost: Cost) {
         self.move_in(now_ns, leaf, ticket, cost, now_ns);
     }
 
-    /// Has a request wait that has been waiting elsewhere since `arrived_ns`.
+    /// Takes a request that has been waiting elsewhere since `arrived_ns`.
     pub fn move_in(&mut self, now_ns: u64, leaf: NodeId, ticket: T, cost: Cost, arrived_ns: u64) {
         self.follow(now_ns);
         self.put(leaf, Waiting { ticket, cost, arrived_ns });
@@ -234,7 +239,8 @@ impl<T: Copy> Tree<T> {
         }
     }
 
-    /// A leaf that had nothing waiting has no claim from before.
+    /// Drops old claims of nodes that become active: a leaf that had nothing waiting has no claim from
+    /// before.
     fn awaken(&mut self, leaf: NodeId) {
         let clock_ns = self.clock_ns;
         let mut index = leaf.0;
@@ -251,13 +257,13 @@ impl<T: Copy> Tree<T> {
         }
     }
 
-    /// True if its parent knows that something waits below.
+    /// Returns true if the node's parent knows of waiting requests below the node.
     fn is_active(&self, index: Index) -> bool {
         let place = &self.nodes[index as usize].place;
         place.timer != crate::heap::NOWHERE || (0..CLASSES).any(|class| place.is_ready(class))
     }
 
-    /// True if nothing stands in a request's way.
+    /// Returns true if nothing holds a request back.
     fn may_pass(&self, leaf: NodeId, cost: Cost) -> bool {
         let (class, direction) = (self.class_of(cost), cost.kind.direction());
         if self.waiting() > 0 && (self.is_pending(leaf.0, class) || self.is_behind()) {
@@ -274,17 +280,17 @@ impl<T: Copy> Tree<T> {
         true
     }
 
-    /// True if something could be released at the tree's time.
+    /// Returns true if a request could be released at the tree's time.
     fn is_behind(&self) -> bool {
         self.is_any_pending() || self.timer_ns(ROOT.0) <= self.clock_ns
     }
 
-    /// True if something could be served.
+    /// Returns true if a request could be served.
     fn is_any_pending(&self) -> bool {
         (0..CLASSES).any(|class| self.is_pending(ROOT.0, class))
     }
 
-    /// True if something of the class could be served, were it not for the node's own ceilings.
+    /// Returns true if a request of the class could be served, were it not for the node's own ceilings.
     fn is_pending(&self, index: Index, class: usize) -> bool {
         match &self.nodes[index as usize].body {
             Body::Leaf(queues) => !queues[class].is_empty(),
@@ -293,7 +299,7 @@ impl<T: Copy> Tree<T> {
         }
     }
 
-    /// The instant at which a floor falls due, at a node or below.
+    /// Returns the instant at which a floor falls due, at a node or below.
     fn due_ns(&self, index: Index, class: usize) -> u64 {
         let node = &self.nodes[index as usize];
         match node.body {
@@ -304,7 +310,7 @@ impl<T: Copy> Tree<T> {
         }
     }
 
-    /// The first instant at which one of a node's children wants to be looked at.
+    /// Returns the first instant at which one of a node's children must be checked again.
     fn timer_ns(&self, index: Index) -> u64 {
         match self.nodes[index as usize].body {
             Body::Inner(children) => self.children[children as usize].timers.first_key(),
@@ -321,7 +327,7 @@ impl<T: Copy> Tree<T> {
         }
     }
 
-    /// The first instant at which [`Tree::release`] has something to do; `None` if nothing waits.
+    /// Returns the first instant at which [`Tree::release`] has something to do; `None` if nothing waits.
     pub fn next_ns(&self) -> Option<u64> {
         if self.waiting() == 0 {
             return None;
@@ -329,7 +335,8 @@ impl<T: Copy> Tree<T> {
         Some(if self.is_any_pending() { self.clock_ns } else { self.timer_ns(ROOT.0) })
     }
 
-    /// Takes out the next request that may go, if any. Call it until it answers `None`.
+    /// Takes out the next request that may go, if any. The caller repeats the call until the answer is
+    /// `None`.
     pub fn release(&mut self, now_ns: u64) -> Option<Released<T>> {
         loop {
             if self.waiting() == 0 {
@@ -344,8 +351,8 @@ impl<T: Copy> Tree<T> {
                 self.clock_ns = self.clock_ns.max(now_ns);
                 return None;
             }
-            // Whoever waits keeps the schedule even if this call comes late: the machine's stalls are not the
-            // workload's, which asked in time.
+            // Waiting requests keep the schedule even if this call comes late. A stall of the machine must
+            // not cost a workload that asked in time.
             self.clock_ns = self.clock_ns.max(next_ns).max(now_ns.saturating_sub(BACKLOG_CATCH_UP_NS));
             self.look_at_due(ROOT.0);
         }
@@ -357,7 +364,7 @@ impl<T: Copy> Tree<T> {
         self.clock_ns = self.clock_ns.max(now_ns);
     }
 
-    /// Moves the tree's time on if nothing is behind.
+    /// Advances the tree's time if no request could have been released before.
     fn follow(&mut self, now_ns: u64) {
         let is_behind = self.waiting() > 0 && self.next_ns().is_some_and(|next_ns| next_ns <= now_ns);
         if !is_behind {
@@ -365,7 +372,7 @@ impl<T: Copy> Tree<T> {
         }
     }
 
-    /// Looks at the children whose time has come.
+    /// Refreshes the children whose timers have expired.
     fn look_at_due(&mut self, parent: Index) {
         while let Some((at_ns, child)) = self.children_of(parent).timers.first() {
             if at_ns > self.clock_ns {
@@ -378,7 +385,7 @@ impl<T: Copy> Tree<T> {
         }
     }
 
-    /// Enters a node with its parent as it stands, and its parent with the grandparent, up to where nothing
+    /// Refreshes a node in its parent's heaps, then the parent in the grandparent's, up to where nothing
     /// changes.
     fn refresh_up(&mut self, mut index: Index) {
         while index != ROOT.0 {
@@ -392,7 +399,7 @@ impl<T: Copy> Tree<T> {
         }
     }
 
-    /// What a node's parent goes by, apart from the node's own ceilings.
+    /// Returns the state of a node that its parent depends on, apart from the node's own ceilings.
     fn summary(&self, index: Index) -> (u64, [(bool, u64); CLASSES]) {
         let of_class = |class| (self.is_pending(index, class), self.due_ns(index, class));
         (self.timer_ns(index), [0, 1].map(of_class))
@@ -414,14 +421,14 @@ impl<T: Copy> Tree<T> {
                 }
             }
         }
-        // There is no use in looking below before the node itself may be served again.
+        // Checking below is useless before the node itself may be served again.
         wake_ns = wake_ns.min(timer_ns.max(if timer_ns == u64::MAX { 0 } else { fit_ns_min }));
         self.enter(child, parent, share_tag, wake_ns, entries);
     }
 
-    /// The first instant at which a node's own ceilings let a request of a class go.
+    /// Returns the first instant at which a node's own ceilings let a request of a class go.
     fn fit_ns(&self, index: Index, class: usize) -> u64 {
-        // While directions are not told apart, no ceiling is for one of them.
+        // While directions are not kept apart, no ceiling covers only one of them.
         self.nodes[index as usize].ready_ns(direction_of(class))
     }
 
@@ -467,7 +474,7 @@ impl<T: Copy> Tree<T> {
         self.refresh_up(parent);
     }
 
-    /// Forgets the requests that `is_gone` names, as when their connection has ended.
+    /// Forgets the requests for which `is_gone` is true, for example when their connection has ended.
     pub fn forget(&mut self, now_ns: u64, leaf: NodeId, is_gone: impl Fn(T) -> bool) {
         self.follow(now_ns);
         self.take_out(leaf, |waiting| is_gone(waiting.ticket));
@@ -482,7 +489,7 @@ impl<T: Copy> Tree<T> {
         taken
     }
 
-    /// Takes out everything that waits at a leaf, in the order of arrival, with the instant of arrival.
+    /// Takes out all requests that wait at a leaf, in the order of arrival, with the instant of arrival.
     pub fn drain(&mut self, now_ns: u64, leaf: NodeId) -> Vec<(T, Cost, u64)> {
         self.follow(now_ns);
         let mut all = self.take_out(leaf, |_| true);
@@ -490,8 +497,8 @@ impl<T: Copy> Tree<T> {
         all.into_iter().map(|waiting| (waiting.ticket, waiting.cost, waiting.arrived_ns)).collect()
     }
 
-    /// Counts nodes whose ceilings are for one direction. With the first one reads and writes part, with the last
-    /// one they join again.
+    /// Counts nodes whose ceilings cover one direction. The first one separates reads and writes into two
+    /// queues; the end of the last one joins them again.
     fn count_directional(&mut self, is_directional: bool, was_directional: bool) {
         let before = self.directional;
         self.directional = before + u32::from(is_directional) - u32::from(was_directional);
@@ -507,14 +514,15 @@ impl<T: Copy> Tree<T> {
         }
     }
 
-    /// What a node has saved for bursts, by limit: nanoseconds at the burst rate, and the most that may be saved.
+    /// Returns the burst credit of a node by limit: nanoseconds at the burst rate, and the most that may be
+    /// saved.
     pub fn credits(&mut self, now_ns: u64, id: NodeId) -> Vec<(Limit, u64, u64)> {
         let at_ns = self.clock_ns.max(now_ns);
         let ceiling = &mut self.nodes[id.0 as usize].ceiling;
         ceiling.credits(at_ns).filter(|(limit, ..)| limit.rate == Rate::Sustained).collect()
     }
 
-    /// Sets what a node has saved under one limit, as after a restart.
+    /// Sets the credit of a node under one limit, for example after a restart.
     pub fn set_credit_ns(&mut self, id: NodeId, limit: Limit, credit_ns: u64) {
         self.nodes[id.0 as usize].ceiling.set_credit_ns(limit, credit_ns);
         self.refresh_up(id.0);

@@ -1,4 +1,4 @@
-//! One node of the tree: what it may do, where it stands, and its requests or its children.
+//! One node of the tree: its terms, its position in the parent's heaps, and its requests or its children.
 
 use weir_types::Terms;
 use weir_types::bounds::WEIGHT_MAX;
@@ -10,7 +10,8 @@ use crate::heap::{Heap, NOWHERE};
 
 use super::queue::Queue;
 
-/// Reads and writes may have ceilings of their own anywhere in the tree: those that wait are kept apart.
+/// Number of classes: reads and writes. Either may have ceilings of its own anywhere in the tree, so waiting
+/// reads and writes are kept apart.
 pub(super) const CLASSES: usize = 2;
 
 /// Index of a node.
@@ -19,7 +20,7 @@ pub(super) type Index = u32;
 /// Index of the children of an inner node.
 pub(super) type ChildrenIndex = u32;
 
-/// Where a node stands in its parent's heaps.
+/// The positions of a node in its parent's heaps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub timer: u32,
@@ -35,10 +36,10 @@ impl Place {
     }
 }
 
-/// What a node holds.
+/// The content of a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Body {
-    /// Requests, in the order of their arrival; by class, if the tree tells them apart.
+    /// Requests, in the order of their arrival; by class, if the tree keeps classes apart.
     Leaf([Queue; CLASSES]),
     /// Other nodes.
     Inner(ChildrenIndex),
@@ -47,45 +48,45 @@ pub(super) enum Body {
 }
 
 impl Body {
-    /// That of a leaf at which nothing waits.
+    /// Body of a leaf at which nothing waits.
     pub const LEAF: Body = Body::Leaf([Queue::EMPTY; CLASSES]);
 }
 
-/// The children of a node that have something waiting.
+/// The children of a node that have requests waiting.
 #[derive(Debug, Default)]
 pub(super) struct Children {
-    /// The share tag of the child that was served last on its share.
+    /// Share tag of the child that was served last on its share.
     pub virtual_time: u64,
-    /// When to look at a child again.
+    /// Children to check again later, by instant.
     pub timers: Heap,
     /// Children that may be served now, by share tag.
     pub ready: [Heap; CLASSES],
-    /// Of these, those that have a floor on them or below, by the instant at which it falls due.
+    /// Ready children with a floor on them or below, by the instant at which it falls due.
     pub due: [Heap; CLASSES],
-    /// How many nodes there are below.
+    /// Number of child nodes.
     pub count: u32,
 }
 
-/// What few nodes have.
+/// Parts that few nodes have.
 #[derive(Debug)]
 struct Extras {
     floor: Option<Floor>,
     counting: Counting,
 }
 
-/// A node. With many of them a decision takes as long as fetching those that it needs from memory: a node is two
-/// cache lines, with everything that is needed while its parent looks for whom to serve.
+/// A node. With many nodes, a decision takes as long as fetching the needed nodes from memory. A node is
+/// therefore two cache lines, with everything that its parent needs for a choice.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Node {
     pub parent: Index,
     weight: u16,
-    /// True if there is nothing to charge a request with, as at most nodes: these are passed by.
+    /// Whether the node has nothing to charge a request with, as most nodes; charging skips it.
     is_plain: bool,
-    /// Where it stands in its parent's heaps.
+    /// Positions in its parent's heaps.
     pub place: Place,
     pub body: Body,
-    /// How much of its parent it has had, by weight: the less, the sooner it is served.
+    /// Share of the parent that the node has had, by weight: the less, the sooner it is served.
     pub share_tag: u64,
     extras: Option<Box<Extras>>,
     pub ceiling: Ceiling,
@@ -113,7 +114,7 @@ impl Node {
         f64::from(self.weight)
     }
 
-    /// How requests count here.
+    /// Returns how requests count at this node.
     pub fn counting(&self) -> Counting {
         self.extras.as_ref().map_or_else(Counting::default, |extras| extras.counting)
     }
@@ -130,7 +131,7 @@ impl Node {
         self.is_plain = self.ceiling.is_empty() && self.extras.is_none();
     }
 
-    /// The first instant at which its own ceilings let a request go.
+    /// Returns the first instant at which its own ceilings let a request go.
     pub fn ready_ns(&self, direction: Direction) -> u64 {
         if self.is_plain { 0 } else { self.ceiling.ready_ns(direction).0 }
     }
@@ -147,13 +148,13 @@ impl Node {
         }
     }
 
-    /// The instant at which its own floor falls due.
+    /// Returns the instant at which its own floor falls due.
     pub fn own_due_ns(&self) -> u64 {
         let floor = self.extras.as_ref().and_then(|extras| extras.floor.as_ref());
         floor.map_or(u64::MAX, Floor::due_ns)
     }
 
-    /// Which children it has.
+    /// Returns the index of its children.
     pub fn inner(&self) -> ChildrenIndex {
         match self.body {
             Body::Inner(children) => children,
@@ -161,7 +162,7 @@ impl Node {
         }
     }
 
-    /// The requests of a class that wait here.
+    /// Returns the queue of waiting requests of a class.
     pub fn queue(&mut self, class: usize) -> &mut Queue {
         match &mut self.body {
             Body::Leaf(queues) => &mut queues[class],
@@ -186,7 +187,7 @@ fn counting(terms: &Terms) -> Counting {
     Counting { operation_size: terms.operation_size, charges: terms.charges }
 }
 
-/// The direction whose ceilings hold a class.
+/// Returns the direction whose ceilings hold a class.
 pub(super) fn direction_of(class: usize) -> Direction {
     if class == 0 { Direction::Read } else { Direction::Write }
 }

@@ -1,12 +1,12 @@
-//! The requests that wait, of all leaves: first come, first served at each.
+//! The queues of waiting requests of all leaves: first come, first served at each.
 //!
-//! They lie in one list of slots, of which the one that was freed last is taken first: what waits is found near
-//! what waited a moment ago, however many leaves there are, and nothing is allocated for a request.
+//! The requests lie in one list of slots, and the slot that was freed last is used first. Waiting requests
+//! therefore lie near recent ones, however many leaves there are, and no request needs an allocation.
 
 use crate::cost::Cost;
 use crate::heap::NOWHERE;
 
-/// A request that waits, named by a ticket of the caller's.
+/// A waiting request, named by a ticket of the caller.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting<T> {
     pub ticket: T,
@@ -32,7 +32,7 @@ impl Queue {
 #[derive(Debug)]
 struct Slot<T> {
     waiting: Waiting<T>,
-    /// The next one of the same leaf, or the next one that is free.
+    /// Next slot of the same leaf, or next free slot.
     next: u32,
 }
 
@@ -49,12 +49,12 @@ impl<T: Copy> Requests<T> {
         Requests { slots: Vec::new(), free: NOWHERE, count: 0 }
     }
 
-    /// Number of requests that wait.
+    /// Number of waiting requests.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// The request of a leaf that has waited longest.
+    /// Returns the request of a leaf that has waited longest.
     pub fn first(&self, queue: Queue) -> Option<&Waiting<T>> {
         self.slots.get(queue.first as usize).map(|slot| &slot.waiting)
     }
@@ -94,7 +94,7 @@ impl<T: Copy> Requests<T> {
         Some(waiting)
     }
 
-    /// Takes out all requests of a leaf that are wanted; the others stay in their order.
+    /// Takes out all wanted requests of a leaf; the others stay in their order.
     pub fn take_out(
         &mut self,
         queue: &mut Queue,
@@ -125,7 +125,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_agrees_with_a_queue_for_each_leaf(steps in prop::collection::vec((0usize..4, 0u8..8), 1..300)) {
+        fn requests_agree_with_one_queue_per_leaf(steps in prop::collection::vec((0usize..4, 0u8..8), 1..300)) {
             let (mut requests, mut queues) = (Requests::new(), [Queue::EMPTY; 4]);
             let mut models: [VecDeque<u32>; 4] = Default::default();
             for (number, (leaf, step)) in steps.into_iter().enumerate() {

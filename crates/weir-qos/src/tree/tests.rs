@@ -1,3 +1,5 @@
+//! Tests of the tree of workloads.
+
 use super::*;
 use crate::ceiling::Dimension;
 use crate::cost::Kind;
@@ -37,7 +39,8 @@ impl Group {
         Group { tree, group, leaves }
     }
 
-    /// Serves until an instant, waking up `late_ns(n)` after each of the tree's; answers what each leaf was served.
+    /// Serves until an instant, waking up `late_ns(n)` after each instant of the tree. Returns how many
+    /// requests each leaf was served.
     fn serve(&mut self, until_ns: u64, late_ns: impl Fn(u64) -> u64) -> Vec<u64> {
         let mut served = vec![0; self.leaves.len()];
         let mut wakes = 0;
@@ -54,7 +57,7 @@ impl Group {
 }
 
 #[test]
-fn members_of_a_group_get_equal_halves_whatever_their_depth() {
+fn group_members_get_equal_shares_at_any_queue_depth() {
     let members = [(Terms::default(), 2), (Terms::default(), 512)];
     let served = Group::new(&limited("3000IOPS"), &members).serve(10 * SECOND_NS, |_| 0);
     assert!(served[0].abs_diff(served[1]) <= 1, "{served:?}");
@@ -62,7 +65,7 @@ fn members_of_a_group_get_equal_halves_whatever_their_depth() {
 }
 
 #[test]
-fn members_of_a_group_share_by_weight() {
+fn group_members_share_by_weight() {
     let members = [(weighing(400), 8), (weighing(200), 8), (weighing(100), 8)];
     let served = Group::new(&limited("7000IOPS"), &members).serve(SECOND_NS, |_| 0);
     for (served, wanted) in served.into_iter().zip([4000, 2000, 1000]) {
@@ -71,14 +74,14 @@ fn members_of_a_group_share_by_weight() {
 }
 
 #[test]
-fn what_a_member_may_not_use_the_others_have() {
+fn unused_share_goes_to_other_members() {
     let members = [(limited("500IOPS"), 8), (Terms::default(), 8)];
     let served = Group::new(&limited("3000IOPS"), &members).serve(SECOND_NS, |_| 0);
     assert!(served[0].abs_diff(500) <= 1 && served[1].abs_diff(2500) <= 2, "{served:?}");
 }
 
 #[test]
-fn a_floor_comes_before_shares() {
+fn floor_is_served_before_shares() {
     let claiming = Terms { floor: rates("2000IOPS"), ..weighing(1) };
     let members = [(claiming, 8), (weighing(10_000), 8)];
     let served = Group::new(&limited("3000IOPS"), &members).serve(SECOND_NS, |_| 0);
@@ -86,7 +89,7 @@ fn a_floor_comes_before_shares() {
 }
 
 #[test]
-fn floors_beyond_what_there_is_leave_something_for_others() {
+fn excessive_floors_do_not_starve_others() {
     let claiming = Terms { floor: rates("2000IOPS"), ..Terms::default() };
     let members = [(claiming, 8), (Terms::default(), 8)];
     let served = Group::new(&limited("1000IOPS"), &members).serve(2 * SECOND_NS, |_| 0);
@@ -94,7 +97,7 @@ fn floors_beyond_what_there_is_leave_something_for_others() {
 }
 
 #[test]
-fn lateness_costs_nobody_anything() {
+fn late_wake_ups_cost_no_throughput() {
     let members = [(Terms::default(), 128), (Terms::default(), 128)];
     let late_ns = |wake: u64| wake.wrapping_mul(6_364_136_223_846_793_005) >> 33 & 0xf_ffff;
     let served = Group::new(&limited("3000IOPS"), &members).serve(10 * SECOND_NS, late_ns);
@@ -103,7 +106,7 @@ fn lateness_costs_nobody_anything() {
 }
 
 #[test]
-fn waiting_requests_lose_nothing_to_a_stall() {
+fn waiting_requests_catch_up_after_a_stall() {
     let mut group = Group::new(&limited("1000IOPS"), &[(Terms::default(), 10_000)]);
     let mut released_by = |now_ns: u64| {
         let mut count = 0;
@@ -114,13 +117,13 @@ fn waiting_requests_lose_nothing_to_a_stall() {
     };
     let served: u64 = (1..=100).map(|stall| released_by(stall * 50_000_000)).sum();
     assert_eq!(served, 5001);
-    // A stall longer than what is caught up.
+    // The stall is longer than the time that is caught up.
     let more = released_by(7 * SECOND_NS);
     assert!((100..=115).contains(&more), "{more}");
 }
 
 #[test]
-fn a_throttled_read_does_not_hold_back_a_write() {
+fn throttled_read_does_not_delay_a_write() {
     let mut tree = Tree::new(0);
     let read = rates("1IOPS");
     let leaf = tree.add_leaf(ROOT, &Terms::limited(Limits { read, ..Limits::default() }), 0);
@@ -135,7 +138,7 @@ fn a_throttled_read_does_not_hold_back_a_write() {
 }
 
 #[test]
-fn the_limit_that_held_a_request_is_named_with_its_node() {
+fn binding_limit_is_reported_with_its_node() {
     let mut tree = Tree::new(0);
     let group = tree.add_inner(ROOT, &limited("10IOPS"), 0);
     let slow = tree.add_leaf(group, &limited("1IOPS"), 0);
@@ -152,7 +155,7 @@ fn the_limit_that_held_a_request_is_named_with_its_node() {
 }
 
 #[test]
-fn a_member_that_has_what_its_own_ceiling_allows_is_bound_by_that() {
+fn member_at_its_own_ceiling_is_bound_by_it() {
     let members = [(limited("100IOPS"), 8), (limited("5000IOPS"), 8), (Terms::default(), 8)];
     let mut group = Group::new(&limited("3000IOPS"), &members);
     group.serve(SECOND_NS, |_| 0);
@@ -164,7 +167,7 @@ fn a_member_that_has_what_its_own_ceiling_allows_is_bound_by_that() {
             group.tree.wait(next_ns, released.leaf, released.ticket, READ);
         }
     }
-    // By itself, by its group.
+    // Bound by its own ceiling, bound by its group.
     assert_eq!(bound[0][1], 0, "{bound:?}");
     assert_eq!((bound[1][0], bound[2][0]), (0, 0), "{bound:?}");
 }
@@ -186,7 +189,7 @@ fn waiting_requests_keep_their_order_through_changes() {
 }
 
 #[test]
-fn a_change_lets_those_go_that_it_allows() {
+fn raised_limit_releases_waiting_requests() {
     let mut group = Group::new(&limited("1IOPS"), &[(Terms::default(), 3)]);
     assert!(group.tree.release(0).is_some());
     assert_eq!(group.tree.next_ns(), Some(SECOND_NS));
@@ -210,7 +213,7 @@ fn requests_of_an_ended_connection_leave_no_charge() {
 }
 
 #[test]
-fn a_burst_of_a_group_is_one_credit_for_all() {
+fn group_burst_is_one_credit_for_all_members() {
     let rates = Limits { total: rates("200IOPS"), ..Limits::default() };
     let burst = weir_types::Burst { rates, seconds: 10, initial_credit: weir_types::InitialCredit::Full };
     let terms = Terms { burst: Some(burst), ..limited("100IOPS") };
@@ -226,7 +229,7 @@ fn a_burst_of_a_group_is_one_credit_for_all() {
 fn virtual_time_is_set_back_before_it_overflows() {
     let members = [(weighing(1), 4), (weighing(10), 4)];
     let mut group = Group::new(&limited("11IOPS"), &members);
-    // Some nineteen days at the least weight.
+    // These tags correspond to some nineteen days at the least weight.
     for node in &mut group.tree.nodes {
         node.share_tag = (1 << 61) - (1 << 50);
     }

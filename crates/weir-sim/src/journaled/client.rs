@@ -1,4 +1,4 @@
-//! What the imagined client asks for, and whether it gets the right answers.
+//! The simulated client: it sends requests and checks the answers.
 
 use weir_journal::{Action, Fault, Kind, Part, Request, Ticket};
 use weir_types::bounds::{BLOCK_BYTES, JOURNAL_BYPASS_BYTES};
@@ -11,7 +11,7 @@ use crate::journal_file::{self, block_at};
 const BLOCK: u32 = BLOCK_BYTES as u32;
 const LARGE_BLOCKS: u32 = JOURNAL_BYPASS_BYTES / BLOCK;
 
-/// What the client waits for.
+/// A request without an answer yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InFlight {
     pub file: usize,
@@ -71,7 +71,7 @@ impl World {
             _ => 1 + self.random.below(64) as u32,
         };
         let block = match kind {
-            // Some meet exactly, most in part.
+            // Some large writes cover the same range exactly; most overlap in part.
             15..18 if self.random.chance(2, 3) => self.random.below(4) as u32 * LARGE_BLOCKS,
             _ => self.random.below(u64::from(FILE_BLOCKS - blocks)) as u32,
         };
@@ -141,7 +141,7 @@ impl World {
         self.take(actions)
     }
 
-    /// A read has all its parts.
+    /// Checks a read that has all its parts.
     pub(super) fn check_read(&mut self, read: &Read) -> Result<(), String> {
         let slow = &self.slow[read.file];
         if slow.incarnation != read.incarnation || slow.is_pending_deletion || slow.has_failed {
@@ -155,7 +155,7 @@ impl World {
         Ok(())
     }
 
-    /// A change or sync has ended.
+    /// Handles the end of a change or sync.
     pub(super) fn done(&mut self, ticket: Ticket, result: Result<(), Fault>) -> Result<(), String> {
         let flying = self.in_flight.remove(&ticket);
         let flying = flying.ok_or_else(|| format!("{ticket:?} ended, which nobody waits for"))?;
@@ -181,7 +181,7 @@ impl World {
         Ok(())
     }
 
-    /// Nothing fails without a reason.
+    /// Checks that a fault has a cause in this world.
     fn check_fault(&self, file: usize, fault: Fault) -> Result<(), String> {
         let slow = &self.slow[file];
         let has_reason = match fault {
@@ -196,7 +196,7 @@ impl World {
         }
     }
 
-    /// Takes over what the journal wants.
+    /// Carries out the journal's actions.
     pub(super) fn take(&mut self, actions: Vec<Action>) -> Result<(), String> {
         for action in actions {
             self.note(&action);
@@ -217,7 +217,7 @@ impl World {
                     if self.settings.slow_faults_per_ten_thousand == 0 {
                         return Err(format!("file {index} failed though its drive is well"));
                     }
-                    // Its replica is out of service with it.
+                    // The file's replica is out of service together with the file.
                     let mut more = Vec::new();
                     self.journal.suspend(file, &mut more);
                     self.take(more)?;
@@ -236,7 +236,7 @@ impl World {
     }
 }
 
-/// The blocks of a change.
+/// Numbers of the blocks of a change.
 pub(super) fn blocks_of(request: &Request) -> impl Iterator<Item = u64> + use<> {
     let first = u64::from(request.offset / BLOCK);
     first..first + u64::from(request.length / BLOCK)

@@ -1,4 +1,4 @@
-//! Power cuts, kills, and the recovery from them.
+//! Power cuts, kills, and the recovery after them.
 
 use weir_types::bounds::BLOCK_BYTES;
 
@@ -10,8 +10,8 @@ use crate::{Stamp, journal_file};
 const BLOCK: u32 = BLOCK_BYTES as u32;
 
 impl World {
-    /// The power fails, and what was not stable may be gone; or the daemon is killed, and only what was under
-    /// way is. Then the journal is recovered.
+    /// Crashes the machine and recovers the journal. A power cut may lose everything that was not stable. A
+    /// kill may lose only operations in flight.
     pub(super) fn crash(&mut self, is_power_cut: bool) -> Result<(), String> {
         self.report.crashes += 1;
         self.end_what_is_under_way(is_power_cut);
@@ -43,8 +43,8 @@ impl World {
         Ok(())
     }
 
-    /// Drives carry out what the daemon asked for, or parts of it, or never got it: all of it before the next start
-    /// looks, which waits for it.
+    /// Ends all operations in flight: drives carry them out wholly, in part or not at all. All of that
+    /// happens before the next start, because a start waits for it.
     fn end_what_is_under_way(&mut self, is_power_cut: bool) {
         let under_way = std::mem::take(&mut self.pending);
         self.unfenced.clear();
@@ -55,7 +55,7 @@ impl World {
         }
     }
 
-    /// Now and then a drive carries out something that was asked for before the last start.
+    /// Sometimes carries out an operation that was requested before the last start.
     pub(super) fn carry_out_unfenced(&mut self) {
         if !self.unfenced.is_empty() && self.random.chance(1, 10) {
             let index = self.random.below(self.unfenced.len() as u64) as usize;
@@ -64,7 +64,7 @@ impl World {
         }
     }
 
-    /// What was under way may have been done, or not, or some of it.
+    /// Carries out an operation in flight wholly, in part, or not at all.
     fn carry_out_in_part(&mut self, pending: Pending) {
         if self.random.chance(1, 3) {
             return;
@@ -107,8 +107,8 @@ impl World {
             for block in self.slow[index].history.sectors() {
                 let (stamp, now) = (stamps[block as usize], self.now);
                 let slow = &mut self.slow[index];
-                // A kill loses nothing that was acknowledged, but a sync that failed may have; and what is left then is
-                // no more stable than it was.
+                // A kill loses no acknowledged data, but a failed sync may have lost some. The remaining
+                // content is no more stable than it was before.
                 let result = match (is_power_cut, slow.has_failed) {
                     (true, _) => slow.history.check_after_crash(block, stamp, now),
                     (false, true) => slow.history.check_after_kill(block, stamp, now),
@@ -120,7 +120,7 @@ impl World {
         Ok(())
     }
 
-    /// What a file has, journal and all.
+    /// Content of a file, including its blocks in the journal.
     fn read_all(&mut self, index: usize) -> Result<Vec<Stamp>, String> {
         let mut parts = Vec::new();
         let id = self.slow[index].id;
@@ -149,7 +149,7 @@ impl World {
         Ok(stamps)
     }
 
-    /// The journal has failed: another one takes its place, and all files are made anew.
+    /// Replaces a failed journal by a new one, and creates all files again.
     pub(super) fn replace_journal(&mut self) -> Result<(), String> {
         if let Some((ticket, InFlight { file, .. })) = self.in_flight.first_key_value() {
             return Err(format!("{ticket:?} of file {file} was not answered when the journal failed"));

@@ -1,4 +1,4 @@
-//! The imagined executor: what is under way on the files, and its answers, in any order.
+//! The simulated executor: operations in flight on the files, answered in any order.
 
 use weir_journal::{Action, DestageContent, DestageFault, DestageId, SlowFault, Ticket};
 use weir_types::bounds::BLOCK_BYTES;
@@ -11,7 +11,7 @@ use crate::journal_file::{self, block_at};
 
 const BLOCK: u32 = BLOCK_BYTES as u32;
 
-/// What will be answered. Blocks of the journal's file are counted from its beginning.
+/// An operation that will be answered. Blocks of the journal's file are counted from its beginning.
 #[derive(Debug)]
 pub(super) enum Pending {
     Record {
@@ -24,7 +24,7 @@ pub(super) enum Pending {
         cell: Cell,
     },
     JournalSync(SyncPoint),
-    /// Sources are block and number.
+    /// Sources are first block and block count.
     DestageRead {
         operation: DestageId,
         file: usize,
@@ -53,7 +53,7 @@ pub(super) enum Pending {
 }
 
 impl Pending {
-    /// The slow file that it changes.
+    /// The slow file that the operation changes.
     pub fn slow_file(&self) -> Option<usize> {
         match self {
             Pending::DestageWrite { file, .. } | Pending::PassBy { file, .. } => Some(*file),
@@ -63,7 +63,7 @@ impl Pending {
 }
 
 impl World {
-    /// Begins what an action asks for.
+    /// Begins the operation of an action.
     pub(super) fn begin(&mut self, action: Action) {
         let pending = match action {
             Action::WriteRecord { position_bytes, length, is_durable } => {
@@ -127,7 +127,7 @@ impl World {
         }
     }
 
-    /// Answers something that is under way.
+    /// Answers one random outstanding operation.
     pub(super) fn answer_one(&mut self) -> Result<(), String> {
         if self.pending.is_empty() {
             return Ok(());
@@ -183,7 +183,7 @@ impl World {
         }
     }
 
-    /// Writes a record, or some blocks of it.
+    /// Writes a record, or with `is_part` some blocks of it.
     pub(super) fn write_record(&mut self, block: u32, cells: Vec<Cell>, is_durable: bool, is_part: bool) {
         let odds = 1 + self.random.below(4);
         for (block, cell) in (block..).zip(cells) {
@@ -214,7 +214,7 @@ impl World {
                 let is_lie = self.settings.sabotage == Sabotage::SyncsNoSlowFile;
                 let slow = &mut self.slow[file];
                 if fault.is_some() {
-                    // What should have become stable may be gone.
+                    // Data that the failed sync covers may be lost.
                     slow.file.crash(&mut self.random);
                 } else if !is_lie {
                     slow.file.sync(point);
@@ -225,7 +225,7 @@ impl World {
         }
     }
 
-    /// Writes to a slow file, or some blocks of it.
+    /// Writes to a slow file, or with `is_part` some blocks of it.
     pub(super) fn write_slow(
         &mut self,
         (file, block): (usize, u32),
@@ -259,7 +259,7 @@ impl World {
         self.check_read(&read)
     }
 
-    /// A block of the journal's file, taken for data.
+    /// Data of a block of the journal's file. `Stamp::MAX` for a block with bytes of the journal.
     pub(super) fn journal_stamp(&self, block: u32) -> Stamp {
         match self.journal_file.read(block) {
             Cell::Data(stamp) => stamp,

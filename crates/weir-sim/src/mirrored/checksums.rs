@@ -1,4 +1,4 @@
-//! What rests on imagined drives: the files of checksums, scrubs, and drives that do not keep what they were given.
+//! Data at rest on simulated drives: checksum files, scrubs, and drives that corrupt data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,7 +15,7 @@ use crate::disk::{Block, File};
 use crate::requests::EXTENTS;
 use crate::{BLOCK_SECTORS, Stamp};
 
-/// The file of checksums beside a replica of an extent.
+/// The checksum file of an extent replica.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChecksumFile {
     sections: BTreeMap<u32, Vec<u32>>,
@@ -32,35 +32,35 @@ impl ChecksumFile {
     }
 }
 
-/// What scrubs of a world have come to.
+/// State and results of the scrubs of a world.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scrubs {
-    /// Pieces that are examined.
+    /// Scrub pieces in progress.
     pub pieces: BTreeSet<MirrorId>,
-    /// Checksums as they were computed, by extent and block: only who makes a mistake needs them.
+    /// Computed checksums by extent and block. Only deliberate mistakes need them.
     seen: BTreeMap<(u32, u32), u32>,
-    /// Blocks that did not stay as they were written, by extent.
+    /// Blocks, by extent, whose content changed on the drive.
     pub rotten: BTreeSet<(u32, u32)>,
 }
 
-/// The checksum of a block.
+/// Checksum of a block.
 fn sum_of(block: &Block) -> u32 {
     let mut hasher = DefaultHasher::new();
     block.hash(&mut hasher);
     hasher.finish() as u32
 }
 
-/// Sections in which imagined clients write.
+/// Sections in which simulated clients write.
 const HOT_SECTIONS: [u32; 2] = [0, SECTIONS - 1];
 
 impl World {
-    /// Begins to scrub a section somewhere, or goes on with one.
+    /// Begins to scrub a random section, or continues with one.
     pub(super) fn scrub_some(&mut self) -> Result<(), String> {
         let extent = self.random.below(EXTENTS.into()) as u32;
         let section = HOT_SECTIONS[self.random.below(2) as usize];
         let in_sync = self.mirror.readable(extent, 0, 0).iter().count();
         if self.settings.rot == Rot::Always && in_sync < self.settings.replicas {
-            // Whom a replica that is missing would have borne out cannot be told later.
+            // Without the missing replica a later scrub cannot tell the correct content.
             return Ok(());
         }
         let mut effects = Vec::new();
@@ -79,7 +79,7 @@ impl World {
         }
     }
 
-    /// Scrubs everything, while nothing else goes on.
+    /// Scrubs all sections while no other work runs.
     pub(super) fn scrub_all(&mut self) -> Result<(), String> {
         for (extent, section) in (0..EXTENTS).flat_map(|extent| HOT_SECTIONS.map(|section| (extent, section)))
         {
@@ -103,7 +103,7 @@ impl World {
         self.settle()
     }
 
-    /// Tells a scrub the checksums of what it has read.
+    /// Computes the checksums of the data that a scrub read, and hands them to the mirror.
     pub(super) fn examine(
         &mut self,
         id: MirrorId,
@@ -128,7 +128,7 @@ impl World {
         self.take(effects)
     }
 
-    /// Takes note of work with the files of checksums.
+    /// Queues work on checksum files.
     pub(super) fn keep(&mut self, extent: u32, work: ChecksumWork) -> Result<(), String> {
         if let (Sabotage::ChecksumsStayValid, ChecksumWork::WriteHeaders(_)) = (self.settings.sabotage, &work)
         {
@@ -142,7 +142,7 @@ impl World {
         Ok(())
     }
 
-    /// Does work with the files of checksums.
+    /// Carries out work on checksum files.
     pub(super) fn carry_out_keep(&mut self, extent: u32, work: ChecksumWork, effects: &mut Vec<Effect>) {
         let is_away = |world: &World, slot: &usize| world.drives[*slot].is_away();
         let kept = match work {
@@ -211,7 +211,7 @@ impl World {
         }
     }
 
-    /// The power failed while this was being done.
+    /// Carries out work in part, because the power failed during it.
     pub(super) fn keep_in_part(&mut self, extent: u32, work: ChecksumWork) {
         match work {
             ChecksumWork::Load { .. } => {}
@@ -221,7 +221,7 @@ impl World {
                     match self.random.below(3) {
                         0 => {}
                         1 => _ = sections.insert(section, block_checksums.clone()),
-                        // Torn: it is not whole any more, and that is noticed.
+                        // A torn section is incomplete, and the reader notices it.
                         _ => _ = sections.remove(&section),
                     }
                 }
@@ -236,8 +236,8 @@ impl World {
         }
     }
 
-    /// Has replicas be made from a faulty drive only where nobody else has the data: a replica of what rotted bears it out, and
-    /// of two against one nobody can tell that they are one epoch record.
+    /// Keeps resyncs from reading the faulty drive unless no other replica has the data. A replica resynced
+    /// from corrupt data confirms it, and two equal wrong replicas would outvote the correct one.
     pub(super) fn leave_rot_alone(&mut self) {
         if self.settings.rot == Rot::Always {
             let slot = self.settings.replicas - 1;
@@ -245,8 +245,9 @@ impl World {
         }
     }
 
-    /// Has good drives take all metadata that any drive took before the power failed. A faulty one that had the newest alone
-    /// would be authoritative, and what rotted there be copied to all others: nobody could tell.
+    /// Gives all good drives the newest metadata that any drive has before the start. Otherwise a faulty
+    /// drive with the newest metadata could be authoritative, and its corrupt data would be resynced
+    /// everywhere unnoticed.
     pub(super) fn keep_rot_from_deciding(&mut self) {
         if self.settings.rot != Rot::Always {
             return;
@@ -260,7 +261,7 @@ impl World {
         }
     }
 
-    /// Tells a volume that starts anew what is found beside its replicas.
+    /// Gives a starting volume the checksum headers found beside its replicas.
     pub(super) fn find_checksums(&mut self) {
         self.scrubs.pieces.clear();
         for (extent, slot) in
@@ -269,14 +270,15 @@ impl World {
             let headers = self.drives[slot].block_checksums[extent as usize].headers.clone();
             let is_known = self.reachable[slot] && self.control.knows(extent, slot);
             if let Some(headers) = headers.filter(|_| is_known) {
-                // Sometimes the file cannot be read just then. Once something rotted, nobody could tell without it.
+                // Sometimes the checksum file cannot be read at the start. Once data is corrupt, the file is
+                // always read, because without it no scrub can tell.
                 let is_read = self.is_resting || !self.random.chance(1, 20);
                 self.mirror.set_checksum_header(extent, slot, is_read.then_some(headers));
             }
         }
     }
 
-    /// A section was scrubbed: nothing was found that is not there.
+    /// Checks that a section's scrub reports no fault that does not exist.
     pub(super) fn scrubbed(&mut self, extent: u32, report: &SectionReport) -> Result<(), String> {
         self.report.sections_scrubbed += 1;
         self.report.sections_validated += u64::from(report.is_valid);
@@ -316,7 +318,7 @@ impl World {
         }
     }
 
-    /// A block of the last replica that holds data changes by itself.
+    /// Corrupts a random data block of the last replica.
     pub(super) fn rot_a_block(&mut self, extent: u32) {
         let slot = self.settings.replicas - 1;
         let blocks: Vec<u32> = self.drives[slot].files[extent as usize].data_blocks().into_iter().collect();
@@ -334,7 +336,8 @@ impl World {
         self.scrubs.rotten.insert((extent, block));
     }
 
-    /// What a faulty drive makes of a write: true if it is lost. Some come to be elsewhere.
+    /// Lets a faulty drive misdirect a write. True if the write is lost; some lost writes land on another
+    /// block.
     pub(super) fn is_misled(&mut self, slot: usize, extent: u32, (offset, length): (u32, u32)) -> bool {
         let is_faulty = self.settings.rot == Rot::Always && slot == self.settings.replicas - 1;
         if !is_faulty || self.is_resting || !self.random.chance(1, 20) {
@@ -351,12 +354,12 @@ impl World {
         true
     }
 
-    /// True if what is read from a replica may be rotten.
+    /// True if a block that was read from a replica may be corrupt.
     pub(super) fn may_be_rotten(&self, slot: usize, extent: u32, block: u32) -> bool {
         slot == self.settings.replicas - 1 && self.scrubs.rotten.contains(&(extent, block))
     }
 
-    /// Scrubs a volume at rest, has blocks rot, and scrubs it again.
+    /// Scrubs a volume at rest, corrupts blocks, and scrubs the volume again.
     pub(super) fn rot_some(&mut self) -> Result<(), String> {
         if self.settings.rot == Rot::None {
             return Ok(());
@@ -377,7 +380,7 @@ impl World {
                 return Err("a block that rotted is not reported".to_owned());
             }
         }
-        // From here on everything is as it was written, where a replica was left that had it.
+        // With more than one replica, the second scrub has repaired all corrupt blocks.
         if !is_alone {
             self.scrubs.rotten.clear();
         }
@@ -388,7 +391,7 @@ impl World {
         self.mirror.damaged(extent).iter().any(|damaged| damaged.block == block)
     }
 
-    /// Writes to all replicas but one what that one has: the mistake of mending the wrong way round.
+    /// Makes the deliberate mistake of repairing all replicas from a bad one.
     pub(super) fn mend_the_wrong_way(&mut self, slot: usize, extent: u32, (offset, length): (u32, u32)) {
         let block = BLOCK_BYTES as u32;
         for block in offset / block..(offset + length) / block {

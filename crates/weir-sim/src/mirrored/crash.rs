@@ -1,4 +1,4 @@
-//! Power cuts in the imagined machine, the start after each, and what must be there then.
+//! Power cuts and kills in the simulated machine, the start after each, and the checks of the recovered data.
 
 use std::collections::BTreeSet;
 
@@ -10,22 +10,22 @@ use super::{Pending, Sabotage, World};
 use crate::requests::{EXTENTS, place_of};
 
 impl World {
-    /// Chance has the power fail now.
+    /// True if the power fails in this step.
     pub(super) fn is_power_failing(&mut self) -> bool {
         if self.now < self.doubtful_until && self.random.chance(1, 30) {
             return true;
         }
         let steps = self.settings.steps_between_crashes;
-        // Where two power cuts find replica metadata that were being written is where mistakes are.
+        // Power fails more often while metadata is being written, because mistakes show there.
         let is_delicate = self.is_changing_epoch() && self.random.chance(1, steps / 20);
         let is_delicate = is_delicate || self.control.is_at_something() && self.random.chance(1, 60);
-        // An extent whose last replica failed is served again after a start alone.
+        // Only a restart serves an extent again whose last replica failed.
         let is_lost = (0..EXTENTS).any(|extent| self.mirror.is_lost(extent)) && self.random.chance(1, 100);
         is_lost || is_delicate || self.random.chance(1, steps)
     }
 
-    /// The power fails: what was not stable may be gone, replica metadata that were being written may be written or not, and the
-    /// volume starts anew, perhaps without some drives.
+    /// Crashes the machine and starts the volume again, perhaps without some drives. Data that was not stable
+    /// may be lost, and metadata in flight may be written or not.
     pub(super) fn crash(&mut self) -> Result<(), String> {
         self.report.crashes += 1;
         let failed = self.failed_for_good();
@@ -61,7 +61,7 @@ impl World {
         for drive in &mut self.drives {
             for file in &mut drive.files {
                 match is_kill && !drive.has_failed {
-                    // Nothing is lost, and the start makes durable what it finds.
+                    // A kill loses nothing, and the start makes durable all data that it finds.
                     true if is_flushed => file.sync(file.sync_point()),
                     true => {}
                     false => file.crash(&mut self.random),
@@ -71,7 +71,7 @@ impl World {
             drive.doubtful.clear();
         }
         self.forget_what_failed();
-        // What was asked for just now is nobody's any more.
+        // Operations that the recovery just queued have no owner any more.
         self.pending.clear();
         self.metadata = MetadataWrites::default();
         self.end_metadata_faults();
@@ -97,7 +97,7 @@ impl World {
         self.check_after_crash()
     }
 
-    /// What is known since the start alone.
+    /// Clears everything that is known since the last start only.
     fn forget_what_failed(&mut self) {
         self.record_failed.clear();
         self.doubtful_until = 0;
@@ -107,12 +107,12 @@ impl World {
         self.differing.clear();
     }
 
-    /// The daemon is killed: drives carry out what it has asked for, or never got it. The next start waits until nothing
-    /// is left that drives may still carry out.
+    /// Kills the daemon. Drives may still carry out its operations, or never received them. The next start
+    /// waits until no operation is left.
     fn leave_under_way(&mut self) {
         self.report.kills += 1;
         let behind = self.journaled_slot();
-        // What was not handed to a journal yet no drive was asked for.
+        // Operations that the journal has not accepted yet never reached a drive.
         let is_of_one = |pending: &mut Pending| match pending {
             Pending::Action(slot, ..) | Pending::Sync(slot, ..) => Some(*slot) != behind,
             _ => false,
@@ -124,10 +124,10 @@ impl World {
         }
     }
 
-    /// Finds the replicas: without some drives if the volume can be served without them.
+    /// Finds the replicas at a start, without some drives if the volume can be served without them.
     fn find(&mut self) -> Result<Vec<RecoveredExtent>, String> {
-        // An older state of a replica that counts as in sync is told from the newest by what lies beside the others alone:
-        // nothing is promised where none of these can be reached.
+        // Only the metadata of other replicas tells an older state that counts as in sync from the newest.
+        // Nothing is promised if no other replica can be reached, so these starts find all drives.
         let is_whole = self.settings.breaks_per_ten_thousand == 0 || !self.older_in_sync.is_empty();
         let only = self.found_alone();
         self.reachable = std::array::from_fn(|slot| {
@@ -141,7 +141,8 @@ impl World {
         self.control.recovered_extents(&self.drives, &self.reachable, &self.epoch_record)
     }
 
-    /// The one drive that is there at a start, if chance has it so: where it matters, one that failed before.
+    /// The only drive that is found at a start, if chance decides so. Worlds with doubtful answers prefer a
+    /// drive with stale replicas.
     fn found_alone(&mut self) -> Option<usize> {
         let is_stale = |slot: &usize| self.stands.iter().any(|of| of[*slot] == ReplicaState::Stale);
         let stale = (0..REPLICAS_MAX).find(is_stale).filter(|_| self.settings.cuts_where_doubtful);

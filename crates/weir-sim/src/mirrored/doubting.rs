@@ -1,15 +1,16 @@
-//! Answers in the imagined machine that can be taken for more than they say: a sync of a file that was there before, and what
-//! is written again after it failed.
+//! Doubtful answers in the simulated machine: answers that a careless reader takes for more than they say.
+//!
+//! Two kinds exist: the sync of an earlier file, and the repetition of a write that failed.
 
 use weir_volume::mirror::MetadataFault;
 
 use super::{Pending, Work, World};
 
-/// How long what follows from an answer may take, in steps.
+/// Steps for which the consequences of a doubtful answer may last.
 const DOUBT_STEPS: u64 = 100;
 
 impl World {
-    /// Power is likely to fail soon: an answer was given that can be taken for more than it says.
+    /// Counts a doubtful answer, and makes a power cut likely soon.
     fn doubt(&mut self) {
         self.report.doubtful_answers += 1;
         if self.settings.cuts_where_doubtful {
@@ -17,7 +18,7 @@ impl World {
         }
     }
 
-    /// True if what is under way is a sync that takes longer.
+    /// True if an operation is a sync that takes longer.
     pub(super) fn is_slow(&mut self, index: usize) -> bool {
         let slow = self.settings.slow_syncs_per_mille;
         let is_sync =
@@ -25,7 +26,7 @@ impl World {
         slow > 0 && !self.is_resting && is_sync && self.random.chance(slow, 1000)
     }
 
-    /// True if an operation of a drive fails though the drive goes on.
+    /// True if an operation of a drive fails although the drive goes on working.
     pub(super) fn is_failing_once(&mut self, slot: usize) -> bool {
         let errors = self.settings.errors_per_mille;
         let is_failing = errors > 0 && slot == 0 && !self.is_resting && self.random.chance(errors, 1000);
@@ -33,7 +34,7 @@ impl World {
         is_failing
     }
 
-    /// Why a sync of the epoch record fails this once, if it does.
+    /// Fault of a sync of the epoch record, if this sync fails.
     pub(super) fn record_error(&mut self) -> Option<MetadataFault> {
         let errors = self.settings.record_errors_per_mille;
         (errors > 0 && self.random.chance(errors, 1000)).then_some(MetadataFault::Broken)
@@ -44,7 +45,8 @@ impl World {
         self.settings.errors_per_mille > 0 && self.random.chance(1, 40)
     }
 
-    /// A sync of an earlier file is answered, perhaps while a sync of the file in its place is under way.
+    /// Notes the answer to a sync of an earlier file. The answer is doubtful while a sync of the current file
+    /// is in flight.
     pub(super) fn note_late_sync(&mut self, slot: usize, extent: u32) {
         let is_waited_for = self.pending.iter().any(|pending| match pending {
             Pending::Sync(at, (of, generation), _) => {
@@ -57,7 +59,7 @@ impl World {
         }
     }
 
-    /// An epoch was recorded as committed, or could not be: an attempt after one that failed is doubtful.
+    /// Notes whether an epoch was recorded as committed. A success after a failure is doubtful.
     pub(super) fn note_recorded(&mut self, extent: u32, epoch: u64, has_failed: bool) {
         if has_failed {
             self.record_failed.insert((extent, epoch));
@@ -66,7 +68,8 @@ impl World {
         }
     }
 
-    /// Replica metadata was written, or could not be: then it may be there or not, whatever is read.
+    /// Notes whether replica metadata was written. After a failure the metadata on the drive is unknown,
+    /// whatever a read returns.
     pub(super) fn note_doubtful(&mut self, slot: usize, extent: u32, has_failed: bool) {
         let doubtful = &mut self.drives[slot].doubtful;
         _ = if has_failed { doubtful.insert(extent) } else { doubtful.remove(&extent) };

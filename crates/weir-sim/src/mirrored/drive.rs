@@ -1,4 +1,4 @@
-//! Drives of the imagined machine, and the filesystems on them.
+//! Drives of the simulated machine, and their filesystems.
 
 use std::collections::BTreeSet;
 
@@ -12,27 +12,27 @@ use crate::disk::File;
 use crate::requests::EXTENTS;
 use crate::transfer;
 
-/// An imagined drive with a replica of each extent.
+/// A simulated drive with one replica of each extent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Drive {
     pub files: Vec<File>,
     pub all_metadata: Vec<Option<ReplicaMetadata>>,
     pub block_checksums: Vec<ChecksumFile>,
-    /// What is known of its filesystem.
+    /// Known abilities of the filesystem.
     pub filesystem: Filesystem,
-    /// Which extents' files there are.
+    /// Whether the file of each extent exists.
     pub is_made: Vec<bool>,
-    /// Everything on it fails until the next start, or until it is brought back.
+    /// True if all operations fail until the next start, or until the drive is brought back.
     pub is_broken: bool,
-    /// It answers nobody for now.
+    /// True while the drive does not answer.
     pub is_silent: bool,
     /// Its folder is gone for now; open files stay usable.
     pub is_absent: bool,
     /// It was any of these, since the last start.
     pub has_failed: bool,
-    /// Extents whose replica metadata may not be what was read last: a write of it failed, or was given up.
+    /// Extents whose metadata may differ from the last read: a write of it failed, or was given up.
     pub doubtful: BTreeSet<u32>,
-    /// Replica metadata cannot be written there, for now.
+    /// Fault of metadata writes on the drive, while they fail.
     pub metadata_fault: Option<MetadataFault>,
 }
 
@@ -55,7 +55,7 @@ impl Drive {
 }
 
 impl World {
-    /// Where a file holds data, as its filesystem tells.
+    /// Allocation map of a file, as the filesystem reports it.
     pub(super) fn map_of(&self, slot: usize, extent: u32) -> AllocationMap {
         let is_exact = self.settings.abilities[slot].tells_holes;
         let mut map = transfer::allocation_map(&self.drives[slot].files[extent as usize], is_exact);
@@ -63,7 +63,7 @@ impl World {
         map
     }
 
-    /// Zeroes a range or gives it back, as the filesystem of its drive can.
+    /// Zeroes or releases a range, in the way that the drive's filesystem supports.
     pub(super) fn place(
         &mut self,
         slot: usize,

@@ -1,5 +1,5 @@
-//! What clients of the imagined machine may be told to have failed: no error reaches one while a replica is left that can serve
-//! it.
+//! Failures that clients of the simulated machine may see: no error reaches a client while a replica is left
+//! that can serve it.
 
 use weir_types::bounds::REPLICAS_MAX;
 use weir_volume::mirror::{Answer, MirrorId, ReplicaState, regions_of};
@@ -8,7 +8,7 @@ use weir_volume::{Content, Fault, Kind, Request};
 use super::{InFlight, World};
 
 impl World {
-    /// Takes note of why a request may be told to have failed.
+    /// Notes a fault that may be a reason for a later failed request.
     pub(super) fn note_fault(&mut self, replica: (usize, u32), owner: Option<MirrorId>, answer: &Answer) {
         let (Answer::Opened(_, _, Err(fault))
         | Answer::Refused(_, _, _, fault)
@@ -27,7 +27,7 @@ impl World {
         }
     }
 
-    /// Checks that a request might fail so.
+    /// Checks that a request had a reason to fail.
     pub(super) fn check_failed(
         &mut self,
         flying: &InFlight,
@@ -39,11 +39,12 @@ impl World {
         self.check_fault(flying, result)
     }
 
-    /// All replicas that are left must have been short of something since the request came, and since another replica failed it;
-    /// where they may differ, the one whose word counts.
+    /// Checks that every remaining replica had a shortage since the request came and since another replica
+    /// failed it. Where replicas may differ, a shortage of one replica is enough, because it may be the
+    /// authoritative one.
     fn check_fault(&self, flying: &InFlight, result: Result<Content, Fault>) -> Result<(), String> {
         let extent = flying.request.extent;
-        // It could not be told durably what it leaves behind.
+        // The failure that the request leaves behind could not be recorded durably.
         if self.refused_at.get(&extent).is_some_and(|at| *at >= flying.began) {
             return Ok(());
         }
@@ -68,13 +69,13 @@ impl World {
         }
     }
 
-    /// True for a read of what replicas may differ in, because a change failed there.
+    /// True for a read of regions in which replicas may differ because a change failed there.
     fn may_differ(&self, request: &Request) -> bool {
         request.kind == Kind::Read && places(request).any(|place| self.differing.contains(&place))
     }
 }
 
-/// The regions of an extent that a request touches.
+/// Regions that a request touches, each with the extent.
 fn places(request: &Request) -> impl Iterator<Item = (u32, u32)> {
     let extent = request.extent;
     regions_of(request.offset, request.length).map(move |region| (extent, region))

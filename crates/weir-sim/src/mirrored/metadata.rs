@@ -1,6 +1,7 @@
-//! Replica metadata and epoch records in the imagined machine. The order in which they are written is decided by
-//! [`MetadataWrites`], as in the daemon; here drives and the folder of the epoch records are full, or fail, or answer late,
-//! and the power fails between any two steps.
+//! Replica metadata and epoch records in the simulated machine.
+//!
+//! [`MetadataWrites`] decides the order of the writes, as in the daemon. Here, drives and the folder of the
+//! epoch records are full, fail or answer late, and power fails between any two steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,27 +17,28 @@ use weir_volume::{Action, Fault};
 use super::{Pending, Sabotage, World};
 use crate::requests::EXTENTS;
 
-/// How long a step of the world lasts for those who look at a clock, in nanoseconds.
+/// Duration of a step of the world, in nanoseconds, for code that reads a clock.
 const STEP_NS: u64 = 100_000_000;
-/// How long replica metadata may be on its way before a drive is given up for it, in steps.
+/// Steps after which metadata in flight is given up.
 const STALL_STEPS: u64 = 100;
 
-/// Where epoch records lie, or replica metadata on a drive.
+/// Place of metadata: the epoch records, or the replica metadata on a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MetadataPlace {
     Record,
     Drive(usize),
 }
 
-/// The file of the epoch records behind a page cache, which takes pages for written once a sync of them has failed.
+/// The file of the epoch records behind a page cache. The cache takes pages for clean once a sync of them has
+/// failed.
 #[derive(Debug, Default)]
 pub(super) struct Record {
     pages: BTreeMap<u64, RecordBlock>,
     dirty: BTreeSet<u64>,
     durable: BTreeMap<u64, RecordBlock>,
-    /// It cannot be written, for now.
+    /// Fault of writes to the file, while they fail.
     fault: Option<MetadataFault>,
-    /// A sync that fails has written all the same.
+    /// True if a failing sync writes the pages all the same.
     is_kept: bool,
 }
 
@@ -66,7 +68,7 @@ impl RecordBlocks for Record {
 }
 
 impl Record {
-    /// That of a volume whose extents all begin with this epoch.
+    /// The file of a volume whose extents all begin with this epoch.
     pub(super) fn new(epoch: u64) -> Record {
         let mut record = Record::default();
         let new = EpochRecord { allocated: epoch, committed: epoch, is_failed: false };
@@ -78,12 +80,12 @@ impl Record {
         epoch_record::read_all(self, EXTENTS.into()).expect("reading does not fail")
     }
 
-    /// True if it can be written.
+    /// True if the file can be written.
     pub(super) fn is_well(&self) -> bool {
         self.fault.is_none()
     }
 
-    /// The daemon ends alone: the kernel writes dirty pages, and the next start reads past the cache.
+    /// Ends the daemon. The kernel writes dirty pages, and the next start reads past the cache.
     pub(super) fn lose_cache(&mut self) -> Vec<EpochRecord> {
         for block in std::mem::take(&mut self.dirty) {
             self.durable.insert(block, self.pages[&block]);
@@ -91,7 +93,7 @@ impl Record {
         self.lose_power()
     }
 
-    /// The power fails: what was never synced, or failed to be, is gone.
+    /// Loses power: all pages without a successful sync are lost.
     pub(super) fn lose_power(&mut self) -> Vec<EpochRecord> {
         (self.pages, self.dirty) = (self.durable.clone(), BTreeSet::new());
         self.found()
@@ -103,7 +105,7 @@ impl World {
         self.now * STEP_NS
     }
 
-    /// Has drives and the folder of epoch records refuse metadata from now on, or take it again.
+    /// Makes drives or the folder of the epoch records refuse metadata, or ends the refusal.
     pub(super) fn change_metadata_faults(&mut self) {
         let per_ten_thousand = self.settings.metadata_faults_per_ten_thousand;
         if per_ten_thousand == 0 {
@@ -132,13 +134,13 @@ impl World {
         }
     }
 
-    /// All metadata can be written again.
+    /// Ends all refusals of metadata.
     pub(super) fn end_metadata_faults(&mut self) {
         self.record.fault = None;
         self.drives.iter_mut().for_each(|drive| drive.metadata_fault = None);
     }
 
-    /// True if metadata with a new epoch is on its way.
+    /// True if metadata with a new epoch is being written.
     pub(super) fn is_changing_epoch(&self) -> bool {
         self.pending.iter().any(|pending| match pending {
             Pending::Record { .. } => true,
@@ -193,7 +195,7 @@ impl World {
         self.metadata_failed.extend(written.failed.iter().map(|slot| (slot, extent)));
         let mut effects = Vec::new();
         let replica_states = self.mirror.replica_states(extent);
-        // Those that it counts for, and that still are what it says.
+        // Replicas in sync that have taken the metadata.
         let counts = |slot: usize| {
             let is_good = replica_states[slot] == ReplicaState::InSync && self.mirror.is_there(extent, slot);
             is_good && !written.failed.contains(slot)
@@ -208,7 +210,7 @@ impl World {
         self.take(effects)
     }
 
-    /// The folder of epoch records answers.
+    /// Answers a write of an epoch record.
     pub(super) fn answer_record(
         &mut self,
         extent: u32,
@@ -235,7 +237,7 @@ impl World {
         result
     }
 
-    /// The folder of epoch records takes note that the last replica of an extent failed, or could not.
+    /// Answers the record that the last replica of an extent failed. The record is retried if it fails.
     pub(super) fn answer_failure(&mut self, extent: u32) {
         self.record.is_kept = self.random.chance(1, 2);
         if epoch_record::fail(&mut self.record, extent).is_err() {
@@ -243,7 +245,7 @@ impl World {
         }
     }
 
-    /// Takes note that nobody knows any more what a replica holds.
+    /// Notes that a failed change left the content of a replica unknown.
     pub(super) fn note_unknown(&mut self, slot: usize, action: &Action, answer: &Answer) {
         let is_change = matches!(action, Action::Write { .. } | Action::Release { .. } | Action::Zero { .. });
         if let (true, Some(extent), Answer::Completed(_, Err(Fault::Broken))) =
@@ -253,8 +255,8 @@ impl World {
         }
     }
 
-    /// Extents that must not be served after the power fails now: their last replica in sync failed, nobody knows what it
-    /// holds, and that is recorded.
+    /// Extents that must not be served after a crash now. Their last replica in sync failed with unknown
+    /// content, and the failure is recorded.
     pub(super) fn failed_for_good(&self) -> Vec<u32> {
         let is_unknown = |extent: u32| {
             let replica_states = self.mirror.replica_states(extent);
@@ -269,7 +271,8 @@ impl World {
         (0..EXTENTS).filter(is_lost).filter(|extent| is_unknown(*extent) && is_recorded(*extent)).collect()
     }
 
-    /// None of these is served; then an operator decides to use them as they are. True if one has to.
+    /// Checks that no extent in `failed` is served, and then accepts all recorded failures as an operator
+    /// would. True if any failure was recorded.
     pub(super) fn accept_failures(&mut self, failed: &[u32]) -> Result<bool, String> {
         let served = |extent: &&u32| !self.mirror.is_lost(**extent);
         if let Some(extent) = failed.iter().find(served) {
@@ -283,7 +286,7 @@ impl World {
         Ok(!dirty.is_empty())
     }
 
-    /// A drive answers whether it has replica metadata.
+    /// Answers a write of replica metadata.
     pub(super) fn answer_metadata(
         &mut self,
         slot: usize,
@@ -305,7 +308,7 @@ impl World {
         self.act_on_metadata(actions)
     }
 
-    /// Writes again what could not be written.
+    /// Retries writes of metadata that failed.
     pub(super) fn retry_metadata(&mut self) -> Result<(), String> {
         let (mut actions, mut effects) = (Vec::new(), Vec::new());
         self.metadata.retry(self.now_ns(), &mut actions);
@@ -314,7 +317,7 @@ impl World {
         self.take(effects)
     }
 
-    /// Gives up drives that metadata was on its way to for too long.
+    /// Gives up writes of metadata that take too long.
     pub(super) fn give_up_metadata(&mut self) -> Result<(), String> {
         let mut actions = Vec::new();
         let before_ns = self.now.saturating_sub(STALL_STEPS) * STEP_NS;
@@ -323,11 +326,11 @@ impl World {
         self.act_on_metadata(actions)
     }
 
-    /// The power fails: what was on its way may have been written or not.
+    /// Crashes during a write of metadata: it may be written or not.
     pub(super) fn write_metadata_or_not(&mut self, pending: Pending) {
         match pending {
             Pending::Record { extent, epoch, is_committed } if self.random.chance(1, 2) => {
-                // What the caller would have been told is nobody's any more.
+                // The caller of the write no longer exists.
                 let _ = self.record(extent, epoch, is_committed);
             }
             Pending::Failure(extent) => self.answer_failure(extent),

@@ -35,7 +35,7 @@ pub(super) struct Control {
     doing: Option<Doing>,
 }
 
-/// A change of a replica that is under way.
+/// A change of a replica in progress.
 #[derive(Clone, Copy, Debug)]
 struct Doing {
     extent: u32,
@@ -107,7 +107,7 @@ impl Control {
         }
     }
 
-    /// How the extents begin, by what lies on the drives that can be reached.
+    /// Recovers the extents from the drives that can be reached.
     pub fn recovered_extents(
         &self,
         drives: &[Drive],
@@ -213,7 +213,7 @@ impl World {
         free.into_iter().map(|slot| candidate(slot, self.random.below(8) * EXTENT_BYTES)).collect()
     }
 
-    /// Begins what is to be done next for an extent.
+    /// Begins the next step for an extent.
     fn begin_moving(&mut self, extent: u32) -> Result<(), String> {
         // A snapshot reads the files of replicas as they are.
         if self.mirror.has_snapshot_in_progress() {
@@ -326,7 +326,7 @@ impl World {
         }
     }
 
-    /// Makes the file of a replica.
+    /// Creates the file of a replica.
     fn make(&mut self, extent: u32, slot: usize) {
         self.give_back(extent, slot);
         self.drives[slot].is_made[extent as usize] = true;
@@ -358,7 +358,7 @@ impl World {
         }
     }
 
-    /// Brings all replicas to where they are wished, while nothing fails.
+    /// Finishes all moves, without faults.
     pub(super) fn finish_moves(&mut self) -> Result<(), String> {
         for _ in 0..60 {
             for slot in 0..REPLICAS_MAX {

@@ -1,4 +1,5 @@
-//! Volumes that shrink and grow in the imagined machine: an extent goes, and another one comes in its place.
+//! Volumes that shrink and grow in the simulated machine: the last extent is deleted, and a new one takes its
+//! place.
 
 use weir_types::bounds::{EXTENT_BYTES, REPLICAS_MAX};
 use weir_volume::mirror::{EpochRecord, RecoveredExtent, ReplicaMetadata, ReplicaState, epoch_record};
@@ -8,11 +9,12 @@ use crate::SECTOR_BYTES;
 use crate::disk::File;
 use crate::requests::EXTENTS;
 
-/// The extent that goes and comes again.
+/// The extent that is deleted and created again.
 const LAST: u32 = EXTENTS - 1;
 
 impl World {
-    /// Has the volume shrink and grow now and then, once nothing is under way. True if that was this step.
+    /// Sometimes shrinks and grows the volume, once no operation is in flight. True if this step belongs to a
+    /// resize.
     pub(super) fn resize_sometimes(&mut self) -> Result<bool, String> {
         if self.settings.resizes_per_ten_thousand == 0 {
             return Ok(false);
@@ -34,7 +36,8 @@ impl World {
         Ok(true)
     }
 
-    /// Without one of its drives, or where nothing can be recorded, a volume keeps its size.
+    /// True if all drives are there, records can be written and no snapshot is in progress. Otherwise the
+    /// volume keeps its size.
     fn can_be_resized(&self) -> bool {
         let is_well = |slot: usize| self.reachable[slot] && !self.drives[slot].is_away();
         (0..REPLICAS_MAX).all(is_well) && self.record.is_well() && self.snapshot.is_none()
@@ -56,7 +59,7 @@ impl World {
     }
 
     fn forget_last_extent(&mut self) {
-        // What drives still carry out goes to files that have no name any more.
+        // Orphaned I/O goes to files that are deleted.
         self.orphans.retain(|orphan| orphan.extent != LAST);
         self.drives.iter_mut().for_each(|drive| _ = drive.doubtful.remove(&LAST));
         self.replica_failed.retain(|(_, extent)| *extent != LAST);
@@ -69,7 +72,7 @@ impl World {
         self.history.cut(u64::from(LAST) * EXTENT_BYTES / u64::from(SECTOR_BYTES));
     }
 
-    /// Makes the files of an extent anew, with metadata beside all replicas and in the epoch record.
+    /// Creates the files of the last extent, with metadata beside all replicas and in the epoch record.
     fn make_last_extent(&mut self) -> RecoveredExtent {
         let replicas = self.settings.replicas;
         let replica_state = |slot| if slot < replicas { ReplicaState::InSync } else { ReplicaState::Absent };

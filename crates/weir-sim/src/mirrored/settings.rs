@@ -1,153 +1,155 @@
-//! What a world of a volume with replicas is made of, and what came of it. Nothing here does anything.
+//! Parameters and results of a world with a replicated volume. This module contains no behaviour of the
+//! world.
 
 use weir_types::bounds::REPLICAS_MAX;
 
-/// What a drive does to what it was given.
+/// Kind of data corruption on drives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rot {
-    /// Nothing: whatever a scrub finds is a false alarm.
+    /// No corruption: every finding of a scrub is a false alarm.
     #[default]
     None,
-    /// The last of three loses writes, makes them elsewhere, and has blocks change.
+    /// The last of three drives loses writes, misdirects them, and corrupts blocks.
     Always,
-    /// Blocks of the last replica change once all is at rest and was scrubbed.
+    /// Blocks of the last replica are corrupted once the volume is at rest and scrubbed.
     AtRest,
 }
 
-/// A mistake that is made on purpose, to see that it is noticed.
+/// A deliberate mistake, by which a test checks that the world notices it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sabotage {
-    /// None.
+    /// No mistake.
     #[default]
     None,
-    /// Replica metadata is said to be written and is not, now and then.
+    /// A write of replica metadata sometimes reports success without writing.
     MetadataLate,
-    /// One region in some is said to be copied and is not.
+    /// A resync of a region sometimes reports success without writing.
     SkipsRegions,
-    /// Reads are made from stale replicas now and then.
+    /// Reads are sometimes served from stale replicas.
     ReadsStale,
     /// A change begins before the checksums of the range are durably invalid.
     ChecksumsStayValid,
     /// A section has valid checksums though something in it changed.
     ChecksumsChanged,
-    /// A good replica is given what a bad one has.
+    /// A good replica is overwritten from a bad one.
     MendsFromBad,
     /// Changes are let go before what they change is in the snapshot.
     SnapshotsLate,
     /// A start does not wait for what was asked of drives before it.
     StartsUnfenced,
-    /// A start does not make durable what a killed daemon left in volatile memory of drives.
+    /// A start does not flush data that a killed daemon left in the volatile cache of drives.
     StartsUnflushed,
-    /// A range counts as zeroed or given back on a filesystem that can do neither.
+    /// A range counts as zeroed or released on a filesystem that can do neither.
     ZeroesNothing,
-    /// An extent that comes again after a shrink has the files of the one before.
+    /// An extent that a grow creates takes over the files of the deleted one.
     GrowsOverOldFiles,
-    /// The epochs of an extent that comes again after a shrink begin as those of the one before did.
+    /// Epochs of an extent that a grow creates start again from the beginning.
     BeginsEpochsAnew,
     /// A replica behind a write journal whose drive was not found is served without it.
     ServesWithoutJournal,
-    /// What a replica behind a write journal is to make durable is synced in its file, and not in the journal.
+    /// A sync of a journaled replica syncs its file, and not the journal.
     SyncsFilesAlone,
-    /// What a journal has of a replica is a hole if the file has nothing there.
+    /// The allocation map of a journaled replica ignores data in the journal.
     MapsFilesAlone,
 }
 
-/// What the filesystem of a drive can do.
+/// Abilities of a drive's filesystem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abilities {
-    /// Give back the space of a range.
+    /// Whether it can release the space of a range.
     pub punches_holes: bool,
-    /// Zero a range in one step.
+    /// Whether it can zero a range in one step.
     pub zeroes_ranges: bool,
-    /// Say exactly where a file holds data.
+    /// Whether it reports exactly where a file holds data.
     pub tells_holes: bool,
 }
 
 impl Abilities {
-    /// All of it.
+    /// All abilities.
     const ALL: Abilities = Abilities { punches_holes: true, zeroes_ranges: true, tells_holes: true };
-    /// Nothing that changes the space of a file.
+    /// No ability that changes the space of a file.
     const NO_PLACEMENT: Abilities =
         Abilities { punches_holes: false, zeroes_ranges: false, tells_holes: true };
 
-    /// Each of them by a bit.
+    /// Abilities from one bit each.
     fn of_bits(bits: u64) -> Abilities {
         Abilities { punches_holes: bits & 1 != 0, zeroes_ranges: bits & 2 != 0, tells_holes: bits & 4 != 0 }
     }
 }
 
-/// What a run is made of.
+/// Parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Everything follows from it.
+    /// Seed that determines the whole run.
     pub seed: u64,
-    /// Replicas to begin with, 1 to 3.
+    /// Number of replicas at the beginning, 1 to 3.
     pub replicas: usize,
-    /// Steps of the world.
+    /// Number of steps of the world.
     pub steps: u32,
-    /// Once in how many steps the power fails; twenty times as often while metadata with a new epoch is being written.
+    /// Mean steps between power cuts. Power fails twenty times as often while metadata with a new epoch is
+    /// being written.
     pub steps_between_crashes: u64,
-    /// Once in how many steps a resync goes on, a replica is promoted, or dirty regions are tidied.
+    /// Mean steps between background steps: resync, promotion, or tidying of dirty regions.
     pub steps_between_background: u64,
-    /// Most requests in flight.
+    /// Maximum number of requests in flight.
     pub depth: usize,
-    /// Of 1000 disk operations, how many find the drive full.
+    /// Disk operations per 1000 that find the drive full.
     pub full_per_mille: u64,
-    /// Of 10 000 steps, in how many a drive fails until the next start.
+    /// Steps per 10 000 in which a drive fails until the next start.
     pub breaks_per_ten_thousand: u64,
-    /// Of 10 000 steps, in how many a drive stops answering for a while.
+    /// Steps per 10 000 in which a drive stops answering for a while.
     pub stalls_per_ten_thousand: u64,
     /// Folders of drives that go, in ten thousand steps.
     pub absences_per_ten_thousand: u64,
     /// Of 10 000 steps, in how many a drive, or the folder of epoch records, takes no metadata for a while.
     pub metadata_faults_per_ten_thousand: u64,
-    /// Of 1000 replicas that come back, how many do so in an older state than they went.
+    /// Rejoins per 1000 in which the replica is in an older state than when it left.
     pub swaps_per_mille: u64,
-    /// Of 1000 steps, in how many a replica is added or given up.
+    /// Steps per 1000 in which a replica is added or removed.
     pub moves_per_mille: u64,
-    /// Replicas come and go in the order in which control moves them, and begin as control finds them.
+    /// True if control moves replicas and recovers the extents, in its order of steps.
     pub is_moved: bool,
-    /// Of 10 000 steps, in how many an extent goes and another one comes in its place.
+    /// Steps per 10 000 in which the last extent is deleted and created again.
     pub resizes_per_ten_thousand: u64,
     /// Of 1000 steps, in how many a snapshot is begun.
     pub snapshots_per_mille: u64,
-    /// Of 1000 steps, in how many something is scrubbed.
+    /// Steps per 1000 in which a section is scrubbed.
     pub scrubs_per_mille: u64,
-    /// What becomes of what rests.
+    /// Kind of data corruption.
     pub rot: Rot,
-    /// What the filesystem of each drive can do.
+    /// Abilities of the filesystem of each drive.
     pub abilities: [Abilities; REPLICAS_MAX],
-    /// The replicas of this number are behind a write journal.
+    /// Slot of the replicas behind a write journal, if any.
     pub journaled_slot: Option<usize>,
-    /// Blocks of its log.
+    /// Number of blocks of the journal's log.
     pub journal_blocks: u32,
-    /// Of ten crashes, in how many the daemon alone ends, and what it has asked drives for goes on.
+    /// Crashes out of 10 that are kills: the daemon ends, and drives carry on with its operations.
     pub kills_per_ten: u64,
-    /// Of 1000 times that the first drive could answer a sync, in how many it does not yet.
+    /// Chance in thousandths that the first drive delays a sync when it could answer it.
     pub slow_syncs_per_mille: u64,
-    /// Of 1000 operations of the first drive, how many fail though it goes on.
+    /// Operations of the first drive per 1000 that fail although the drive goes on working.
     pub errors_per_mille: u64,
-    /// Of 1000 syncs of the epoch record, how many fail though it can be written.
+    /// Syncs of the epoch record per 1000 that fail although the file can be written.
     pub record_errors_per_mille: u64,
-    /// Power is likely to fail where an answer can be taken for more than it says: a sync of an earlier file beside one of
-    /// the file in its place, and what is written again after it failed.
+    /// True if power is likely to fail after a doubtful answer. Doubtful is the sync of an earlier file
+    /// beside one of the current file, or a write that succeeds after a failure.
     pub cuts_where_doubtful: bool,
-    /// The mistake that is made.
+    /// The deliberate mistake of the run.
     pub sabotage: Sabotage,
 }
 
 impl Settings {
-    /// True if all filesystems can give space back and zero in one step.
+    /// True if all filesystems can release space and zero ranges in one step.
     pub(super) fn can_all_place(&self) -> bool {
         self.abilities.iter().all(|abilities| abilities.punches_holes && abilities.zeroes_ranges)
     }
 
-    /// True if replicas that come back are often in sync again before something late happens to them.
+    /// True if rejoined replicas are often in sync again before late events reach them.
     pub(super) fn resyncs_end_soon(&self) -> bool {
         self.stalls_per_ten_thousand > 0 || self.errors_per_mille > 0
     }
 
-    /// One to three replicas and power cuts alone.
+    /// One to three replicas, with power cuts alone.
     pub fn quiet(seed: u64) -> Settings {
         Settings {
             seed,
@@ -180,13 +182,13 @@ impl Settings {
         }
     }
 
-    /// Everything that can happen but rot, while it is scrubbed.
+    /// All events except corruption, with scrubs.
     pub fn scrubbed(seed: u64) -> Settings {
         Settings { scrubs_per_mille: 300, ..Settings::all_at_once(seed) }
     }
 
-    /// One or two replicas and power cuts, then blocks of the last replica that rot at rest; or three, the last on a drive that
-    /// does not do as it is told.
+    /// One or two replicas with power cuts, and then corruption at rest on the last replica. Every third seed
+    /// has three replicas instead, the last on a faulty drive.
     pub fn rotting(seed: u64) -> Settings {
         let rot = if seed % 3 == 2 { Rot::Always } else { Rot::AtRest };
         Settings { scrubs_per_mille: 200, rot, ..Settings::quiet(seed) }
@@ -216,13 +218,13 @@ impl Settings {
         }
     }
 
-    /// Everything that can happen but rot, and drives that fail often and come back in an older state.
+    /// All events except corruption, with drives that fail often and come back in an older state.
     pub fn swapped(seed: u64) -> Settings {
         Settings { swaps_per_mille: 500, breaks_per_ten_thousand: 40, ..Settings::all_at_once(seed) }
     }
 
-    /// Replicas of extents are moved from drive to drive, and what happens in the other worlds happens meanwhile: seeds by
-    /// turns, up to everything at once but rot.
+    /// Replicas move between drives, beside the events of another kind of world. The seed selects the other
+    /// events, up to all except corruption.
     pub fn moved(seed: u64) -> Settings {
         let base = match seed % 4 {
             0 => Settings {
@@ -238,12 +240,12 @@ impl Settings {
         Settings { is_moved: true, moves_per_mille: 0, replicas, steps: 3000, depth: 6, ..base }
     }
 
-    /// The daemon is killed again and again while drives are at what it asked for, beside whatever else can happen.
+    /// Frequent kills while operations are in flight, beside the events of another kind of world.
     pub fn killed(seed: u64) -> Settings {
         Settings { kills_per_ten: 8, steps_between_crashes: 200, ..Settings::one_of_four(seed) }
     }
 
-    /// Drives whose filesystems differ in what they can do, or lack the same, beside whatever else can happen.
+    /// Filesystems with different or equal sets of abilities, beside the events of another kind of world.
     pub fn mixed(seed: u64) -> Settings {
         let bits = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         let is_alike = seed.is_multiple_of(3);
@@ -251,7 +253,7 @@ impl Settings {
         Settings { abilities: std::array::from_fn(of), ..Settings::one_of_four(seed) }
     }
 
-    /// The volume shrinks and grows, beside failing drives, late writes and kills.
+    /// Shrinks and grows of the volume, beside failing drives, late writes and kills.
     pub fn resized(seed: u64) -> Settings {
         let base = match seed % 4 {
             0 => Settings::quiet(seed),
@@ -262,8 +264,8 @@ impl Settings {
         Settings { resizes_per_ten_thousand: 60, ..base }
     }
 
-    /// One replica is behind a write journal that is soon full, beside power cuts, kills and failing drives, that of the journal
-    /// too; replicas come and go.
+    /// One replica behind a write journal that is soon full, beside power cuts, kills and failing drives. The
+    /// journal's drive fails too, and replicas come and go.
     pub fn journaled(seed: u64) -> Settings {
         let base = match seed % 3 {
             0 => Settings::quiet(seed),
@@ -280,8 +282,8 @@ impl Settings {
         }
     }
 
-    /// Drives fail and come back before they answer syncs, writes of metadata and epoch records fail and are tried again,
-    /// and power fails where an answer can be taken for more than it says.
+    /// Worlds full of doubtful answers. Drives fail and come back before they answer syncs. Writes of
+    /// metadata and epoch records fail and are retried. Power fails after doubtful answers.
     pub fn doubtful(seed: u64) -> Settings {
         let base = Settings {
             replicas: 3,
@@ -328,7 +330,7 @@ impl Settings {
         }
     }
 
-    /// Everything that can happen, in some mixture.
+    /// A mixture of all events except corruption.
     pub fn all_at_once(seed: u64) -> Settings {
         let mut abilities = [Abilities::ALL; REPLICAS_MAX];
         if seed.is_multiple_of(5) {
@@ -346,57 +348,57 @@ impl Settings {
     }
 }
 
-/// What came of a run.
+/// Outcome of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Equal for equal seeds.
+    /// Hash of the trace. Equal seeds give equal hashes.
     pub trace_hash: u64,
-    /// Requests that were acknowledged.
+    /// Number of acknowledged requests.
     pub acknowledged: u64,
-    /// Requests that failed.
+    /// Number of failed requests.
     pub failed: u64,
-    /// Crashes that were survived.
+    /// Number of crashes survived.
     pub crashes: u64,
-    /// Of these, how often the daemon alone ended.
+    /// Number of crashes that were kills.
     pub kills: u64,
-    /// Times that the volume shrank and grew.
+    /// Number of shrinks with a following grow.
     pub resizes: u64,
-    /// Regions that were copied.
+    /// Number of resynced regions.
     pub copied: u64,
-    /// Changes of replica states.
+    /// Number of changes of replica states.
     pub replica_states: u64,
     /// Snapshots that came to their end.
     pub snapshots: u64,
-    /// Writes of metadata that no replica in sync could take.
+    /// Number of metadata writes that no replica in sync could take.
     pub metadata_refused: u64,
     /// Writes of checksum headers that no replica in sync could take.
     pub headers_refused: u64,
-    /// Replicas that control added or gave up.
+    /// Number of replicas that control added or removed.
     pub moves: u64,
-    /// Answers that could be taken for more than they said.
+    /// Number of doubtful answers.
     pub doubtful_answers: u64,
     /// Times that the folder of a drive went.
     pub absences: u64,
     /// Pieces of work that were given up because a drive did not answer.
     pub given_up: u64,
-    /// Of these, writes that were carried out all the same, later.
+    /// Number of given up writes that a drive carried out later.
     pub late_writes: u64,
-    /// Sections that were scrubbed, or given up.
+    /// Number of sections that were scrubbed or abandoned.
     pub sections_scrubbed: u64,
     /// Sections that got valid checksums after that.
     pub sections_validated: u64,
-    /// Replicas that lost with a write journal, or by what it held, what was acknowledged.
+    /// Number of replicas that lost acknowledged data with, or because of, a write journal.
     pub invalidated: u64,
-    /// Write journals that failed.
+    /// Number of write journals that failed.
     pub journals_failed: u64,
-    /// Pieces that a write journal brought to files behind it.
+    /// Number of pieces that a write journal destaged.
     pub brought: u64,
-    /// Replicas that came back with metadata that was not what was last written there.
+    /// Number of replicas that rejoined with metadata other than the last written.
     pub swapped: u64,
-    /// Blocks of replicas that were found bad where others were good.
+    /// Number of bad blocks of replicas where another replica was good.
     pub blocks_found: u64,
-    /// Blocks of these that were repaired.
+    /// Number of bad blocks that were repaired.
     pub blocks_repaired: u64,
-    /// Blocks that were found without a good replica.
+    /// Number of bad blocks without a good replica.
     pub blocks_damaged: u64,
 }

@@ -12,7 +12,7 @@ use crate::requests::place_of;
 /// A snapshot that is under way.
 #[derive(Debug, Default)]
 pub(super) struct VolumeSnapshot {
-    /// Its instant; 0 while changes are only held for it.
+    /// Instant of the snapshot; 0 while changes are only quiesced.
     at: u64,
     files: BTreeMap<(usize, u32), File>,
 }

@@ -1,5 +1,7 @@
-//! Drives that do not answer in the imagined machine. While others have the same, what was asked of them is given up, as
-//! the data plane does it; they may still carry it out at any later time, or never.
+//! Drives that do not answer in the simulated machine.
+//!
+//! Operations on a silent drive are given up while other replicas are in sync, as in the data plane. The
+//! drive may still carry out this orphaned I/O at any later time, or never.
 
 use weir_types::bounds::REPLICAS_MAX;
 use weir_volume::mirror::stall::{ChecksumPhase, goes_on_without_late};
@@ -9,13 +11,13 @@ use weir_volume::{Action, Fault};
 use super::{Pending, World};
 use crate::{Stamp, transfer};
 
-/// Orphaned I/O: nobody waits for it any more, and the drive may still carry it out.
+/// Orphaned I/O: no caller waits for it, and the drive may still carry it out.
 #[derive(Clone, Debug)]
 pub(super) struct Orphan {
     slot: usize,
     pub(super) extent: u32,
     work: Pending,
-    /// What it writes, if it does.
+    /// Data that the operation writes, if it writes.
     buffer: Vec<Stamp>,
 }
 
@@ -26,7 +28,7 @@ impl Orphan {
 }
 
 impl Pending {
-    /// The replicas of an extent that it is asked of.
+    /// Extent and replicas that the operation concerns.
     fn concerns(&self) -> Option<(u32, Slots)> {
         match self {
             Pending::Action(slot, _, action) => Some((action.extent()?, std::iter::once(*slot).collect())),
@@ -40,7 +42,7 @@ impl Pending {
         }
     }
 
-    /// True if one replica alone is asked for it.
+    /// True if the operation concerns a single replica.
     fn is_of_one(&self) -> bool {
         matches!(self, Pending::Action(..) | Pending::Sync(..))
     }
@@ -56,7 +58,7 @@ fn slots_of(work: &ChecksumWork) -> Slots {
 }
 
 impl World {
-    /// Has drives fall silent and speak again, and what was given up come back. True if that was this step.
+    /// Makes drives silent and responsive again, and lets orphaned I/O end. True if the step is used up.
     pub(super) fn stall(&mut self) -> Result<bool, String> {
         if self.random.chance(self.settings.stalls_per_ten_thousand, 10_000) {
             let slot = self.random.below(REPLICAS_MAX as u64) as usize;
@@ -81,19 +83,19 @@ impl World {
         Ok(false)
     }
 
-    /// True if something is not answered, because a drive that it is asked of does not.
+    /// True if an operation is not answered, because one of its drives is silent.
     pub(super) fn is_silent(&self, pending: &Pending) -> bool {
         let concerns = pending.concerns();
         concerns.is_some_and(|(_, slots)| slots.iter().any(|slot| self.drives[slot].is_silent))
     }
 
-    /// True if something that was given up may still happen to a replica of an extent.
+    /// True if orphaned I/O may still reach an extent replica.
     pub(super) fn has_orphans(&self, extent: u32, slot: usize) -> bool {
         let is_one = |orphan: &Orphan| (orphan.slot, orphan.extent) == (slot, extent);
         self.orphans.iter().any(is_one)
     }
 
-    /// True if something is under way on a replica of an extent, so that its file cannot be made anew.
+    /// True if an operation is in flight on an extent replica, so its file cannot be created again.
     pub(super) fn touches(&self, extent: u32, slot: usize) -> bool {
         let touches = self.has_orphans(extent, slot);
         touches
@@ -109,7 +111,7 @@ impl World {
             })
     }
 
-    /// Gives up whatever others can stand in for.
+    /// Gives up operations on silent drives that other replicas can stand in for.
     fn look_for_stalls(&mut self) -> Result<(), String> {
         self.give_up_metadata()?;
         while let Some(index) = self.pending.iter().position(|pending| self.is_to_be_given_up(pending)) {
@@ -150,7 +152,7 @@ impl World {
         }
     }
 
-    /// Retires a replica, and tells everything that was asked of it alone to have failed.
+    /// Fails a replica, and fails all operations that concern it alone.
     fn give_up_replica(&mut self, slot: usize, extent: u32) -> Result<(), String> {
         let replica = std::iter::once(slot).collect();
         let is_meant = |pending: &mut Pending| {
@@ -173,7 +175,7 @@ impl World {
         self.take(effects)
     }
 
-    /// Takes the answers of those replicas that gave one for all that there will be.
+    /// Ends an operation with the answers of the replicas that gave one.
     fn give_up_in_part(&mut self, pending: Pending) -> Result<(), String> {
         let (extent, slots) = pending.concerns().expect("what drives are asked for concerns them");
         for slot in slots.iter().filter(|slot| self.drives[*slot].is_silent).collect::<Vec<_>>() {
@@ -190,7 +192,7 @@ impl World {
         self.orphans.push(Orphan { slot, extent, work, buffer });
     }
 
-    /// Nobody waits any more for what a drive was asked for.
+    /// Orphans an operation of a single replica.
     pub(super) fn orphan_of_one(&mut self, work: Pending) {
         if let Some((extent, slots)) = work.concerns()
             && let Some(slot) = slots.iter().next()
@@ -199,7 +201,7 @@ impl World {
         }
     }
 
-    /// Now and then a drive carries out something that was asked for before the last start.
+    /// Sometimes carries out an operation from before the last start.
     pub(super) fn carry_out_unfenced(&mut self) {
         if self.unfenced.is_empty() || !self.random.chance(1, 10) {
             return;
@@ -209,14 +211,14 @@ impl World {
         self.carry_out_late(orphan);
     }
 
-    /// A drive carries out something that was given up.
+    /// Carries out one random orphaned operation.
     pub(super) fn come_back(&mut self) -> Result<(), String> {
         if self.orphans.is_empty() {
             return Ok(());
         }
         let index = self.random.below(self.orphans.len() as u64) as usize;
         let chosen = &self.orphans[index];
-        // Metadata of a drive is written in the order in which it was asked for.
+        // Metadata of a drive is written in the order of the requests.
         let is_before = |orphan: &Orphan| orphan.slot == chosen.slot && orphan.is_metadata();
         let first = self.orphans.iter().position(is_before).filter(|_| chosen.is_metadata());
         let orphan = self.orphans.remove(first.unwrap_or(index));
@@ -224,8 +226,8 @@ impl World {
         Ok(())
     }
 
-    /// A drive answers for metadata. It was asked for whatever was given up before, and one thread does all of it in order:
-    /// that has ended, whether it was written or not.
+    /// Ends earlier orphaned metadata writes of a drive that answers a newer one. One thread does all of them
+    /// in order, so the earlier ones have ended, written or not.
     pub(super) fn end_earlier_metadata(&mut self, slot: usize) {
         let is_earlier = |orphan: &mut Orphan| orphan.slot == slot && orphan.is_metadata();
         for orphan in self.orphans.extract_if(.., is_earlier).collect::<Vec<_>>() {
@@ -235,7 +237,7 @@ impl World {
         }
     }
 
-    /// The power fails: drives may have carried out what was given up, or not.
+    /// Crashes the drives: orphaned I/O is carried out or not.
     pub(super) fn come_back_or_not(&mut self) {
         for orphan in std::mem::take(&mut self.orphans) {
             if self.random.chance(1, 2) {

@@ -1,5 +1,6 @@
-//! Replicas that come back, some of them in an older state than they went: while the drive was away, its folder was restored from a
-//! backup, or an earlier clone of the drive was put in its place.
+//! Replicas that come back in an older state than they left.
+//!
+//! The folder of the drive was restored from a backup, or an earlier clone of the drive replaced it.
 
 use weir_plan::replica_return::{JournalOf, Verdict, before_files, by_files};
 use weir_types::bounds::REPLICAS_MAX;
@@ -13,7 +14,7 @@ use crate::requests::EXTENTS;
 /// Steps of background work while clients pause.
 const PAUSE_STEPS: u32 = 200;
 
-/// What a backup has of a replica.
+/// A backup of an extent replica.
 #[derive(Clone, Debug)]
 pub(super) struct OlderState {
     file: File,
@@ -22,7 +23,7 @@ pub(super) struct OlderState {
 }
 
 impl World {
-    /// Makes a backup of a replica now and then; and has clients pause, so that no region is marked for a while.
+    /// Sometimes backs up a replica, or pauses clients so that no region is dirty for a while.
     pub(super) fn keep_older_states(&mut self) -> Result<(), String> {
         if self.settings.swaps_per_mille == 0 || !self.random.chance(1, 5) {
             return Ok(());
@@ -34,7 +35,8 @@ impl World {
         Ok(())
     }
 
-    /// Answers everything, resyncs replicas, and takes regions out of the metadata that all of them have.
+    /// Answers all operations, resyncs replicas, and clears regions from the dirty region log that all
+    /// replicas have.
     fn pause(&mut self) -> Result<(), String> {
         self.settle()?;
         for _ in 0..PAUSE_STEPS {
@@ -52,7 +54,7 @@ impl World {
         Ok(())
     }
 
-    /// A drive is away for a while in which nobody writes.
+    /// Takes a drive away for a while in which no client writes.
     fn lose_and_swap(&mut self) -> Result<(), String> {
         let slot = self.random.below(REPLICAS_MAX as u64) as usize;
         self.drives[slot].has_failed = true;
@@ -68,7 +70,7 @@ impl World {
     fn back_up(&mut self) {
         let extent = self.random.below(EXTENTS.into()) as u32;
         let slot = self.random.below(REPLICAS_MAX as u64) as usize;
-        // One that was made long ago lacks the most.
+        // The oldest backup lacks the most, so it is seldom replaced.
         if self.older.contains_key(&(slot, extent)) && !self.random.chance(1, 50) {
             return;
         }
@@ -79,7 +81,7 @@ impl World {
         }
     }
 
-    /// A drive works again, or can be reached again, and replicas on it are taken back: without what was not stable.
+    /// Brings a drive back, with its replicas, but without data that was not stable.
     pub(super) fn bring_back(&mut self) -> Result<(), String> {
         let slot = self.random.below(REPLICAS_MAX as u64) as usize;
         self.take_back(slot)

@@ -1,14 +1,14 @@
-//! How emulations are read and written. Knows words and units, and nothing of what they do.
+//! Parsing and formatting of emulations. This module knows words and units, and nothing of their effect.
 
 use super::{Emulation, EmulationKind, Parameters};
 use crate::bounds::EMULATED_PARALLEL_MAX;
 use crate::policy::Throughput;
 use crate::units::{ByteRate, UnitError, scale, split_number, write_whole};
 
-/// Units of times with their nanoseconds.
+/// Units of times, with their nanoseconds.
 const TIME_UNITS: [(&str, u64); 4] = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
 
-/// What would be accepted as a whole.
+/// Accepted notation of an emulation, for error messages.
 fn expected() -> String {
     format!(
         "a list such as iops=21000,bandwidth=250MB/s,latency=200us (iops is required), or a kind of drive \
@@ -17,7 +17,7 @@ fn expected() -> String {
     )
 }
 
-/// What would be accepted where neither `iops` nor a kind is told.
+/// Accepted values where neither `iops` nor a kind is named, for error messages.
 pub(super) fn expected_iops() -> String {
     format!("a number of operations per second, which is required unless a kind is told: {}", kinds())
 }
@@ -27,9 +27,12 @@ fn kinds() -> String {
 }
 
 impl Emulation {
-    /// Reads `iops=21000,bandwidth=250MB/s,latency=200us,seek=8ms,flush=5ms,parallel=32` in any order, or a
-    /// kind's name with what differs from it: `nvme,latency=1ms`. Times that are not named are 0, a flush
-    /// takes the latency, and what else is not named has no bound; `none` says so where a kind has one.
+    /// Parses parameters in any order, like
+    /// `iops=21000,bandwidth=250MB/s,latency=200us,seek=8ms,flush=5ms,parallel=32`. A kind's name may come
+    /// first, with the parameters that differ from it: `nvme,latency=1ms`.
+    ///
+    /// Times that are not named are 0, and a flush takes the latency. Other parameters that are not named
+    /// have no bound. `none` removes a bound that a kind has.
     ///
     /// # Errors
     /// If neither `iops` nor a kind is named, a parameter is unknown or named twice, or a value is not
@@ -52,7 +55,7 @@ impl Emulation {
         parameters.of(kind)
     }
 
-    /// The parameters, also where they have a kind's name.
+    /// All parameters, even if they are exactly those of a kind.
     pub fn parameters(&self) -> String {
         let time = |key, ns| format!(",{key}={}", Time(ns));
         let mut text = format!("iops={}", self.iops);
@@ -66,7 +69,7 @@ impl Emulation {
     }
 }
 
-/// A kind's name, if the parameters are exactly those of one, or the parameters.
+/// A kind's name if the parameters are exactly those of a kind, otherwise the parameters.
 impl std::fmt::Display for Emulation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.kind() {
@@ -77,7 +80,7 @@ impl std::fmt::Display for Emulation {
 }
 
 impl Parameters {
-    /// Takes one that is named in a text; answers whether it was there already.
+    /// Sets a parameter from text. Returns whether it was set already.
     fn set(&mut self, key: &str, value: &str) -> Result<bool, UnitError> {
         Ok(match key.to_ascii_lowercase().as_str() {
             "iops" => self.iops.replace(parse_iops(value)?).is_some(),
@@ -116,10 +119,10 @@ fn parse_parallel(text: &str) -> Result<u32, UnitError> {
     text.parse().map_err(|_| UnitError::new(text, expected()))
 }
 
-/// Reads a time such as `200us` or `1.5ms`, in nanoseconds.
+/// Parses a time, like `200us` or `1.5ms`, in nanoseconds.
 ///
 /// # Errors
-/// If it has no unit, or is not a whole number of nanoseconds.
+/// If the text has no unit, or is not a whole number of nanoseconds.
 pub fn parse_time(text: &str) -> Result<u64, UnitError> {
     let error = || UnitError::new(text, "a time with its unit (ns, us, ms or s), such as 200us");
     let (number, unit) = split_number(text).ok_or_else(error)?;
@@ -131,7 +134,7 @@ pub fn parse_time(text: &str) -> Result<u64, UnitError> {
     scale(number, *unit_ns).ok_or_else(error)
 }
 
-/// A time in nanoseconds, as it is written.
+/// A time in nanoseconds, formatted with its unit.
 pub(super) struct Time(pub u64);
 
 impl std::fmt::Display for Time {
@@ -175,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_what_would_be_accepted() {
+    fn parse_error_names_value_and_accepted_notation() {
         for (text, words) in [
             ("", "'' is not a list such as iops=21000"),
             ("latency=1ms", "'latency=1ms' is not a list such as"),
@@ -210,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_is_shown_by_its_name_and_its_parameters_are_told() {
+    fn kind_is_shown_by_name_and_lists_parameters() {
         for kind in EmulationKind::ALL {
             let emulation = kind.emulation();
             assert_eq!(emulation.to_string(), kind.name());
@@ -238,13 +241,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(written in emulations()) {
+        fn formatted_emulations_parse_back(written in emulations()) {
             prop_assert_eq!(Emulation::parse(&written.to_string()), Ok(written));
         }
 
         #[test]
-        fn what_differs_from_a_kind_replaces_it(written in emulations(), kind in 0usize..6) {
-            // What is not written is not replaced, so it is said in words.
+        fn named_parameters_override_the_kind(written in emulations(), kind in 0usize..6) {
+            // A parameter that is not written is not replaced, so its absence is written too.
             let text = format!("{},{}", EmulationKind::ALL[kind], written.parameters());
             let absent = [
                 (written.bytes_per_second.is_none(), ",bandwidth=none"),

@@ -1,5 +1,5 @@
-//! What the parameters of an emulated drive mean as times: how long turns are, and what follows from that for
-//! its capacity. Exact; knows no instants and no state of a drive.
+//! Turn times and capacity of an emulated drive, computed exactly from its parameters. This module knows no
+//! instants and no state of a drive.
 
 use super::Emulation;
 use crate::bounds::{
@@ -9,41 +9,39 @@ use crate::bounds::{
 /// Nanoseconds of a second.
 const SECOND_NS: u128 = 1_000_000_000;
 
-/// Most parts into which a nanosecond is divided.
+/// Maximum number of parts into which a nanosecond is divided.
 const PARTS_MAX: u128 = RATE_IOPS_MAX as u128 * RATE_BYTES_PER_SECOND_MAX as u128;
 
-// The largest operation's time, with a seek, must have a form in 128 bits, and so must what a capacity is
-// made from.
+// The largest operation's time, with a seek, must fit 128 bits. So must the terms of a capacity.
 const _: () = assert!(RATE_IOPS_MAX as u128 * SECOND_NS <= u128::MAX / (u64::MAX as u128 * 4));
 const _: () = assert!(EMULATED_TIME_NS_MAX as u128 * PARTS_MAX <= u128::MAX / 4);
 const _: () =
     assert!(PIECE_BYTES as u128 * SECOND_NS * PARTS_MAX <= u128::MAX / EMULATED_PARALLEL_MAX as u128);
 
-/// The turns of a drive, counted in parts of a nanosecond of which every turn takes a whole number.
+/// Turns of a drive, counted in parts of a nanosecond. Every turn takes a whole number of parts.
 #[derive(Clone, Copy, Debug)]
 pub struct Turns {
-    /// A multiple of both rates.
+    /// Parts of a nanosecond: a multiple of both rates.
     parts_per_ns: u128,
-    /// Parts that an operation takes at least.
+    /// Minimum parts of an operation.
     operation_parts: u128,
-    /// Parts that each byte of an operation takes.
+    /// Parts of each byte of an operation.
     byte_parts: u128,
-    /// Parts that a seek takes.
+    /// Parts of a seek.
     seek_parts: u128,
 }
 
-/// What a drive delivers for as long as it is asked for more, of operations of which each is at another
-/// place.
+/// Sustained rates of a drive under random operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
     /// Small operations per second, rounded down.
     pub iops: u64,
-    /// Bytes per second, rounded down, of operations of [`PIECE_BYTES`], the largest that there are.
+    /// Bytes per second, rounded down, of operations of [`PIECE_BYTES`], the largest possible size.
     pub bytes_per_second: u64,
 }
 
 impl Turns {
-    /// The turns of a drive with these parameters.
+    /// Turns of a drive with these parameters.
     pub fn of(emulation: &Emulation) -> Turns {
         let iops = u128::from(emulation.iops.max(1));
         let bytes_per_second = u128::from(emulation.bytes_per_second.unwrap_or(1).max(1));
@@ -61,8 +59,8 @@ impl Turns {
         self.parts_per_ns
     }
 
-    /// How long the turn of an operation is that moves `bytes`, in parts of a nanosecond; `is_elsewhere` if
-    /// it does not begin where the one before it ended.
+    /// Length of the turn of an operation that moves `bytes`, in parts of a nanosecond. `is_elsewhere` means
+    /// that it does not begin where the previous one ended.
     pub fn turn_parts(&self, bytes: u64, is_elsewhere: bool) -> u128 {
         let moving = self.operation_parts.max(u128::from(bytes) * self.byte_parts);
         moving + if is_elsewhere { self.seek_parts } else { 0 }
@@ -70,11 +68,11 @@ impl Turns {
 }
 
 impl Emulation {
-    /// What it delivers of operations at random places, with enough of them in flight.
+    /// Rates of the drive under random operations, with enough of them in flight.
     ///
-    /// Turns follow each other, so it is `1 / turn` with `turn = max(1 / iops, bytes / bandwidth) + seek`.
-    /// Where only `parallel` operations are served at a time, each has its place for `turn + latency`, so it
-    /// is no more than `parallel / (latency + turn)`.
+    /// Turns follow each other, so the rate is `1 / turn` with `turn = max(1 / iops, bytes / bandwidth) +
+    /// seek`. If at most `parallel` operations are in service, each occupies its place for `turn + latency`.
+    /// Then the rate is at most `parallel / (latency + turn)`.
     pub fn capacity(&self) -> Capacity {
         let turns = Turns::of(self);
         let rate = |bytes: u64, amount: u64| {
@@ -94,17 +92,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_capacity_is_that_of_operations_at_random_places() {
+    fn capacity_is_the_rate_of_random_operations() {
         let mib = 1 << 20;
         for (text, iops, bytes_per_second) in [
             ("iops=21000", 21_000, 21_000 * PIECE_BYTES),
             ("iops=21000,bandwidth=250MB/s,latency=200us", 21_000, 250_000_000),
             ("iops=10,bandwidth=1GB/s", 10, 10 * PIECE_BYTES),
-            // A turn is 1 ms, or 1 ms for the bytes, and 9 ms for the arm.
+            // A turn is 1 ms, or 1 ms for the bytes, and 9 ms for the seek.
             ("iops=1000,seek=9ms", 100, 100 * PIECE_BYTES),
             ("iops=1000,bandwidth=125MiB/s,seek=9ms", 100, 100 * PIECE_BYTES),
             ("iops=1000,bandwidth=1MiB/s,seek=0s", 1000, mib),
-            // 125 ms for the bytes and as much for the arm.
+            // 125 ms for the bytes and as much for the seek.
             ("iops=1000,bandwidth=1MiB/s,seek=125ms", 7, mib / 2),
             // Two at a time, each for 1 ms and 3 ms.
             ("iops=1000,latency=3ms,parallel=2", 500, 500 * PIECE_BYTES),

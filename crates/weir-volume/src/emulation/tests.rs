@@ -20,7 +20,7 @@ fn at(offset: u64) -> Position {
 }
 
 #[test]
-fn a_minute_holds_exactly_its_operations() {
+fn minute_holds_exactly_its_operations() {
     let mut emulated = emulated(21_000, None, 200_000);
     let last = (0..21_000 * 60).map(|_| emulated.submit(0, at(0), 4096)).last();
     assert_eq!(last, Some(60_000_000_000 + 200_000));
@@ -32,7 +32,7 @@ fn a_minute_holds_exactly_its_operations() {
 }
 
 #[test]
-fn bytes_count_where_they_take_longer() {
+fn bandwidth_bounds_large_operations() {
     let mut emulated = emulated(1000, Some(100_000_000), 0);
     assert_eq!(emulated.submit(0, at(0), 4096), 1_000_000);
     assert_eq!(emulated.submit(0, at(0), 1_000_000), 11_000_000);
@@ -47,7 +47,7 @@ fn one_at_a_time_waits_for_turn_and_latency() {
 }
 
 #[test]
-fn only_what_begins_where_the_one_before_it_ended_is_spared_the_seek() {
+fn only_sequential_operations_need_no_seek() {
     let mut emulated = parsed("iops=1000,seek=9ms");
     let elsewhere = Position { volume: 2, ..at(4096) };
     let mut last_ns = 0;
@@ -71,7 +71,7 @@ fn only_what_begins_where_the_one_before_it_ended_is_spared_the_seek() {
 }
 
 #[test]
-fn a_flush_without_a_time_takes_no_turn() {
+fn flush_without_time_takes_no_turn() {
     let mut emulated = emulated(10, None, 5);
     emulated.submit(0, at(0), 4096);
     assert_eq!(emulated.flush(7), 12);
@@ -79,7 +79,7 @@ fn a_flush_without_a_time_takes_no_turn() {
 }
 
 #[test]
-fn a_flush_with_a_time_takes_its_turn_and_no_latency_and_moves_nothing() {
+fn flush_with_time_takes_turn_without_latency_or_seek() {
     let mut emulated = parsed("iops=1000,latency=5ms,seek=2ms,flush=7ms");
     assert_eq!(emulated.submit(0, at(0), 4096), 8_000_000);
     assert_eq!(emulated.flush(0), 10_000_000);
@@ -88,7 +88,7 @@ fn a_flush_with_a_time_takes_its_turn_and_no_latency_and_moves_nothing() {
 }
 
 #[test]
-fn no_more_are_served_at_a_time_than_may_be() {
+fn parallelism_bounds_operations_in_service() {
     let mut emulated = parsed("iops=1000,latency=9ms,parallel=2");
     let ends: Vec<_> = (0..6).map(|_| emulated.submit(0, at(0), 0) / 1_000_000).collect();
     assert_eq!(ends, [10, 11, 20, 21, 30, 31]);
@@ -100,7 +100,7 @@ fn no_more_are_served_at_a_time_than_may_be() {
 }
 
 #[test]
-fn the_largest_operation_of_the_slowest_drive_has_an_end() {
+fn largest_operation_of_slowest_drive_never_overflows() {
     let slowest = Emulation {
         seek_ns: EMULATED_TIME_NS_MAX,
         flush_ns: Some(EMULATED_TIME_NS_MAX),
@@ -114,8 +114,8 @@ fn the_largest_operation_of_the_slowest_drive_has_an_end() {
     }
 }
 
-/// Operations per second of a drive that always has so many in flight, over ten seconds from its first
-/// answer.
+/// Operations per second of a drive with a constant number of operations in flight, over ten seconds from its
+/// first answer.
 fn rate(kind: EmulationKind, depth: u64, bytes: u64, stride: u64) -> u64 {
     let mut emulated = EmulatedDrive::new(kind.emulation());
     let first = (0..depth).map(|number| emulated.submit(0, at(number * stride), bytes));
@@ -129,9 +129,9 @@ fn rate(kind: EmulationKind, depth: u64, bytes: u64, stride: u64) -> u64 {
 }
 
 #[test]
-fn kinds_deliver_what_they_stand_for() {
-    // Operations of 4 KiB at random places, 128 at a time; the time of one alone; pieces in sequence, 32 at a
-    // time.
+fn kinds_deliver_their_published_figures() {
+    // Rate of random operations of 4 KiB, 128 in flight; latency of one alone; bandwidth of sequential
+    // pieces, 32 in flight.
     for (kind, iops, alone_us, megabytes) in [
         (EmulationKind::EbsIo1, 10_346, 580, 320),
         (EmulationKind::EbsGp2, 5783, 540, 160),
@@ -150,7 +150,7 @@ fn kinds_deliver_what_they_stand_for() {
 }
 
 #[test]
-fn a_saturated_drive_delivers_its_capacity() {
+fn saturated_drive_delivers_its_capacity() {
     for text in [
         "iops=700,seek=3ms,latency=10ms",
         "iops=700,seek=3ms,latency=10ms,parallel=1",
@@ -166,23 +166,26 @@ fn a_saturated_drive_delivers_its_capacity() {
             let mut emulated = EmulatedDrive::new(emulation);
             let ends = (0..).map(|number| emulated.submit(0, at(number * 2 * PIECE_BYTES), bytes));
             let in_minute = ends.take_while(|&end_ns| end_ns <= 60 * SECOND_NS).count() as u64;
-            // Less by what is under way at the end, more by what a rounded rate lacks.
+            // The rate is lower by operations in flight at the end, and higher by the fraction that a rounded
+            // rate lacks.
             assert!(in_minute.abs_diff(expected * 60) <= 61, "{text}: {in_minute} of {bytes} bytes");
         }
     }
 }
 
-/// What a drive is asked for, at an instant: a flush, or so many bytes at an offset.
+/// A request to a drive at an instant: a flush, or an offset and a number of bytes.
 type Asked = (u64, Option<(u64, u64)>);
 
-/// When each of what was asked for is finished, from the definition and exact, in units of `1 / (iops *
-/// bandwidth)` ns. A turn begins at the first instant at which it was asked for, all turns before it are
-/// over, and fewer than `parallel` are being served. Something is over at every such instant, or asked for.
+/// Exact finish time of each request, by the definition, in units of `1 / (iops * bandwidth)` ns.
+///
+/// A turn begins at the first instant at which three conditions hold. The operation was requested, all turns
+/// before it are over, and fewer than `parallel` operations are in service. So every turn begins at a request
+/// or at an end.
 fn oracle(emulation: Emulation, asked: &[Asked]) -> Vec<u128> {
     let [iops, bandwidth, second] =
         [emulation.iops, emulation.bytes_per_second.unwrap_or(1), SECOND_NS].map(u128::from);
     let units = |ns: u64| u128::from(ns) * iops * bandwidth;
-    // Beginning, end of the turn, end: of those that have a turn.
+    // Beginning and end of the turn, and finish, of each request with a turn.
     let mut served: Vec<(u128, u128, u128)> = Vec::new();
     let (mut head, mut ends) = (None, Vec::new());
     for &(at_ns, what) in asked {
@@ -214,7 +217,7 @@ fn oracle(emulation: Emulation, asked: &[Asked]) -> Vec<u128> {
 }
 
 prop_compose! {
-    /// A flush at times; else an operation that goes on where the one before it ended, or one somewhere.
+    /// Sometimes a flush, otherwise an operation that continues the previous one or lies elsewhere.
     fn step()(
         gap_ns in prop_oneof![Just(0), 0u64..2_000_000],
         what in 0u32..10,
@@ -228,7 +231,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn every_finish_is_that_of_the_exact_oracle(
+    fn every_finish_matches_the_exact_oracle(
         iops in 1u64..200_000,
         bytes_per_second in prop::option::of(1u64..2_000_000_000),
         latency_ns in 0u64..1_000_000,
@@ -258,7 +261,7 @@ proptest! {
     }
 
     #[test]
-    fn nobody_overtakes_even_if_clocks_disagree(
+    fn operations_never_overtake_even_if_clocks_disagree(
         iops in 1u64..200_000,
         seek_ns in 0u64..100_000,
         parallel in prop::option::of(1u32..8),
@@ -274,7 +277,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded(
+    fn remembered_operations_are_bounded(
         parallel in prop::option::of(1u32..8),
         gaps in prop::collection::vec(0u64..100_000, 1..100),
     ) {

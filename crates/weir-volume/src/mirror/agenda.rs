@@ -1,12 +1,12 @@
-//! The order in which effects are carried out: one after the other, as they were asked for.
+//! The execution order of effects: one after the other, in the order of their requests.
 //!
-//! Carrying one out may ask for more, and may even enter the carrying out anew. An effect that is carried out before one
-//! that was asked for earlier finds a world that the mirror did not mean: the number of an operation is given to another
-//! one as soon as its end was asked for, which must have been carried out before anything under the new meaning is.
+//! An effect may request more effects, and may even enter the execution again. An effect must not run before
+//! an earlier one, because the mirror assumes their order. For example, the number of an operation is reused
+//! as soon as its end is requested. That end must be carried out before any effect of the new operation.
 
 use super::Effect;
 
-/// Whether effects are being carried out.
+/// State of the execution of effects.
 #[derive(Debug, Default)]
 pub struct Agenda {
     is_carried_out: bool,
@@ -15,8 +15,9 @@ pub struct Agenda {
 }
 
 impl Agenda {
-    /// Takes the effects that were asked for; the caller carries out all of them, in this order. `None` if there are none, or
-    /// if effects are being carried out already: whoever began that takes these afterwards.
+    /// Takes the requested effects. The caller carries out all of them, in this order. `None` if there are
+    /// none, or if effects are being carried out already. In the second case the running execution takes the
+    /// new effects afterwards.
     pub fn begin(&mut self, asked: &mut Vec<Effect>) -> Option<Vec<Effect>> {
         if self.is_carried_out || asked.is_empty() {
             return None;
@@ -25,7 +26,7 @@ impl Agenda {
         Some(std::mem::replace(asked, std::mem::take(&mut self.spare)))
     }
 
-    /// All of that has been carried out, which left this list: what was asked for meanwhile can be begun.
+    /// Ends the execution of a list, which is empty now. Effects that were requested in between can begin.
     pub fn end(&mut self, emptied: Vec<Effect>) {
         debug_assert!(emptied.is_empty(), "what was begun is carried out to its end");
         self.spare = emptied;
@@ -41,7 +42,8 @@ mod tests {
         Effect::Flushed { flush, result: Ok(()) }
     }
 
-    /// Carries out everything; each flush below 10 asks for another one and enters anew, as careless executors do.
+    /// Carries out all effects. Each flush below 10 requests another one and enters the execution again, as
+    /// careless executors do.
     fn carry_out(agenda: &mut Agenda, asked: &mut Vec<Effect>, done: &mut Vec<u32>) {
         while let Some(mut effects) = agenda.begin(asked) {
             for effect in effects.drain(..) {
@@ -57,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn effects_are_carried_out_in_order_however_often_that_is_entered() {
+    fn reentrant_execution_keeps_effects_in_order() {
         let (mut agenda, mut done) = (Agenda::default(), Vec::new());
         let mut asked = vec![flushed(1), flushed(2), flushed(3)];
         carry_out(&mut agenda, &mut asked, &mut done);

@@ -5,7 +5,7 @@
 //! is that of what should be there. A section whose checksums are invalid costs nothing more, and an extent that was never
 //! scrubbed has no checksum headers at all.
 //!
-//! It knows nothing of checksums themselves, of files, or of how sections are scrubbed.
+//! This module does not know checksums themselves, files, or the course of a scrub.
 
 use weir_types::bounds::{BLOCK_BYTES, DAMAGED_BLOCKS_MAX, REPLICAS_MAX, SECTION_BYTES};
 
@@ -18,10 +18,10 @@ use crate::action::Request;
 pub struct Sections(pub u64);
 
 impl Sections {
-    /// Any of them.
+    /// All sections.
     pub(super) const ALL: Sections = Sections(u64::MAX);
 
-    /// The sections that a range of bytes touches.
+    /// Sections that a range of bytes touches.
     pub fn of(offset: u32, length: u32) -> Sections {
         let section = SECTION_BYTES as u32;
         let touched = offset / section..(offset + length).div_ceil(section);
@@ -33,27 +33,27 @@ impl Sections {
         Sections(1 << section)
     }
 
-    /// True if there is none.
+    /// True if the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// True if it has a section in common with another set.
+    /// True if the sets have a section in common.
     pub fn meets(self, other: Sections) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// All sections of both.
+    /// Union of both sets.
     pub fn with(self, other: Sections) -> Sections {
         Sections(self.0 | other.0)
     }
 
-    /// The sections of both that are in each.
+    /// Intersection of both sets.
     pub fn both(self, other: Sections) -> Sections {
         Sections(self.0 & other.0)
     }
 
-    /// Its sections that are not in another set.
+    /// Sections of this set that are not in the other.
     pub fn without(self, other: Sections) -> Sections {
         Sections(self.0 & !other.0)
     }
@@ -64,28 +64,28 @@ impl Sections {
     }
 }
 
-/// A block that no replica has as it should be, as far as it can be told.
+/// A block of which no replica has the correct content, as far as that can be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Damaged {
-    /// Which block of the extent.
+    /// Number of the block in the extent.
     pub block: u32,
-    /// The checksum that it should have; `None` if replicas differ and nobody can tell which is right.
+    /// Correct checksum of the block. `None` if replicas differ and the correct one is unknown.
     pub expected: Option<u32>,
 }
 
-/// What is durably said beside one replica.
+/// Durable checksum header beside one replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ChecksumHeader {
-    /// Sections whose checksums count.
+    /// Sections with valid checksums.
     pub valid: Sections,
-    /// Blocks of the extent that are damaged, in order.
+    /// Damaged blocks of the extent, in order.
     pub damaged: Vec<Damaged>,
 }
 
-/// What is to be said beside each replica; `None` where nothing has to be.
+/// Header to write beside each replica; `None` where no write is needed.
 pub type ChecksumHeaders = [Option<ChecksumHeader>; REPLICAS_MAX];
 
-/// What is being written.
+/// The header write in progress.
 #[derive(Debug)]
 struct Writing {
     valid: [Option<Sections>; REPLICAS_MAX],
@@ -97,17 +97,18 @@ struct Writing {
 pub(super) struct ExtentChecksums {
     /// By replica, the sections that should have valid checksums.
     wanted: [Sections; REPLICAS_MAX],
-    /// By replica, the sections that are, durably.
+    /// Sections, by replica, whose checksums are durably valid.
     recorded: [Sections; REPLICAS_MAX],
     damaged: Vec<Damaged>,
     damaged_recorded: Vec<Damaged>,
     writing: Option<Writing>,
-    /// The section that is being scrubbed.
+    /// Scrub of a section in progress.
     pub scrub: Option<Box<SectionScrub>>,
 }
 
 impl ExtentChecksums {
-    /// What was found beside a replica. It counts only for one that is in sync; of others it has to go.
+    /// Takes the header that was found beside a replica. It counts only if the replica is in sync. Otherwise
+    /// its valid sections must be removed durably.
     pub fn found(&mut self, slot: usize, header: ChecksumHeader, is_in_sync: bool) {
         self.recorded[slot] = header.valid;
         if is_in_sync {
@@ -122,7 +123,7 @@ impl ExtentChecksums {
         }
     }
 
-    /// A replica does not have everything any more, or another one takes its place.
+    /// Invalidates the checksums of a replica that is no longer in sync or is replaced.
     pub fn lose(&mut self, slot: usize) {
         self.wanted[slot] = Sections::default();
         if let Some(scrub) = &mut self.scrub {
@@ -130,7 +131,7 @@ impl ExtentChecksums {
         }
     }
 
-    /// Nobody knows what stands beside a replica: it was not watched.
+    /// Assumes that any header may lie beside a replica, because the replica was out of reach.
     pub fn distrust(&mut self, slot: usize) {
         self.lose(slot);
         self.recorded[slot] = Sections::ALL;
@@ -142,7 +143,7 @@ impl ExtentChecksums {
         self.recorded[slot].with(writing.unwrap_or_default())
     }
 
-    /// Nobody knows whether it still stands beside replicas which blocks are damaged.
+    /// Forgets which damaged blocks are durably listed, because the headers are unknown.
     pub fn distrust_damage(&mut self) {
         self.damaged_recorded.clear();
     }
@@ -159,7 +160,7 @@ impl ExtentChecksums {
         *wanted = if is_valid { wanted.with(section) } else { wanted.without(section) };
     }
 
-    /// A change is about to begin: what is said of its range must not be said any more.
+    /// Invalidates the range of a change that is about to begin.
     pub fn change(&mut self, request: &Request) {
         let touched = Sections::of(request.offset, request.length);
         self.wanted.iter_mut().for_each(|wanted| *wanted = wanted.without(touched));
@@ -170,12 +171,12 @@ impl ExtentChecksums {
             return;
         }
         self.damaged.retain(|damaged| !covers(request, damaged.block));
-        // What is overwritten in part has another checksum, and is no better for it.
+        // A partly overwritten block stays damaged, but its correct checksum is unknown now.
         let partly = self.damaged.iter_mut().filter(|damaged| touches(request, damaged.block));
         partly.for_each(|damaged| damaged.expected = None);
     }
 
-    /// True if nothing is durably said of a range, beside these replicas, that a change would make untrue.
+    /// True if no header beside these replicas says anything of a range that a change would make untrue.
     pub fn is_free(&self, request: &Request, slots: Slots) -> bool {
         let touched = Sections::of(request.offset, request.length);
         if slots.iter().any(|slot| self.may_be(slot).meets(touched)) {
@@ -190,18 +191,18 @@ impl ExtentChecksums {
         said.all(|damaged| self.damaged.contains(damaged))
     }
 
-    /// Blocks that are damaged, in order.
+    /// Damaged blocks, in order.
     pub fn damaged(&self) -> &[Damaged] {
         &self.damaged
     }
 
-    /// What is known of a block that was found damaged before.
+    /// Entry of a block that was found damaged before.
     pub fn listed(&self, block: u32) -> Option<Damaged> {
         let place = self.damaged.binary_search_by_key(&block, |damaged| damaged.block);
         place.ok().map(|place| self.damaged[place])
     }
 
-    /// A block was found damaged.
+    /// Lists a block as damaged.
     pub fn note_damage(&mut self, damaged: Damaged) {
         match self.damaged.binary_search_by_key(&damaged.block, |known| known.block) {
             Ok(place) => self.damaged[place] = damaged,
@@ -210,12 +211,12 @@ impl ExtentChecksums {
         }
     }
 
-    /// A block is as it should be.
+    /// Removes a block from the damaged ones, because it is correct.
     pub fn forget_damage(&mut self, block: u32) {
         self.damaged.retain(|damaged| damaged.block != block);
     }
 
-    /// What has to be written beside which replicas, if nothing is being written: these are in sync, those stale.
+    /// Headers to write beside replicas in sync and stale ones, unless a write is in progress.
     pub fn next_header_write(&mut self, in_sync: Slots, stale: Slots) -> Option<ChecksumHeaders> {
         if self.writing.is_some() {
             return None;
@@ -265,7 +266,7 @@ impl ExtentChecksums {
     }
 }
 
-/// The bytes of a block of an extent.
+/// Byte range of a block of an extent.
 fn block_range(block: u32) -> std::ops::Range<u32> {
     let start = block * BLOCK_BYTES as u32;
     start..start + BLOCK_BYTES as u32
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_touches_the_sections_that_it_lies_in() {
+    fn range_covers_all_sections_it_touches() {
         assert_eq!(Sections::of(0, 1), Sections(1));
         assert_eq!(Sections::of(SECTION - 1, 2), Sections(3));
         assert_eq!(Sections::of(SECTION, SECTION), Sections(2));
@@ -339,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_written_still_stands_and_what_was_dropped_does_not() {
+    fn failed_header_write_keeps_checksums_and_dropped_file_does_not() {
         let (mut header, change) = (header(), write(0, 4096));
         header.change(&change);
         header.next_header_write(both(), Slots::default()).unwrap();
@@ -352,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_block_is_forgotten_durably_before_it_is_overwritten() {
+    fn damaged_block_is_forgotten_durably_before_overwrite() {
         let (mut header, whole) = (header(), write(SECTION + 4096, 4096));
         let (part, block) = (write(SECTION + 4096 + 512, 512), SECTION / 4096 + 1);
         header.change(&part);
@@ -367,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_beside_a_stale_replica_does_not_count_and_has_to_go() {
+    fn checksums_of_stale_replica_are_ignored_and_invalidated() {
         let mut header = ExtentChecksums::default();
         header.found(0, ChecksumHeader { valid: Sections(1), damaged: Vec::new() }, true);
         header.found(1, ChecksumHeader { valid: Sections(1), damaged: Vec::new() }, false);
@@ -377,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_damaged_blocks_are_kept_than_fit() {
+    fn list_of_damaged_blocks_is_bounded() {
         let mut header = ExtentChecksums::default();
         let blocks = (0..DAMAGED_BLOCKS_MAX as u32 + 10).rev();
         blocks.for_each(|block| header.note_damage(Damaged { block, expected: None }));

@@ -1,26 +1,27 @@
-//! The epoch record of a volume: for each extent the epoch that is allocated and the one that is committed, in a file of
-//! whole blocks apart from all replicas. It knows bytes, and how they become durable.
+//! The epoch record of a volume: the allocated and the committed epoch of each extent, in a file of whole
+//! blocks apart from all replicas.
 //!
-//! After a sync that failed the kernel takes the pages for written, and the next sync finds nothing to do. So a number is
-//! written each time before it is synced, also where the file says it already.
+//! This module knows the bytes, and how they become durable. After a failed sync the kernel takes the pages
+//! for clean, and the next sync finds nothing to do. So a number is written each time before it is synced,
+//! even if the file has it already.
 
 use weir_types::bounds::BLOCK_BYTES;
 
 use super::recovered_extent::EpochRecord;
 
-/// Bytes of an extent's entry: no sector of a drive is so small that it could be torn.
+/// Bytes of an extent's entry. It lies within one sector of any drive, so it is never torn.
 const ENTRY_BYTES: u64 = 16;
-/// Where in an entry the committed epoch is; the allocated one comes first.
+/// Offset of the committed epoch in an entry. The allocated epoch comes first.
 const COMMITTED_START: usize = 8;
 
-/// In the allocated epoch: the last replica in sync failed, and nobody knows what it holds.
+/// Flag in the allocated epoch: the last replica in sync failed, and its content is unknown.
 const FAILED: u64 = 1 << 63;
 
-/// Epochs that are set apart for each extent that takes the place of an earlier one: no metadata is written so often, and no
-/// volume grows so often that they reach [`FAILED`].
+/// Epochs reserved for each extent that takes the place of an earlier one. Metadata is never written so
+/// often, and no volume grows so often, that epochs reach [`FAILED`].
 const EPOCHS_OF_AN_EXTENT: u64 = 1 << 40;
 
-/// A block of the record's file, aligned as direct I/O wants it.
+/// A block of the record's file, aligned for direct I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(4096))]
 pub struct RecordBlock(pub [u8; BLOCK_BYTES as usize]);
@@ -33,32 +34,32 @@ impl Default for RecordBlock {
 
 /// The file of an epoch record.
 pub trait RecordBlocks {
-    /// Why something could not be done.
+    /// Error of a file operation.
     type Error;
 
-    /// Reads a block; what the file lacks is zeroes.
+    /// Reads a block. Bytes beyond the end of the file are zeroes.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Errors of the file.
     fn read(&mut self, block: u64) -> Result<RecordBlock, Self::Error>;
 
     /// Writes a block.
     ///
     /// # Errors
-    /// Those of the file.
+    /// Errors of the file.
     fn write(&mut self, block: u64, content: &RecordBlock) -> Result<(), Self::Error>;
 
-    /// Makes all blocks durable that were written.
+    /// Makes all written blocks durable.
     ///
     /// # Errors
-    /// Those of the file: what was written before may be lost then.
+    /// Errors of the file. Blocks that were written before may then be lost.
     fn sync(&mut self) -> Result<(), Self::Error>;
 }
 
-/// Records an epoch of an extent durably, as allocated or as committed. A higher one that is recorded stays.
+/// Records an epoch of an extent durably, as allocated or as committed. A higher recorded epoch stays.
 ///
 /// # Errors
-/// Those of the file; then it may be recorded or not.
+/// Errors of the file. The epoch may then be recorded or not.
 pub fn raise<B: RecordBlocks>(
     blocks: &mut B,
     extent: u32,
@@ -74,18 +75,19 @@ pub fn raise<B: RecordBlocks>(
     blocks.sync()
 }
 
-/// Records durably that the last replica in sync of an extent failed, and that nobody knows what it holds.
+/// Records durably that the last replica in sync of an extent failed with unknown content.
 ///
 /// # Errors
-/// Those of the file; then it may be recorded or not.
+/// Errors of the file. The failure may then be recorded or not.
 pub fn fail<B: RecordBlocks>(blocks: &mut B, extent: u32) -> Result<(), B::Error> {
     set_failed(blocks, extent, FAILED)
 }
 
-/// Takes back durably that the last replica in sync of an extent failed: somebody has decided to use what it holds.
+/// Removes the record of a failure durably, because an operator has decided to use the content of the last
+/// replica.
 ///
 /// # Errors
-/// Those of the file; then it may be taken back or not.
+/// Errors of the file. The failure may then be removed or not.
 pub fn accept<B: RecordBlocks>(blocks: &mut B, extent: u32) -> Result<(), B::Error> {
     set_failed(blocks, extent, 0)
 }
@@ -99,10 +101,10 @@ fn set_failed<B: RecordBlocks>(blocks: &mut B, extent: u32, mark: u64) -> Result
     blocks.sync()
 }
 
-/// Writes the entries of all extents in a range durably, whatever was recorded of earlier ones.
+/// Writes the entries of all extents in a range durably, and overwrites entries of earlier extents.
 ///
 /// # Errors
-/// Those of the file.
+/// Errors of the file.
 pub fn begin<B: RecordBlocks>(
     blocks: &mut B,
     extents: std::ops::Range<u32>,
@@ -123,18 +125,20 @@ pub fn begin<B: RecordBlocks>(
     blocks.sync()
 }
 
-/// The first epoch of extents that are to be made, by what is recorded of those that had their places. The numbers of an
-/// extent's metadata begin with it too, so both are above all earlier ones: an older state of a drive may bring back a
-/// replica from before the volume shrank, whose metadata must not be taken for the newest.
+/// First epoch of new extents, from the entries of earlier extents in their places.
+///
+/// The numbers of an extent's metadata begin with this epoch too, so both exceed all earlier ones. An older
+/// state of a drive may bring back a replica from before a shrink. Its metadata must not be taken for the
+/// newest.
 pub fn first_epoch(earlier: &[EpochRecord]) -> u64 {
     let highest = earlier.iter().map(|epoch_record| epoch_record.allocated).max().unwrap_or_default();
     highest.div_ceil(EPOCHS_OF_AN_EXTENT) * EPOCHS_OF_AN_EXTENT + 1
 }
 
-/// What is recorded of the first extents.
+/// Entries of the given number of extents, from the first on.
 ///
 /// # Errors
-/// Those of the file.
+/// Errors of the file.
 pub fn read_all<B: RecordBlocks>(blocks: &mut B, extents: u64) -> Result<Vec<EpochRecord>, B::Error> {
     let per_block = BLOCK_BYTES / ENTRY_BYTES;
     let mut found = Vec::new();
@@ -151,12 +155,12 @@ pub fn read_all<B: RecordBlocks>(blocks: &mut B, extents: u64) -> Result<Vec<Epo
     Ok(found)
 }
 
-/// Number of blocks that so many extents need.
+/// Number of blocks for the entries of the given number of extents.
 pub fn blocks_of(extents: u64) -> u64 {
     (extents * ENTRY_BYTES).div_ceil(BLOCK_BYTES)
 }
 
-/// The block that an extent's entry is in, and where it begins there.
+/// Block of an extent's entry, and offset of the entry in it.
 fn place_of(extent: u32) -> (u64, usize) {
     let offset = u64::from(extent) * ENTRY_BYTES;
     (offset / BLOCK_BYTES, (offset % BLOCK_BYTES) as usize)
@@ -176,7 +180,7 @@ mod tests {
 
     use super::*;
 
-    /// A file behind a page cache that takes pages for written once a sync of them has failed.
+    /// A file behind a page cache that takes pages for clean once a sync of them has failed.
     #[derive(Default)]
     struct Cached {
         pages: BTreeMap<u64, RecordBlock>,

@@ -1,4 +1,4 @@
-//! What a mirror knows of one extent: its replicas, the metadata of them, and what is under way there.
+//! State of one extent of a mirror: its replicas, their metadata, and the operations in progress.
 
 use std::collections::VecDeque;
 
@@ -11,24 +11,24 @@ use super::regions::{RegionSet, regions_of};
 use crate::action::Request;
 use crate::geometry::covering_blocks;
 
-/// Replicas that are equally fast take turns in reading by stretches of this many bytes: long enough that what is read in
-/// sequence is so on each of them.
+/// Bytes after which reads move on to the next of several equally fast replicas. Stretches are long enough
+/// that sequential reads stay sequential on each replica.
 const READ_STRETCH_BYTES: u32 = 1 << 20;
 
-/// Replicas, one bit each.
+/// A set of replicas, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Slots(u8);
 
 impl Slots {
-    /// As many as there may be.
+    /// All possible replicas.
     pub const ALL: Slots = Slots((1 << REPLICAS_MAX) - 1);
 
-    /// This replica alone.
+    /// The set of one replica.
     pub fn one(slot: usize) -> Slots {
         Slots(1 << slot)
     }
 
-    /// True if the replica is one of them.
+    /// True if the replica is in the set.
     pub fn contains(self, slot: usize) -> bool {
         self.0 & (1 << slot) != 0
     }
@@ -38,52 +38,52 @@ impl Slots {
         self.0 |= 1 << slot;
     }
 
-    /// Takes a replica out.
+    /// Removes a replica.
     pub fn remove(&mut self, slot: usize) {
         self.0 &= !(1 << slot);
     }
 
-    /// True if one of them is among others.
+    /// True if the sets have a replica in common.
     pub fn intersects(self, others: Slots) -> bool {
         self.0 & others.0 != 0
     }
 
-    /// True if there is none.
+    /// True if the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// True if there is one beside this replica.
+    /// True if the set has a replica other than this one.
     pub fn has_other(self, slot: usize) -> bool {
         self.0 & !(1 << slot) != 0
     }
 
-    /// How many they are.
+    /// Number of replicas.
     pub fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// The first one.
+    /// The first replica.
     pub fn first(self) -> Option<usize> {
         (self.0 != 0).then(|| self.0.trailing_zeros() as usize)
     }
 
-    /// Those that are among others too.
+    /// Intersection of both sets.
     pub fn both(self, others: Slots) -> Slots {
         Slots(self.0 & others.0)
     }
 
-    /// These and others.
+    /// Union of both sets.
     pub fn either(self, others: Slots) -> Slots {
         Slots(self.0 | others.0)
     }
 
-    /// Those that are not among others.
+    /// Replicas of this set that are not in the other.
     pub fn without(self, others: Slots) -> Slots {
         Slots(self.0 & !others.0)
     }
 
-    /// Those of which something is true.
+    /// Replicas that satisfy a condition.
     pub fn filter(self, mut is_wanted: impl FnMut(usize) -> bool) -> Slots {
         self.iter().filter(|slot| is_wanted(*slot)).collect()
     }
@@ -107,53 +107,54 @@ impl FromIterator<usize> for Slots {
 /// One extent of a mirror.
 #[derive(Debug)]
 pub(super) struct MirroredExtent {
-    /// The metadata as it should be.
+    /// Metadata as it should be.
     pub wanted: ReplicaMetadata,
-    /// The metadata as it durably is.
+    /// Metadata as it durably is.
     pub recorded: ReplicaMetadata,
-    /// The metadata that is being written.
+    /// Metadata that is being written.
     pub writing: Option<ReplicaMetadata>,
-    /// Beside which replicas.
+    /// Replicas beside which it is being written.
     pub writing_beside: Slots,
-    /// The number of the last metadata that was written, or tried to be.
+    /// Number of the last metadata write, including failed ones.
     pub number: u64,
     /// By replica, the number of the last metadata that it is known to have taken.
     pub taken: [u64; REPLICAS_MAX],
-    /// By replica, the highest number of any metadata that may lie beside it.
+    /// By replica, the highest number that metadata beside it may have.
     pub tried: [u64; REPLICAS_MAX],
-    /// What replica metadata have in common whose writing failed, and which may lie beside replicas all the same.
+    /// Common content of metadata whose writes failed and which may lie beside replicas all the same.
     pub doubtful: Option<ReplicaMetadata>,
-    /// The highest epoch that replica metadata may have that cannot be reached.
+    /// Highest epoch that any unreachable metadata may have.
     pub epoch_allocated: u64,
-    /// Nobody must rely on the metadata before it is written once.
+    /// False until the metadata is written once. Before that the metadata must not be relied on.
     pub is_confirmed: bool,
     /// Replicas that can be reached and have not failed.
     pub is_there: [bool; REPLICAS_MAX],
-    /// Replicas that were added and that a start would not look for yet. They never count as in sync: if the others failed,
-    /// the next start would not find the one that has everything.
+    /// Added replicas that a start would not look for yet. They never count as in sync. Otherwise the next
+    /// start would miss the only replica in sync if the others failed.
     pub unconfirmed: Slots,
-    /// How long a read of each replica takes, in any unit: the smallest are read.
+    /// Cost of a read of each replica, in any unit. Reads go to the lowest cost.
     pub read_costs: [u32; REPLICAS_MAX],
-    /// Of replicas in sync, regions in which a change that failed may have left them different from the others: not to be
-    /// read there. Of each region at least one replica in sync is not behind.
+    /// By replica in sync, regions in which a failed change may have left it different from the authoritative
+    /// one. These regions are not read from it. For each region at least one replica in sync is not behind.
     pub behind: [RegionSet; REPLICAS_MAX],
     /// Of stale replicas, regions out of sync that they have again, though not in stable form yet.
     pub caught_up: [RegionSet; REPLICAS_MAX],
-    /// Grows with everything that a replica loses, gets or becomes.
+    /// By replica, a counter of state changes and of regions lost or resynced.
     pub versions: [u64; REPLICAS_MAX],
-    /// Grows with each replica that takes a place anew.
+    /// By replica, a counter of its rejoins and replacements.
     pub incarnations: [u64; REPLICAS_MAX],
-    /// Changes and duplicate steps that have begun: none of them overlap.
+    /// Changes and resync steps in progress. They do not overlap.
     pub running: Vec<MirrorId>,
-    /// Those that have to wait for others, in order.
+    /// Changes and resync steps that wait for others, in order.
     pub waiting: VecDeque<MirrorId>,
-    /// Reads that wait until it is recorded whose word counts.
+    /// Reads that wait until the authoritative replica is recorded.
     pub reads_waiting: Vec<MirrorId>,
-    /// Regions that were changed since those were chosen that are to leave the metadata, while some are.
+    /// Regions that changed since regions were chosen to leave the dirty region log, while this choice is in
+    /// progress.
     pub changed: Option<RegionSet>,
-    /// Marked regions that were changed since some were last looked for that could leave the metadata.
+    /// Dirty regions that changed since the last search for regions that can leave the log.
     pub recent: RegionSet,
-    /// What is said of it at rest; `None` if it was never scrubbed.
+    /// Checksum state; `None` if the extent was never scrubbed.
     pub checksums: Option<Box<ExtentChecksums>>,
 }
 
@@ -172,7 +173,7 @@ impl MirroredExtent {
             writing_beside: Slots::default(),
             number,
             taken,
-            // One write may have been under way when the last process ended.
+            // One write may have been in flight when the last process ended.
             tried: [number + 1; REPLICAS_MAX],
             doubtful: None,
             epoch_allocated,
@@ -207,7 +208,7 @@ impl MirroredExtent {
         extent
     }
 
-    /// A replica may lack these regions, if another one has them.
+    /// Makes a replica stale in these regions, if another replica is in sync.
     pub fn lack(&mut self, slot: usize, regions: &RegionSet) {
         if regions.is_empty() {
             return;
@@ -218,20 +219,20 @@ impl MirroredExtent {
         }
     }
 
-    /// True if metadata that was found beside a replica is not what may lie there by what was written: an older state of
-    /// the replica is back, or another volume's history.
+    /// True if metadata found beside a replica cannot come from the recorded writes. Then an older state of
+    /// the replica is back, or metadata of another volume.
     pub fn is_foreign(&self, slot: usize, found: &ReplicaMetadata) -> bool {
         !(self.taken[slot]..=self.tried[slot]).contains(&found.number)
     }
 
-    /// True if there is one replica, and durably known to be alone: nothing is kept metadata of.
+    /// True if there is a single replica, durably known to be alone. It needs no further metadata.
     pub fn is_alone(&self) -> bool {
         let replicas =
             self.wanted.replica_states.iter().filter(|replica_state| **replica_state != ReplicaState::Absent);
         replicas.count() == 1 && self.wanted.dirty.is_empty() && self.wanted == self.recorded
     }
 
-    /// Replicas that have everything and can be reached.
+    /// Reachable replicas in sync.
     pub fn in_sync(&self) -> Slots {
         self.with(ReplicaState::InSync)
     }
@@ -239,18 +240,19 @@ impl MirroredExtent {
     /// Replicas of a replica state that can be reached.
     pub fn with(&self, replica_state: ReplicaState) -> Slots {
         let is_one = |slot: usize| self.is_there[slot] && self.wanted.replica_states[slot] == replica_state;
-        // Without a branch for each: every request asks this several times.
+        // Branch-free, because every request asks several times.
         Slots((0..REPLICAS_MAX).map(|slot| u8::from(is_one(slot)) << slot).sum())
     }
 
-    /// True if a range must not be read yet: replicas may differ there, and it is not recorded whose word counts.
+    /// True if a range must not be read yet: replicas may differ there, and the authoritative one is not
+    /// recorded.
     pub fn is_open(&self, request: &Request) -> bool {
         let mut regions = regions_of(request.offset, request.length);
         !self.is_recorded() && regions.any(|region| self.wanted.dirty.contains(region))
     }
 
-    /// A change failed that was not promised, and replicas may differ for it: of each region the first is authoritative that
-    /// may be read there. While they may differ, the range is marked.
+    /// Handles a failed change, after which replicas may differ. In each region the first readable replica
+    /// becomes authoritative. The range stays dirty while replicas may differ.
     pub fn fall_apart(&mut self, request: &Request) {
         for region in regions_of(request.offset, request.length) {
             let is_current = |slot: usize| !self.behind[slot].contains(region);
@@ -267,8 +269,8 @@ impl MirroredExtent {
         self.in_sync().filter(is_current)
     }
 
-    /// The replica to read a range from, unless it is one of those that failed to: the fastest, or in turn by stretches of
-    /// the extent those that are as fast.
+    /// Replica to read a range from, other than the failed ones: the fastest. Equally fast ones take turns by
+    /// stretches of the extent.
     pub fn read_from(&self, request: &Request, failed: Slots) -> Option<usize> {
         let candidates = self.readable(request.offset, request.length).without(failed);
         let least = candidates.iter().map(|slot| self.read_costs[slot]).min()?;
@@ -277,19 +279,20 @@ impl MirroredExtent {
         fastest.iter().nth(turn)
     }
 
-    /// True if a stale replica has a range as those in sync do.
+    /// True if a stale replica is up to date in a range.
     fn has(&self, slot: usize, request: &Request) -> bool {
         let (out_of_sync, caught_up) = (&self.wanted.out_of_sync[slot], &self.caught_up[slot]);
         let mut regions = regions_of(request.offset, request.length);
         regions.all(|region| !out_of_sync.contains(region) || caught_up.contains(region))
     }
 
-    /// Replicas that a change of a range has to reach, or can.
+    /// Replicas that a change of a range goes to: those in sync, and stale ones that are up to date in the
+    /// range.
     pub fn targets(&self, request: &Request) -> Slots {
         self.in_sync().either(self.with(ReplicaState::Stale).filter(|slot| self.has(slot, request)))
     }
 
-    /// Enters a change in the metadata; true if it is there durably.
+    /// Enters a change in the dirty region log. True if the entry is durable already.
     pub fn mark(&mut self, request: &Request) -> bool {
         for slot in Slots::ALL.without(self.targets(request)).iter() {
             self.degrade(slot);
@@ -306,9 +309,12 @@ impl MirroredExtent {
         self.is_dirty(request)
     }
 
-    /// Marks a region, and once there is another one marked beside it the whole group of both: each mark costs a durable
-    /// writing that a change waits for, and whoever writes in two regions of a group writes in more of them soon. After a
-    /// crash the group is copied for it. While anything in it is changed it stays, but for what was about to leave.
+    /// Marks a region dirty, and the whole group if another of its regions is dirty.
+    ///
+    /// Each new dirty region costs a durable write that a change waits for. A client that writes in two
+    /// regions of a group soon writes in more of them. The price is a resync of the whole group after a
+    /// crash. The group stays dirty while anything in it changes, except for regions that were about to leave
+    /// the log.
     fn mark_region_dirty(&mut self, region: u32) {
         let is_new = self.wanted.dirty.insert(region);
         if self.wanted.dirty.count_in_group(region) == 1 {
@@ -321,7 +327,7 @@ impl MirroredExtent {
         }
     }
 
-    /// A replica does not have a range any more, or will not.
+    /// Marks a range as out of sync on a replica.
     pub fn lose(&mut self, slot: usize, request: &Request) {
         if self.wanted.replica_states[slot] == ReplicaState::Absent {
             return;
@@ -333,15 +339,15 @@ impl MirroredExtent {
         self.versions[slot] += 1;
     }
 
-    /// True if a change is in the metadata durably, and nothing is under way that takes it out.
+    /// True if a change is durably in the dirty region log, and no write in progress removes it.
     pub fn is_dirty(&self, request: &Request) -> bool {
         let losers = Slots::ALL.without(self.targets(request));
         self.all_metadata().all(|metadata| contains(&metadata.dirty, request))
             && self.is_lost_to(losers, request)
     }
 
-    /// True if it is durably known of replicas that are stale that they lack a range, and of none that is not in sync
-    /// any more that it is.
+    /// True if the metadata durably says that stale replicas lack a range, and counts no replica as in sync
+    /// that is not.
     pub fn is_lost_to(&self, slots: Slots, request: &Request) -> bool {
         let mut stale = slots.iter().filter(|slot| self.wanted.replica_states[*slot] == ReplicaState::Stale);
         let is_known =
@@ -349,12 +355,13 @@ impl MirroredExtent {
         stale.all(is_known) && self.is_recorded()
     }
 
-    /// The metadata as it is, and as it may be at any moment.
+    /// All metadata that may be durable at any moment: the recorded, the one being written and the doubtful
+    /// one.
     fn all_metadata(&self) -> impl Iterator<Item = &ReplicaMetadata> {
         std::iter::once(&self.recorded).chain(&self.writing).chain(&self.doubtful)
     }
 
-    /// True if no replica counts as in sync durably that should not any more.
+    /// True if no replica durably counts as in sync that should not.
     pub fn is_recorded(&self) -> bool {
         let is_lost = |slot: usize| {
             let was = |metadata: &ReplicaMetadata| metadata.replica_states[slot] == ReplicaState::InSync;
@@ -363,7 +370,8 @@ impl MirroredExtent {
         self.is_confirmed && !(0..REPLICAS_MAX).any(is_lost)
     }
 
-    /// A replica missed something, if another one has it. What is marked may not be stable there.
+    /// Makes a replica stale that missed a change, if another replica is in sync. Dirty regions may not be
+    /// stable on the stale replica, so it lacks them.
     pub fn degrade(&mut self, slot: usize) {
         let has_other = self.in_sync().has_other(slot);
         if self.wanted.replica_states[slot] == ReplicaState::InSync && has_other {
@@ -372,7 +380,7 @@ impl MirroredExtent {
         }
     }
 
-    /// A replica cannot be reached any more.
+    /// Handles the loss of a replica.
     pub fn fall(&mut self, slot: usize) {
         self.is_there[slot] = false;
         self.checksums.iter_mut().for_each(|checksums| checksums.lose(slot));
@@ -386,7 +394,8 @@ impl MirroredExtent {
         self.choose_authoritative();
     }
 
-    /// A replica can be reached again. It gets the metadata, which it may have missed.
+    /// Takes a reachable replica back. It may have missed metadata, so a new epoch has the metadata written
+    /// to it.
     pub fn rejoin(&mut self, slot: usize) {
         self.is_there[slot] = true;
         self.checksums.get_or_insert_default().distrust(slot);
@@ -411,8 +420,8 @@ impl MirroredExtent {
         self.choose_authoritative();
     }
 
-    /// Where all replicas in sync are behind one that is not in sync any more, the first of them is authoritative now.
-    /// What stale ones got there is that replica's, which nobody has.
+    /// Chooses a new authoritative replica where all replicas in sync are behind a lost one: the first
+    /// becomes authoritative. Stale replicas that got the lost one's data there lack these regions again.
     fn choose_authoritative(&mut self) {
         let Some(first) = self.in_sync().first() else { return };
         let is_orphaned =
@@ -428,7 +437,7 @@ impl MirroredExtent {
         }
     }
 
-    /// Regions that a replica still has to get.
+    /// Regions that a replica still needs.
     pub fn lacks(&self, slot: usize) -> RegionSet {
         let mut lacks = match self.wanted.replica_states[slot] {
             ReplicaState::InSync => return self.behind[slot].clone(),
@@ -439,7 +448,7 @@ impl MirroredExtent {
         lacks
     }
 
-    /// A replica has a region again.
+    /// Notes that a replica has a region again.
     pub fn has_again(&mut self, slot: usize, region: u32) {
         self.versions[slot] += 1;
         match self.wanted.replica_states[slot] {
@@ -449,8 +458,8 @@ impl MirroredExtent {
         }
     }
 
-    /// Regions in which replicas in sync do not differ, as far as nothing changes them: once that is stable they can
-    /// leave the metadata.
+    /// Dirty regions in which replicas in sync do not differ, unless a change is in progress there. Once they
+    /// are stable, they can leave the dirty region log.
     pub fn settled(&self) -> RegionSet {
         let mut settled = self.wanted.dirty.clone();
         self.in_sync().iter().for_each(|slot| settled.subtract(&self.behind[slot]));
@@ -483,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn regions_are_dirty_one_by_one_until_there_are_two_of_a_group() {
+    fn second_dirty_region_marks_the_whole_group() {
         let mut recovered_extent = RecoveredExtent { is_confirmed: true, ..RecoveredExtent::default() };
         recovered_extent.metadata.replica_states[..2].fill(ReplicaState::InSync);
         recovered_extent.is_there[..2].fill(true);
@@ -497,7 +506,7 @@ mod tests {
         assert!(dirty(&extent).into_iter().eq((0..16).chain([20])));
         extent.recorded = extent.wanted.clone();
         assert!(extent.mark(&write(9)), "it was marked with the others, so nothing is waited for");
-        // As long as anything of a group is changed, none of it leaves the metadata.
+        // While any region of a group changes, the whole group stays in the dirty region log.
         extent.recent = RegionSet::default();
         extent.mark(&write(9));
         assert!(extent.recent.iter().eq(0..16));
@@ -522,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn region_is_read_from_a_replica_that_has_it_as_the_one_that_failed() {
+    fn region_is_read_from_replica_equal_to_the_failed_one() {
         let mut extent = apart(3);
         assert_eq!(readable(&extent, 3), [0]);
         extent.has_again(2, 3);
@@ -535,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn stale_replica_lacks_what_it_got_from_a_replica_that_nobody_agrees_with() {
+    fn stale_replica_lacks_regions_of_unconfirmed_source() {
         for agrees in [false, true] {
             let mut extent = apart(3);
             extent.has_again(3, 3);

@@ -1,4 +1,4 @@
-//! Versions of objects: the `ETag` of what is shown, and the version that a change is for.
+//! Versions of objects: the `ETag` in answers, and the expected version in requests for a change.
 
 use axum::Json;
 use axum::extract::{FromRequestParts, Query};
@@ -13,9 +13,9 @@ use super::types::{
 };
 use crate::control::ControlError;
 
-/// An object that changes can be made of for one version of it.
+/// An object with a version, which a request for a change can state.
 pub(super) trait HasVersion {
-    /// Its version.
+    /// Version of the object.
     fn version(&self) -> u64;
 }
 
@@ -31,10 +31,10 @@ macro_rules! has_version {
 
 has_version!(Volume, Tenant, Template, PolicyGroup, AdaptivePolicyGroup, Pool, Drive, BackgroundPolicy);
 
-/// One object as it is shown, with its version as the `ETag`.
+/// The answer that shows one object, with the version as the `ETag`.
 pub(super) struct Tagged<T>(pub T);
 
-/// What a handler answers that shows one object.
+/// Result of a handler that shows one object.
 pub(super) type Shown<T> = Result<Tagged<T>, ApiError>;
 
 impl<T: HasVersion + Serialize> IntoResponse for Tagged<T> {
@@ -45,7 +45,7 @@ impl<T: HasVersion + Serialize> IntoResponse for Tagged<T> {
     }
 }
 
-/// The version of its object that a change is for: by `if_version` in the query, or by the header `If-Match`.
+/// Version that the client expects of the object: `if_version` in the query, or the header `If-Match`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct IfVersion(pub Option<u64>);
 
@@ -67,7 +67,7 @@ impl<S: Send + Sync> FromRequestParts<S> for IfVersion {
     }
 }
 
-/// The version in an entity tag; `None` for `*`, which every version matches.
+/// Reads the version in an entity tag; `None` for `*`, which every version matches.
 fn tagged_version(tag: &str) -> Result<Option<u64>, ControlError> {
     let tag = tag.trim();
     if tag == "*" {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn version_of_a_change_is_read_from_query_and_header_alike() {
+    fn expected_version_is_read_from_query_and_header() {
         for (query, header, expected) in [
             ("", None, None),
             ("if_version=12", None, Some(12)),

@@ -1,4 +1,4 @@
-//! `/v1/volumes`
+//! Handlers of `/v1/volumes`.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -31,7 +31,7 @@ pub(super) async fn list(
         .await
 }
 
-/// Make a volume.
+/// Create a volume.
 #[utoipa::path(
     post, path = "/v1/volumes", tag = "volumes", operation_id = "createVolume", request_body = VolumeCreate,
     responses((status = 201, description = "The new volume, which clients can attach", body = Volume),
@@ -60,7 +60,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, Tagged(view.into())))
 }
 
-/// Inspect a volume.
+/// Show a volume.
 #[utoipa::path(
     get, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "inspectVolume",
     params(("name" = String, Path, description = "The volume"), TenantQuery),
@@ -110,7 +110,7 @@ pub(super) async fn modify(
     Ok(Tagged(view.into()))
 }
 
-/// Change a volume's size. New connections see it.
+/// Resize a volume. New connections see the new size.
 #[utoipa::path(
     post, path = "/v1/volumes/{name}/resize", tag = "volumes", operation_id = "resizeVolume",
     params(("name" = String, Path, description = "The volume"), ChangeQuery, IfMatchHeader), request_body = VolumeResize,
@@ -132,7 +132,7 @@ pub(super) async fn resize(
     Ok(Tagged(context.run(resize).await?.into()))
 }
 
-/// Delete a volume and all its data. Its space is given back in the background; see `/v1/background`.
+/// Delete a volume and all its data. Its space is reclaimed in the background; see `/v1/background`.
 #[utoipa::path(
     delete, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "deleteVolume",
     params(("name" = String, Path, description = "The volume"), DeleteQuery, IfMatchHeader),

@@ -1,4 +1,4 @@
-//! The commands and their options.
+//! Command-line arguments: the commands and their options.
 
 mod background;
 mod drive;
@@ -33,8 +33,8 @@ pub use template::TemplateCommand;
 
 /// Block storage with exact limits.
 ///
-/// 'weir serve' is the daemon; everything else talks to it. Options may be written with one or two dashes,
-/// with '-' or '_' between words, and in any case.
+/// 'weir serve' is the daemon; every other command that needs one talks to it. Options may be written with
+/// one or two dashes, with '-' or '_' between words, and in any case.
 #[derive(Debug, Parser)]
 #[command(
     name = "weir",
@@ -43,120 +43,121 @@ pub use template::TemplateCommand;
     after_help = "Example:\n  weir serve --state /var/lib/weir &\n  weir volume create vol1 --size 8\n  weir qos policy-group create policy1 --max-throughput 10000IOPS,300MB/s\n  weir volume modify vol1 --qos-policy-group policy1\n\nExit status: 0 done, 1 refused or failed, 2 wrong usage, 4 not found, 5 no daemon."
 )]
 pub struct Arguments {
-    /// Where the daemon is: unix:PATH or http://HOST:PORT [default: the default state folder's api.sock]
+    /// Address of the daemon: unix:PATH or http://HOST:PORT [default: api.sock in the default state folder]
     #[arg(long, global = true, env = "WEIR_SERVER", value_name = "ADDRESS")]
     pub server: Option<String>,
-    /// File with the token that a daemon at an http address wants to see
+    /// File with the token that a daemon at an http address requires
     #[arg(long, global = true, env = "WEIR_TOKEN_FILE", value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the daemon
     Serve(ServeArguments),
-    /// Show how the daemon, its drives and its volumes are
+    /// Show the state of the daemon, its drives and its volumes
     #[command(after_help = "Example:\n  weir status -o json")]
     Status(ReadArguments),
-    /// Show the volumes' activity, refreshed until 'q'
+    /// Show the activity of volumes, refreshed until 'q'
     Top(TopArguments),
-    /// Add, show and remove drives: directories that hold volumes
+    /// Add, show and remove drives: directories or block devices that hold volumes
     #[command(
         after_help = "Example:\n  weir drive add /srv/drive1\n  weir volume create vol1 --size 8 --drive drive1"
     )]
     Drive {
-        /// What to do with drives.
+        /// The command about drives.
         #[command(subcommand)]
         command: DriveCommand,
     },
-    /// Show pools and the floors that are bound there, and change how they are used
+    /// Show and change pools, and show the floors that are bound there
     #[command(after_help = "Example:\n  weir pool inspect default")]
     Pool {
-        /// What to do with pools.
+        /// The command about pools.
         #[command(subcommand)]
         command: PoolCommand,
     },
-    /// Show the drives as Portworx's service commands do
+    /// Show the drives in the form of Portworx's service commands
     #[command(after_help = "Example:\n  weir service drive show")]
     Service {
-        /// What to show.
+        /// The command about the service.
         #[command(subcommand)]
         command: ServiceCommand,
     },
-    /// Make, show and change volumes
+    /// Create, show and change volumes
     #[command(
         visible_alias = "vol",
         after_help = "Example:\n  weir volume create --io_priority high test-high --size 8"
     )]
     Volume {
-        /// What to do with volumes.
+        /// The command about volumes.
         #[command(subcommand)]
         command: VolumeCommand,
     },
-    /// Make, show, restore and delete snapshots: what volumes held at one instant
+    /// Create, show, restore and delete snapshots: point-in-time images of volumes
     #[command(
         visible_alias = "snap",
         after_help = "Example:\n  weir snapshot create vol1@before-upgrade\n  weir snapshot restore vol1@before-upgrade"
     )]
     Snapshot {
-        /// What to do with snapshots.
+        /// The command about snapshots.
         #[command(subcommand)]
         command: SnapshotCommand,
     },
-    /// Make, show and change templates: where each replica of volumes lives, and which is read
+    /// Create, show and change templates: the class of each replica of volumes, and the replicas that are
+    /// read
     #[command(
         after_help = "Example:\n  weir template create mixed --replicas high,low --read-from high\n  weir volume modify vol1 --template mixed --wait"
     )]
     Template {
-        /// What to do with templates.
+        /// The command about templates.
         #[command(subcommand)]
         command: TemplateCommand,
     },
-    /// Show the write journals of volumes: where replicas on slow drives take their writes
+    /// Show the write journals of volumes, which take the writes of replicas on slow drives
     #[command(after_help = "Example:\n  weir journal list")]
     Journal {
-        /// What to do with journals.
+        /// The command about journals.
         #[command(subcommand)]
         command: JournalCommand,
     },
-    /// Make and show tenants, the owners of volumes and policy groups
+    /// Create and show tenants, the owners of volumes and policy groups
     #[command(visible_alias = "vserver", after_help = "Example:\n  weir tenant create svm01")]
     Tenant {
-        /// What to do with tenants.
+        /// The command about tenants.
         #[command(subcommand)]
         command: TenantCommand,
     },
-    /// Compare the replicas of volumes, find what rotted, and repair it from a good replica
+    /// Compare the replicas of volumes, and repair corrupt blocks from a correct replica
     Scrub(ScrubArguments),
-    /// Limit volumes, and see what they do
+    /// Limit volumes, and show their activity
     #[command(after_help = "Example:\n  weir qos statistics volume performance show")]
     Qos {
-        /// What to do about quality of service.
+        /// The command about quality of service.
         #[command(subcommand)]
         command: QosCommand,
     },
     /// Write a completion script for a shell
     #[command(after_help = "Example:\n  weir completion bash > /etc/bash_completion.d/weir")]
     Completion {
-        /// The shell.
+        /// Shell to write the script for.
         shell: clap_complete::Shell,
     },
     /// Write manual pages into a folder
     #[command(after_help = "Example:\n  weir man /usr/local/share/man/man1")]
     Man {
-        /// The folder; it is made if it does not exist.
+        /// Folder for the pages; it is created if it does not exist.
         directory: PathBuf,
     },
-    /// Write the API's OpenAPI document
+    /// Write the OpenAPI document of the API
     #[command(hide = true, after_help = "Example:\n  weir openapi > docs/openapi.json")]
     Openapi,
 }
 
-/// How the daemon runs.
+/// Options of the daemon.
 #[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Example:\n  weir serve --state /var/lib/weir --nbd-listen tcp:127.0.0.1:10809\n\nOptions given here win over those of the configuration file."
@@ -165,16 +166,17 @@ pub struct ServeArguments {
     /// Configuration file, JSON or TOML
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Folder for everything that is kept [default: /var/lib/weir for root, else the user's state folder]
+    /// Folder for all persistent state [default: /var/lib/weir for root, else the user's state folder]
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
     /// Data-plane threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub reactors: Option<u16>,
-    /// Where NBD clients attach beside unix:STATE/nbd.sock: unix:PATH or tcp:ADDR:PORT; may be given again
+    /// Additional address for NBD clients, beside unix:STATE/nbd.sock: unix:PATH or tcp:ADDR:PORT; may be
+    /// given again
     #[arg(long, value_name = "ADDRESS")]
     pub nbd_listen: Vec<String>,
-    /// Let NBD clients attach over TCP from other machines, though nobody is asked who he is and nothing is encrypted
+    /// Let NBD clients of other machines attach over TCP, without authentication or encryption
     #[arg(long)]
     pub insecure_nbd: bool,
     /// Mode of NBD sockets, in octal digits [default: 0660]
@@ -186,36 +188,37 @@ pub struct ServeArguments {
     /// Group whose members may administer through the API's socket, beside root and the daemon's user
     #[arg(long, value_name = "GROUP")]
     pub admin_group: Option<String>,
-    /// Serve the API on this loopback address too, to who shows the token
+    /// Serve the API on this loopback address too, to clients that show the token
     #[arg(long, value_name = "ADDR:PORT")]
     pub api_listen: Option<SocketAddr>,
-    /// File with the token of the API over TCP, which only its owner may read
+    /// File with the token of the API over TCP; only its owner may be able to read it
     #[arg(long, value_name = "FILE")]
     pub api_token_file: Option<PathBuf>,
-    /// Only examine options and configuration file: 0 if they are good, 1 if not, 2 for an option that is not understood
+    /// Only check options and configuration file. Exit status: 0 if they are valid, 1 if not, 2 for an
+    /// option that is not understood
     #[arg(long)]
     pub check: bool,
     /// Restore a lost catalogue from the record backups beside the volumes' extents
     #[arg(long)]
     pub rebuild_catalogue: bool,
-    /// Do not measure the drive in the state folder when it is new
+    /// Do not measure a new drive in the state folder
     #[arg(long)]
     pub no_measurement: bool,
-    /// Tell that a pool is nearly full from here on; 95 unless configured
+    /// Raise an alarm when a pool is this full, in percent; 95 unless configured
     #[arg(long, value_name = "PERCENT", overrides_with = "pool_full_percent")]
     pub pool_full_percent: Option<u8>,
-    /// What to log on standard error: error, warn, info, debug, trace, or a filter such as weir=debug
+    /// Log filter for standard error: error, warn, info, debug, trace, or a filter like weir=debug
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log_level: String,
-    /// How log lines are written
+    /// Format of log lines
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text", ignore_case = true)]
     pub log_format: LogFormat,
 }
 
-/// How an answer is written.
+/// Formats of answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people.
+    /// A table for people.
     #[default]
     Table,
     /// JSON in base units.
@@ -224,18 +227,18 @@ pub enum Format {
     Yaml,
 }
 
-/// Options of commands that only look.
+/// Options of commands that only read.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct ReadArguments {
-    /// How to write the answer
+    /// Format of the answer
     #[arg(short = 'o', long, value_name = "FORMAT", value_enum, default_value = "table", ignore_case = true)]
     pub output: Format,
 }
 
-/// The tenant that is meant.
+/// The tenant option.
 #[derive(Clone, Debug, Default, Args)]
 pub struct TenantOption {
-    /// Tenant that owns it (also -vserver) [default: default]
+    /// Tenant of the object (also -vserver) [default: default]
     #[arg(long, value_name = "TENANT")]
     pub tenant: Option<String>,
 }
@@ -253,7 +256,7 @@ pub struct VolumeName {
 }
 
 impl VolumeName {
-    /// The name, wherever it was given.
+    /// Name of the volume, from either place.
     pub fn get(&self) -> &str {
         self.name.as_deref().or(self.volume.as_deref()).unwrap_or_default()
     }
@@ -272,17 +275,17 @@ pub struct PolicyGroupName {
 }
 
 impl PolicyGroupName {
-    /// The name, wherever it was given.
+    /// Name of the policy group, from either place.
     pub fn get(&self) -> &str {
         self.name.as_deref().or(self.policy_group.as_deref()).unwrap_or_default()
     }
 }
 
-/// A policy group that may be named by position or by option, or not at all.
+/// An optional policy group, named by position or by option.
 #[derive(Clone, Debug, Args)]
 #[group(multiple = false)]
 pub struct OptionalPolicyGroupName {
-    /// Only this policy group, with everything about it
+    /// Show only this policy group, with all its fields
     #[arg(value_name = "POLICY_GROUP")]
     name: Option<String>,
     /// The policy group, as an option
@@ -291,19 +294,19 @@ pub struct OptionalPolicyGroupName {
 }
 
 impl OptionalPolicyGroupName {
-    /// The name, wherever it was given.
+    /// Name of the policy group, from either place, if there is one.
     pub fn get(&self) -> Option<&str> {
         self.name.as_deref().or(self.policy_group.as_deref())
     }
 }
 
-/// Reads true or false in any case.
+/// Parser of true and false in any case.
 pub fn boolean() -> clap::builder::BoolishValueParser {
     clap::builder::BoolishValueParser::new()
 }
 
-/// Reads a volume size; a bare number counts in GiB. What is named in powers of ten is rounded up to whole blocks:
-/// 100GB is no multiple of them.
+/// Reads a volume size; a bare number counts in GiB. A size in decimal units is rounded up to whole blocks,
+/// because 100GB, for example, is no multiple of the block size.
 fn size(text: &str) -> Result<Size, weir_types::UnitError> {
     let size = Size::parse(text, 1 << 30)?;
     let unit =
@@ -313,26 +316,26 @@ fn size(text: &str) -> Result<Size, weir_types::UnitError> {
     Ok(rounded.map_or(size, Size))
 }
 
-/// What of the service to show.
+/// Commands about the service.
 #[derive(Debug, Subcommand)]
 pub enum ServiceCommand {
-    /// Show the drives by their pools
+    /// Show the drives of each pool
     #[command(after_help = "Example:\n  weir service drive show")]
     Drive {
-        /// What to do.
+        /// The command about the drives of the service.
         #[command(subcommand)]
         command: ServiceDriveCommand,
     },
-    /// Show what is logged, or change it until the daemon ends
+    /// Show the log filter, or change it until the daemon ends
     #[command(after_help = "Example:\n  weir service log-level\n  weir service log-level debug")]
     LogLevel {
-        /// error, warn, info, debug, trace, or a filter such as weir=debug
+        /// error, warn, info, debug, trace, or a filter like weir=debug
         #[arg(value_name = "LEVEL")]
         level: Option<String>,
     },
 }
 
-/// What to do with the drives of the service.
+/// Commands about the drives of the service.
 #[derive(Debug, Subcommand)]
 pub enum ServiceDriveCommand {
     /// Show each pool with its drives
@@ -340,10 +343,10 @@ pub enum ServiceDriveCommand {
     Show(ReadArguments),
 }
 
-/// What to do with volumes.
+/// Commands about volumes.
 #[derive(Debug, Subcommand)]
 pub enum VolumeCommand {
-    /// Make a volume
+    /// Create a volume
     #[command(
         after_help = "Example:\n  weir volume create --io_priority high test-high --size 8\n  weir volume create vol1 --size 8 --repl 2\n  weir volume create vol2 --size 8 --template hybrid"
     )]
@@ -352,23 +355,24 @@ pub enum VolumeCommand {
         name: VolumeName,
         #[command(flatten)]
         tenant: TenantOption,
-        /// Size, such as 8 (GiB), 512MiB or 1TB; rounded up to 4096 bytes if named in powers of ten
+        /// Size, for example 8 (GiB), 512MiB or 1TB; a size in decimal units is rounded up to 4096 bytes
         #[arg(long, value_parser = size, allow_negative_numbers = true)]
         size: Size,
-        /// Drive to hold it [default: those of the pool of its class]
+        /// Drive to hold it [default: the drives of the pool of its class]
         #[arg(long, value_name = "DRIVE")]
         drive: Option<String>,
-        /// Replicas of each extent, 1 to 3, each on another drive of the pool of its class [default: 1]
+        /// Replicas of each extent, 1 to 3, on different drives of the pool of its class [default: 1]
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(REPLICAS_MAX)),
               allow_negative_numbers = true)]
         repl: Option<u8>,
-        /// Template to follow, which says how many replicas there are and of which class each is
+        /// Template to follow, which sets the number of replicas and the class of each
         #[arg(long, value_name = "TEMPLATE", conflicts_with_all = ["repl", "io_priority", "class_policy", "drive"])]
         template: Option<String>,
-        /// Class that it should be in: low, medium or high [default: where nothing better is taken unasked]
+        /// Class of the volume: low, medium or high [default: any, the lowest class with space first]
         #[arg(long, value_name = "CLASS", value_enum, ignore_case = true)]
         io_priority: Option<IoPriority>,
-        /// If that class cannot be had: 'strict' refuses, 'prefer' takes the next best and shows it [default: strict]
+        /// If the class is not available: 'strict' refuses, 'prefer' takes the next best and shows it
+        /// [default: strict]
         #[arg(
             long,
             value_name = "strict|prefer",
@@ -377,26 +381,28 @@ pub enum VolumeCommand {
             hide_possible_values = true
         )]
         class_policy: Option<VolumeClassPolicy>,
-        /// Policy group of its tenant to bind it to [default: that of its template, or the tenant's for new volumes]
+        /// Policy group of its tenant to bind it to [default: that of its template, else the tenant's default
+        /// policy group]
         #[arg(long, value_name = "POLICY_GROUP|none", conflicts_with = "qos_adaptive_policy_group")]
         qos_policy_group: Option<String>,
         /// Adaptive policy group of its tenant to bind it to
         #[arg(long, value_name = "POLICY_GROUP")]
         qos_adaptive_policy_group: Option<String>,
-        /// Bind a floor that the drive's pool does not have, and have replicas share a zone or rack; an alarm shows it
+        /// Bind a floor that the drive's pool cannot meet, and let replicas share a zone or rack; an alarm
+        /// shows it
         #[arg(long)]
         force: bool,
     },
     /// List volumes
     #[command(visible_alias = "show", after_help = "Example:\n  weir volume list --tenant svm01 -o yaml")]
     List {
-        /// Only this tenant's (also -vserver)
+        /// Only volumes of this tenant (also -vserver)
         #[arg(long, value_name = "TENANT")]
         tenant: Option<String>,
         #[command(flatten)]
         read: ReadArguments,
     },
-    /// Show everything about a volume
+    /// Show all fields of a volume
     #[command(after_help = "Example:\n  weir volume inspect vol1")]
     Inspect {
         #[command(flatten)]
@@ -412,29 +418,29 @@ pub enum VolumeCommand {
         after_help = "Example:\n  weir volume modify -volume vol1 -vserver svm01 -qos-policy-group policy1\n  weir volume modify vol1 --qos-policy-group none\n  weir vol modify -vserver svm01 -volume vol2 -qos-adaptive-policy-group adaptive-policy2\n  weir volume modify vol1 --template hybrid --wait"
     )]
     Modify(VolumeModifyArguments),
-    /// Change a volume's size
+    /// Resize a volume
     #[command(after_help = "Example:\n  weir volume resize vol1 --size 16")]
     Resize {
         #[command(flatten)]
         name: VolumeName,
         #[command(flatten)]
         tenant: TenantOption,
-        /// New size, such as 16 (GiB) or 512MiB; rounded up to 4096 bytes if named in powers of ten
+        /// New size, for example 16 (GiB) or 512MiB; a size in decimal units is rounded up to 4096 bytes
         #[arg(long, value_parser = size, allow_negative_numbers = true)]
         size: Size,
-        /// Allow the volume to become smaller, which destroys what lies beyond its new end
+        /// Allow the volume to shrink, which destroys the data beyond the new end
         #[arg(long)]
         force: bool,
     },
-    /// Make a volume that begins with what another one, or a snapshot, holds
+    /// Create a volume with the content of another volume or of a snapshot
     #[command(
         after_help = "Example:\n  weir volume clone vol1 vol1-test\n  weir volume clone vol1@before-upgrade vol1-old --qos-policy-group dev"
     )]
     Clone(CloneArguments),
-    /// Record what volumes are asked for, for 'qos simulate'
+    /// Record the requests of volumes, for 'qos simulate'
     #[command(after_help = "Example:\n  weir volume record vol1 vol2 --output load.trace --seconds 60")]
     Record(RecordArguments),
-    /// Delete a volume and all its data; its space is given back in the background
+    /// Delete a volume and all its data; its space is reclaimed in the background
     #[command(after_help = "Example:\n  weir volume delete vol1\n  weir volume delete vol1 --wait")]
     Delete {
         #[command(flatten)]
@@ -447,13 +453,13 @@ pub enum VolumeCommand {
         /// Delete its snapshots too
         #[arg(long)]
         with_snapshots: bool,
-        /// Wait until its space is given back
+        /// Wait until its space is reclaimed
         #[arg(long)]
         wait: bool,
     },
 }
 
-/// What should become different about a volume.
+/// Arguments of a change of a volume.
 #[derive(Debug, Args)]
 pub struct VolumeModifyArguments {
     #[command(flatten)]
@@ -462,19 +468,19 @@ pub struct VolumeModifyArguments {
     pub tenant: TenantOption,
     #[command(flatten)]
     pub changes: VolumeChanges,
-    /// Wait until its replicas are where they should be
+    /// Wait until its replicas are on the right drives and in sync
     #[arg(long)]
     pub wait: bool,
-    /// What becomes of it if its class cannot be had
+    /// Policy for a class that is not available
     #[arg(long, value_name = "POLICY", value_enum, ignore_case = true, requires = "io_priority")]
     pub class_policy: Option<VolumeClassPolicy>,
-    /// End the connections of attached clients where the change cannot be made under them, and bind a floor
-    /// that the drive's pool does not have, which an alarm shows
+    /// End the connections of attached clients where the change requires it, and bind a floor that the
+    /// drive's pool cannot meet; an alarm shows it
     #[arg(long)]
     pub force: bool,
 }
 
-/// The changes, of which at least one must be given.
+/// The changes; at least one is required.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 pub struct VolumeChanges {
@@ -484,27 +490,28 @@ pub struct VolumeChanges {
     /// Adaptive policy group of its tenant to bind it to, or 'none' to release it
     #[arg(long, value_name = "POLICY_GROUP|none")]
     pub qos_adaptive_policy_group: Option<String>,
-    /// Class that it should be in
+    /// Class of the volume
     #[arg(long, value_name = "CLASS", value_enum, ignore_case = true)]
     pub io_priority: Option<IoPriority>,
     /// Replicas of each extent, on different drives
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=3))]
     pub repl: Option<u8>,
-    /// Template to follow: its replicas are moved there while it is in use; or 'none', and it stays as it is
+    /// Template to follow: its replicas are moved while it is in use; or 'none', which leaves its replicas
+    /// unchanged
     #[arg(long, value_name = "TEMPLATE|none")]
     pub template: Option<String>,
-    /// Another name
+    /// New name
     #[arg(long, value_name = "NAME")]
     pub new_name: Option<String>,
-    /// Keep clients from changing its data, or let them again
+    /// Forbid clients to change its data, or allow it again
     #[arg(long, value_name = "true|false", hide_possible_values = true)]
     pub read_only: Option<bool>,
 }
 
-/// What to do with tenants.
+/// Commands about tenants.
 #[derive(Debug, Subcommand)]
 pub enum TenantCommand {
-    /// Make a tenant
+    /// Create a tenant
     #[command(after_help = "Example:\n  weir tenant create svm01")]
     Create {
         /// The tenant
@@ -515,7 +522,7 @@ pub enum TenantCommand {
         after_help = "Example:\n  weir tenant modify svm01 --qos-policy-group all-of-svm01 --default-policy-group extreme\n  weir vserver modify -vserver svm01 -qos-policy-group none"
     )]
     Modify(TenantModifyArguments),
-    /// Show everything about a tenant
+    /// Show all fields of a tenant
     #[command(after_help = "Example:\n  weir tenant inspect svm01")]
     Inspect {
         #[command(flatten)]
@@ -547,29 +554,29 @@ pub struct TenantName {
 }
 
 impl TenantName {
-    /// The name, wherever it was given.
+    /// Name of the tenant, from either place.
     pub fn get(&self) -> &str {
         self.name.as_deref().or(self.tenant.as_deref()).unwrap_or_default()
     }
 }
 
-/// What should become different about a tenant.
+/// Arguments of a change of a tenant.
 #[derive(Debug, Args)]
 pub struct TenantModifyArguments {
     #[command(flatten)]
     pub name: TenantName,
     #[command(flatten)]
     pub changes: TenantChanges,
-    /// Bind a floor that the pools of its volumes do not have; an alarm shows it
+    /// Bind a floor that the pools of its volumes cannot meet; an alarm shows it
     #[arg(long)]
     pub force: bool,
 }
 
-/// The changes, of which at least one must be given.
+/// The changes; at least one is required.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 pub struct TenantChanges {
-    /// Shared policy group whose terms everything of the tenant has together, or 'none'
+    /// Shared policy group whose terms apply to all volumes of the tenant together, or 'none'
     #[arg(long, value_name = "POLICY_GROUP|none")]
     pub qos_policy_group: Option<String>,
     /// Policy group, fixed or adaptive, of new volumes that name none; or 'none'
@@ -577,36 +584,37 @@ pub struct TenantChanges {
     pub default_policy_group: Option<String>,
 }
 
-/// What to do about quality of service.
+/// Commands about quality of service.
 #[derive(Debug, Subcommand)]
 pub enum QosCommand {
-    /// Make, show and change policy groups: named terms
+    /// Create, show and change policy groups: named terms
     #[command(after_help = "Example:\n  weir qos policy-group show")]
     PolicyGroup {
-        /// What to do with policy groups.
+        /// The command about policy groups.
         #[command(subcommand)]
         command: PolicyGroupCommand,
     },
-    /// Make, show and change adaptive policy groups: limits that follow a volume's size
+    /// Create, show and change adaptive policy groups: limits that follow a volume's size
     #[command(after_help = "Example:\n  weir qos adaptive-policy-group show")]
     AdaptivePolicyGroup {
-        /// What to do with adaptive policy groups.
+        /// The command about adaptive policy groups.
         #[command(subcommand)]
         command: AdaptivePolicyGroupCommand,
     },
-    /// Show and change what may be done for the system itself, such as giving back space
+    /// Show and change the policies of background work, for example of reclaim
     #[command(after_help = "Example:\n  weir qos background-policy show")]
     BackgroundPolicy {
-        /// What to do with them.
+        /// The command about background policies.
         #[command(subcommand)]
         command: BackgroundPolicyCommand,
     },
-    /// Bring all policies and bindings to what a YAML file says, as a whole or not at all
+    /// Apply a YAML file to all policies and bindings, as a whole or not at all
     ///
-    /// What changes is printed first. What the file does not name stays as it is and is listed, unless '--prune' is given:
-    /// then, of each section that the file has, other policy groups are removed, other tenants and volumes have no policy,
-    /// and other background work has the built-in one. A file of 'qos export' carries its version: what was
-    /// changed since then is not changed back, unless '--force' is given.
+    /// The changes are printed first. Entries that the file does not name are kept and listed, unless
+    /// '--prune' is given. '--prune' applies to each section of the file. It removes other policy groups,
+    /// takes the policy from other tenants and volumes, and gives other background work the built-in policy.
+    /// A file of 'qos export' carries its version: the command refuses to undo later changes, unless
+    /// '--force' is given.
     #[command(
         after_help = "Example:\n  weir qos export > policies.yaml\n  weir qos apply policies.yaml --dry-run"
     )]
@@ -614,61 +622,61 @@ pub enum QosCommand {
         /// The file, or '-' for standard input
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// Only print what would change
+        /// Only print the changes
         #[arg(long)]
         dry_run: bool,
-        /// Bind floors that pools do not have (an alarm shows it), and override what was changed since the export
+        /// Bind floors that pools cannot meet (an alarm shows it), and override changes made since the export
         #[arg(long)]
         force: bool,
-        /// Remove what the file does not name
+        /// Remove entries that the file does not name
         #[arg(long)]
         prune: bool,
     },
-    /// Write all policies and bindings as a YAML file that can be applied
+    /// Write all policies and bindings as a YAML file for 'qos apply'
     #[command(after_help = "Example:\n  weir qos export > policies.yaml")]
     Export,
-    /// Say what binds a volume now, since when, and what would change it
+    /// Show the limit that binds a volume now, since when, and the change that would lift it
     #[command(
         after_help = "Example:\n  weir qos explain vol1\n  weir qos explain -vserver svm01 -volume vol1 --interval 10"
     )]
     Explain(ExplainArguments),
-    /// Play a recorded or made-up load under policies, and show what each volume would get and wait
+    /// Play a recorded or synthetic load under policies, and show the rate and the delay of each volume
     ///
-    /// Needs no daemon and changes nothing. A section that the file of policies lacks is empty; tenants and volumes that
-    /// the load does not have are taken to do nothing.
+    /// The command needs no daemon and changes nothing. A section that the policy file lacks is empty;
+    /// tenants and volumes that the load lacks count as idle.
     #[command(
         after_help = "Example:\n  weir qos simulate --trace load.trace --policies policies.yaml\n  weir qos simulate --synthetic vol1:depth=32,size=4KiB,read=70% --drive iops=21000,latency=200us\n  weir qos simulate --trace load.trace --drive hdd-7200"
     )]
     Simulate(SimulateArguments),
-    /// See what volumes do
+    /// Show the activity of volumes
     #[command(after_help = "Example:\n  weir qos statistics volume performance show --interval 1")]
     Statistics {
-        /// Whose statistics.
+        /// The command about statistics.
         #[command(subcommand)]
         command: StatisticsCommand,
     },
 }
 
-/// Whose statistics.
+/// Commands about statistics.
 #[derive(Debug, Subcommand)]
 pub enum StatisticsCommand {
-    /// Of volumes
+    /// Statistics of volumes
     #[command(alias = "vol", after_help = "Example:\n  weir qos statistics volume performance show")]
     Volume {
-        /// Which of them.
+        /// The command about the statistics of volumes.
         #[command(subcommand)]
         command: VolumeStatisticsCommand,
     },
-    /// Of what is done for the system itself
+    /// Statistics of background work
     #[command(after_help = "Example:\n  weir qos statistics background show")]
     Background {
-        /// What to do with them.
+        /// The command about the statistics of background work.
         #[command(subcommand)]
         command: BackgroundStatisticsCommand,
     },
 }
 
-/// Which statistics of volumes.
+/// Commands about the statistics of volumes.
 #[derive(Debug, Subcommand)]
 pub enum VolumeStatisticsCommand {
     /// IOPS, bandwidth, latency, queue depth and delay
@@ -676,44 +684,44 @@ pub enum VolumeStatisticsCommand {
         after_help = "Example:\n  weir qos statistics volume performance show --interval 2 --iterations 5"
     )]
     Performance {
-        /// What to do with them.
+        /// The command about performance.
         #[command(subcommand)]
         command: PerformanceCommand,
     },
-    /// Mean latency by what it was spent on
+    /// Mean latency by cause
     #[command(
         after_help = "Example:\n  weir qos statistics volume latency show vol1 --interval 2 --iterations 5"
     )]
     Latency {
-        /// What to do with them.
+        /// The command about latency.
         #[command(subcommand)]
         command: LatencyCommand,
     },
-    /// Sizes of requests, share of reads, and concurrency
+    /// Request sizes, share of reads, and concurrency
     #[command(after_help = "Example:\n  weir qos statistics volume characteristics show --interval 2")]
     Characteristics {
-        /// What to do with them.
+        /// The command about characteristics.
         #[command(subcommand)]
         command: CharacteristicsCommand,
     },
 }
 
-/// What to do with performance statistics.
+/// Commands about performance statistics.
 #[derive(Debug, Subcommand)]
 pub enum PerformanceCommand {
-    /// Show them
+    /// Show performance statistics
     #[command(
         after_help = "Example:\n  weir qos statistics volume performance show --interval 2 --iterations 5"
     )]
     Show(PerformanceArguments),
 }
 
-/// Which performance is shown, and how often.
+/// Options of statistics: volumes, and how often to measure.
 #[derive(Clone, Debug, Args)]
 pub struct PerformanceArguments {
     #[command(flatten)]
     pub name: OptionalVolumeName,
-    /// Only this tenant's (also -vserver)
+    /// Only volumes of this tenant (also -vserver)
     #[arg(long, value_name = "TENANT")]
     pub tenant: Option<String>,
     #[command(flatten)]
@@ -722,10 +730,10 @@ pub struct PerformanceArguments {
     pub read: ReadArguments,
 }
 
-/// How often something is measured.
+/// Interval and number of measurements.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Pace {
-    /// Seconds over which each table is measured [default: 1]
+    /// Seconds that each table covers [default: 1]
     #[arg(long, value_name = "SECONDS", value_parser = interval)]
     pub interval: Option<f64>,
     /// Number of tables, 0 for no end [default: 1, or no end if --interval is given]
@@ -740,11 +748,11 @@ fn interval(text: &str) -> Result<f64, String> {
     accepted.ok_or_else(|| format!("'{text}' is not a number of seconds from 0.1 to 3600"))
 }
 
-/// How the live table is shown.
+/// Options of the live table.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Example:\n  weir top\n  weir top --iterations 1")]
 pub struct TopArguments {
-    /// Only this tenant's (also -vserver)
+    /// Only volumes of this tenant (also -vserver)
     #[arg(long, value_name = "TENANT")]
     pub tenant: Option<String>,
     #[command(flatten)]

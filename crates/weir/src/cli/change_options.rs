@@ -1,6 +1,7 @@
-//! Options that all changes have: how the answer is written, what is asked before, and what is no error.
+//! Options of all commands that change something: answer format, confirmation, and conditions that are no
+//! error.
 //!
-//! They are added to the commands in one place, so that a new command has them without further words.
+//! They are added to the commands in one place, so a new command gets them without further code.
 
 use std::io::{IsTerminal, Write};
 
@@ -18,28 +19,28 @@ const IF_NOT_EXISTS: &str = "if-not-exists";
 const IF_VERSION: &str = "if-version";
 /// Commands that change nothing and have no answer to format.
 const WITHOUT_ANSWER: [&str; 6] = ["serve", "top", "completion", "man", "openapi", "export"];
-/// Commands that change or remove one object, of which each has a version.
+/// Commands that change or remove one object, which has a version.
 const OF_ONE_OBJECT: [&str; 7] = ["modify", "resize", "rename", "restore", "reset", "delete", "remove"];
-/// Commands that destroy data: they ask before they do it where a person sits at a terminal.
+/// Commands that destroy data. They ask for confirmation if a person sits at the terminal.
 const DESTRUCTIVE: [[&str; 2]; 4] =
     [["volume", "delete"], ["snapshot", "restore"], ["drive", "add"], ["drive", "accept"]];
 
-/// How a change is made.
+/// Options of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChangeOptions {
-    /// How the answer, or the error, is written.
+    /// Format of the answer and of errors.
     pub output: Format,
-    /// Nothing is asked.
+    /// True if the command asks for no confirmation.
     pub is_confirmed: bool,
-    /// It is no error that what should be removed does not exist.
+    /// True if it is no error that the object to remove does not exist.
     pub if_exists: bool,
-    /// It is no error that what should be made exists.
+    /// True if it is no error that the object to create exists.
     pub if_not_exists: bool,
-    /// The change is refused unless its object has this version.
+    /// Version that the object must have, or the change is refused.
     pub if_version: Option<u64>,
 }
 
-/// A command with the options added to all commands below it that change something.
+/// Adds the options to all commands below this one that change something.
 pub fn add_to(command: Command) -> Command {
     command.mut_subcommands(|below| add_below(below, &[]))
 }
@@ -86,14 +87,14 @@ fn flag(name: &'static str, help: &'static str) -> Arg {
 }
 
 impl ChangeOptions {
-    /// What was told to the innermost command.
+    /// Reads the options of the innermost command.
     pub fn of(matches: &ArgMatches) -> ChangeOptions {
         let mut innermost = matches;
         while let Some((_, next)) = innermost.subcommand() {
             innermost = next;
         }
         let is_set = |id| matches!(innermost.try_get_one::<bool>(id), Ok(Some(true)));
-        // The option of this name of a command that only looks is of the same type; any other is none of ours.
+        // A read-only command has an option of the same name and type. Another type means another option.
         let output = innermost.try_get_one::<Format>(OUTPUT).ok().flatten().copied();
         ChangeOptions {
             output: output.unwrap_or_default(),
@@ -104,10 +105,10 @@ impl ChangeOptions {
         }
     }
 
-    /// Asks a person at a terminal whether something should be done; a program is not asked.
+    /// Asks a person at a terminal to confirm an action; a program is not asked.
     ///
     /// # Errors
-    /// If the answer is not yes: nothing is done then.
+    /// If the answer is not yes; the action must not be done then.
     pub fn confirm(&self, question: &str) -> Result<(), CommandError> {
         let is_asked = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
         if self.is_confirmed || !is_asked {
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn every_change_takes_the_common_options() {
+    fn every_changing_command_has_the_common_options() {
         let json = ChangeOptions { output: Format::Json, ..ChangeOptions::default() };
         for line in [
             "weir volume create v --size 1 -o json",

@@ -1,4 +1,4 @@
-//! Talking to the daemon.
+//! Client of the daemon's API.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,69 +16,69 @@ use crate::api::read_token;
 use crate::api::types::{ErrorBody, ErrorDetail, ErrorKind};
 use crate::config::{default_state, sockets_folder};
 
-/// How long it may take until the daemon takes a connection.
+/// Maximum time until the daemon accepts a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long the answer to a question may take.
+/// Maximum time until the daemon answers a read.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long the answer to a change may take: before one a large volume may have to be copied, or others may wait for
-/// the same slow drive.
+/// Maximum time until the daemon answers a change. The daemon may have to duplicate a large volume first, or
+/// wait for other changes on the same slow drive.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
-/// Why a command did not do what it was told.
+/// Failure of a command.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     /// The command line is not understood.
     #[error("{0}")]
     Usage(String),
-    /// The daemon answered that it did not do it, or something failed here.
+    /// The daemon reported a failure, or something failed in the client.
     #[error("{0}")]
     Failed(String),
-    /// The daemon answered that it did not do it.
+    /// The daemon refused the request or failed.
     #[error("{message}")]
     Answered {
-        /// The sort of obstacle.
+        /// Kind of the error.
         kind: ErrorKind,
-        /// What was wrong.
+        /// Message of the daemon.
         message: String,
     },
-    /// The daemon took the request, and its answer takes too long.
+    /// The daemon accepted the request, and did not answer in time.
     #[error(
         "the daemon at {server} took the request and has not answered within {seconds} s; \
          it may still be doing it, and 'weir status' says how it is"
     )]
     TimedOut {
-        /// Where it is.
+        /// Address of the daemon.
         server: String,
-        /// How long the answer was waited for.
+        /// Time that the client waited, in seconds.
         seconds: u64,
     },
-    /// There is no daemon.
+    /// No daemon can be reached.
     #[error(
         "cannot reach the daemon at {server}: {reason}; \
          is 'weir serve' running? (--server and WEIR_SERVER say where)"
     )]
     Unreachable {
-        /// Where it should be.
+        /// Address where the daemon was expected.
         server: String,
-        /// The cause.
+        /// Cause of the failure.
         reason: String,
     },
-    /// Whoever reads the output has gone.
+    /// The reader of the output has closed it.
     #[error("the output was closed")]
     OutputClosed,
 }
 
 impl CommandError {
-    /// A failure of something here.
+    /// A failure in the client.
     pub fn failed(error: impl std::fmt::Display) -> CommandError {
         CommandError::Failed(error.to_string())
     }
 }
 
 impl CommandError {
-    /// The same with words before those of an error that is about what was told.
+    /// Returns the error with a place before the message, if the error is about the request.
     pub fn within(self, place: &impl std::fmt::Display) -> CommandError {
         match self {
             CommandError::Failed(message) => CommandError::Failed(format!("{place}: {message}")),
@@ -99,7 +99,7 @@ impl From<std::io::Error> for CommandError {
     }
 }
 
-/// A connection to the API.
+/// A client of the API.
 pub struct Client {
     http: reqwest::blocking::Client,
     base: String,
@@ -107,19 +107,19 @@ pub struct Client {
     options: ChangeOptions,
 }
 
-/// What is told of a removal to programs.
+/// Result of a removal, as programs read it.
 #[derive(Serialize)]
 struct Removal {
-    /// 'removed', or 'absent' if it did not exist and that is no error.
+    /// 'removed', or 'absent' if the object did not exist and that is no error.
     result: &'static str,
 }
 
-/// Query parameters; those without a value are left out.
+/// Query parameters; parameters without a value are omitted.
 pub type Query<'a> = &'a [(&'a str, Option<&'a str>)];
 
 impl Client {
-    /// Prepares to talk to the daemon at `server`, or to that of the default state folder, and to show it the token of
-    /// a file.
+    /// Creates a client of the daemon at `server`, or of the daemon of the default state folder. The client
+    /// sends the token in `token_file`.
     ///
     /// # Errors
     /// Usage, if `server` is neither `unix:PATH` nor an http URL; failed, if the file holds no token.
@@ -142,17 +142,17 @@ impl Client {
         Ok(Client { http, base, server, options: ChangeOptions::default() })
     }
 
-    /// The same with options for changes.
+    /// Returns the client with options for changes.
     pub fn with_options(self, options: ChangeOptions) -> Client {
         Client { options, ..self }
     }
 
-    /// How changes are made.
+    /// Options of changes.
     pub fn options(&self) -> &ChangeOptions {
         &self.options
     }
 
-    /// Tells a person something about a change; a program was told the answer.
+    /// Prints a text about a change for a person; a program has read the answer.
     pub fn tell(&self, text: &str) -> Result<(), CommandError> {
         match self.options.output {
             Format::Table => output::print(text),
@@ -160,12 +160,12 @@ impl Client {
         }
     }
 
-    /// Reads something.
+    /// Reads an object or a list.
     pub fn get<T: DeserializeOwned>(&self, path: &str, query: Query<'_>) -> Result<T, CommandError> {
         self.answer(self.request(Method::GET, path, query))
     }
 
-    /// Makes something, or does something with it.
+    /// Creates an object, or performs an action on one.
     pub fn post<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -175,7 +175,8 @@ impl Client {
         self.change(self.request(Method::POST, path, query).json(body))
     }
 
-    /// Makes something of a name. If that exists already and it is no error, the answer is what `existing` finds.
+    /// Creates an object with a name. If the object exists and that is no error, returns the result of
+    /// `existing`.
     pub fn create<T: DeserializeOwned + Serialize>(
         &self,
         path: &str,
@@ -195,7 +196,7 @@ impl Client {
         }
     }
 
-    /// Has something done that takes `during`, and answers its bytes.
+    /// Requests an action that takes `during`, and returns the bytes of the answer.
     pub fn fetch(
         &self,
         path: &str,
@@ -209,7 +210,7 @@ impl Client {
         Ok(bytes.into())
     }
 
-    /// Replaces something as a whole.
+    /// Replaces an object as a whole.
     pub fn put<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -219,7 +220,7 @@ impl Client {
         self.change(self.request(Method::PUT, path, query).json(body))
     }
 
-    /// Changes something.
+    /// Changes an object.
     pub fn patch<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -229,12 +230,12 @@ impl Client {
         self.change(self.request(Method::PATCH, path, query).json(body))
     }
 
-    /// Removes something.
+    /// Removes an object.
     pub fn delete(&self, path: &str, query: Query<'_>) -> Result<(), CommandError> {
         self.remove(self.request(Method::DELETE, path, query)).map(|_| ())
     }
 
-    /// Removes something; `None` if it does not exist and that is no error.
+    /// Removes an object; returns `None` if it does not exist and that is no error.
     fn remove(&self, request: RequestBuilder) -> Result<Option<Response>, CommandError> {
         let response = match self.send(request, CHANGE_TIMEOUT) {
             Err(CommandError::Answered { kind: ErrorKind::NotFound, .. }) if self.options.if_exists => {
@@ -249,7 +250,7 @@ impl Client {
         Ok(Some(response))
     }
 
-    /// Removes something, or has that begun; then the answer is what it is until it is gone.
+    /// Removes an object, or begins the removal. If the removal takes longer, returns the object.
     pub fn begin_delete<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, CommandError> {
         let response = self.remove(self.request(Method::DELETE, path, &[]))?;
         match response.filter(|response| response.status() == StatusCode::ACCEPTED) {
@@ -258,7 +259,7 @@ impl Client {
         }
     }
 
-    /// Removes what belongs to something; answers how that is then.
+    /// Removes a part of an object; returns the object after that.
     pub fn delete_of<T: DeserializeOwned>(&self, path: &str, query: Query<'_>) -> Result<T, CommandError> {
         self.change(self.request(Method::DELETE, path, query))
     }
@@ -282,7 +283,7 @@ impl Client {
         self.told(self.send(request, CHANGE_TIMEOUT)?)
     }
 
-    /// The answer to a change, which a program is told as it came.
+    /// Reads the answer to a change, and prints it unchanged for a program.
     fn told<T: DeserializeOwned>(&self, response: Response) -> Result<T, CommandError> {
         let answer: serde_json::Value = read(response)?;
         self.tell_program(&answer)?;
@@ -297,7 +298,7 @@ impl Client {
         }
     }
 
-    /// What it means that there is no answer.
+    /// Classifies the failure of a request that got no answer.
     fn no_answer(&self, error: &reqwest::Error, timeout: Duration) -> CommandError {
         let server = self.server.clone();
         match (error.is_connect(), error.is_timeout()) {
@@ -332,7 +333,7 @@ fn read<T: DeserializeOwned>(response: Response) -> Result<T, CommandError> {
     })
 }
 
-/// The innermost cause, which is the one that says what happened.
+/// The innermost cause, which is the informative one.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
@@ -349,7 +350,7 @@ fn default_server() -> Result<String, CommandError> {
     Ok(format!("unix:{}", sockets_folder(&state).join("api.sock").display()))
 }
 
-/// The header that shows the token of a file.
+/// The header with the token in a file.
 fn showing(file: &Path) -> Result<HeaderMap, CommandError> {
     let token = read_token(file).map_err(CommandError::failed)?;
     let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(CommandError::failed)?;
@@ -357,7 +358,8 @@ fn showing(file: &Path) -> Result<HeaderMap, CommandError> {
     Ok(HeaderMap::from_iter([(AUTHORIZATION, value)]))
 }
 
-/// A name as one segment of a path; what cannot be in a name is escaped, so that the daemon can say so.
+/// Escapes a name as one segment of a path. Characters that no name may have are escaped, so that the daemon
+/// can report them.
 pub fn segment(name: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let escape =
@@ -372,7 +374,8 @@ mod tests {
 
     use super::*;
 
-    /// What a client is told by a daemon that takes one request and does this with the connection, if it waits so long.
+    /// Error of a client whose daemon accepts one connection and handles it with `serve`. The request times
+    /// out after `timeout`.
     fn told(timeout: Duration, serve: impl FnOnce(UnixStream) + Send + 'static) -> CommandError {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("api.sock");
@@ -396,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_daemon_is_told_as_one() {
+    fn missing_daemon_is_reported_as_unreachable() {
         let folder = tempfile::tempdir().unwrap();
         let server = format!("unix:{}", folder.path().join("api.sock").display());
         let client = Client::new(Some(&server), None).unwrap();

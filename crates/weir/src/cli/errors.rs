@@ -1,4 +1,4 @@
-//! How an error of a command is told: in words, or as an object for programs; and its exit status.
+//! Errors of commands: their text, their form for programs, and their exit status.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -13,12 +13,12 @@ use crate::api::types::ErrorKind;
 pub const FAILED: u8 = 1;
 /// Exit status of a command line that is not understood.
 pub const USAGE: u8 = 2;
-/// Exit status if what was named does not exist.
+/// Exit status if a named object does not exist.
 pub const NOT_FOUND: u8 = 4;
 /// Exit status if no daemon can be reached.
 pub const NO_DAEMON: u8 = 5;
 
-/// An error as an object.
+/// An error in the form for programs.
 #[derive(Debug, Serialize)]
 struct ErrorObject {
     error: ErrorFields,
@@ -26,14 +26,14 @@ struct ErrorObject {
 
 #[derive(Debug, Serialize)]
 struct ErrorFields {
-    /// The sort of obstacle, in a word that stays the same.
+    /// Kind of the error; a word that stays the same across versions.
     kind: String,
     message: String,
     exit_status: u8,
 }
 
 impl CommandError {
-    /// The exit status that tells sorts of errors apart.
+    /// Exit status of the command, by kind of error.
     pub fn exit_status(&self) -> u8 {
         match self {
             CommandError::Usage(_) => USAGE,
@@ -43,7 +43,7 @@ impl CommandError {
         }
     }
 
-    /// The sort of obstacle: that of the API's answer, or a word for what happened here.
+    /// Kind of the error: the kind in the API's answer, or a word for a failure in the client.
     fn kind(&self) -> String {
         match self {
             CommandError::Usage(_) => "usage".to_owned(),
@@ -58,7 +58,7 @@ impl CommandError {
     }
 }
 
-/// Tells an error on standard error, and answers the exit status.
+/// Prints an error on standard error, and returns the exit status.
 pub fn report(error: &CommandError, format: Format) -> ExitCode {
     eprintln!("{}", written(error, format).trim_end());
     ExitCode::from(error.exit_status())
@@ -75,7 +75,7 @@ fn written(error: &CommandError, format: Format) -> String {
     }
 }
 
-/// The format that a command line asks for, also one that is not understood otherwise.
+/// The format that a command line requests, even if the command line is otherwise invalid.
 pub fn asked_format(arguments: &[OsString]) -> Format {
     let words = arguments.iter().filter_map(|argument| argument.to_str());
     let words: Vec<String> = words.map(str::to_ascii_lowercase).collect();
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sorts_of_errors_have_their_own_exit_status_and_kind() {
+    fn each_kind_of_error_has_its_exit_status() {
         let answered = |kind| CommandError::Answered { kind, message: "no".to_owned() };
         let unreachable =
             CommandError::Unreachable { server: "unix:/x".to_owned(), reason: "gone".to_owned() };
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn format_is_known_although_the_command_line_is_not_understood() {
+    fn format_is_read_from_an_invalid_command_line() {
         for (line, expected) in [
             ("weir volume cretae -o json", Format::Json),
             ("weir volume create --output=YAML", Format::Yaml),

@@ -1,4 +1,4 @@
-//! The command line: a client of the API and nothing else; and `weir serve`, which is the daemon.
+//! Command line: a client of the API and nothing else; and `weir serve`, which is the daemon.
 
 mod arguments;
 mod change_options;
@@ -28,8 +28,8 @@ use arguments::{Arguments, Command, Format};
 use change_options::ChangeOptions;
 pub use client::CommandError;
 
-/// Runs the program with its arguments (the first is its name) and answers its exit status: 0 for success, else that
-/// of the error.
+/// Runs the program with its arguments, of which the first is its name. Returns the exit status: 0 for
+/// success, else the status of the error.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let format = errors::asked_format(&arguments);
@@ -39,7 +39,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             return errors::report(&CommandError::Usage(error.to_string()), format);
         }
         Err(error) => {
-            // Nothing is left to tell if not even this can be written.
+            // Nothing can be reported if this output fails.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { errors::USAGE } else { 0 });
         }
@@ -83,7 +83,7 @@ fn dispatch(arguments: Arguments, options: ChangeOptions) -> Result<(), CommandE
         Command::Template { command } => commands::template::run(&connect()?, command),
         Command::Journal { command } => commands::journal::run(&connect()?, command),
         Command::Tenant { command } => commands::tenant::run(&connect()?, command),
-        // It may concern many volumes, of which it tells in one answer.
+        // A scrub may concern many volumes; the command prints one answer about all of them.
         Command::Scrub(scrub) => {
             let client = connect()?.with_options(ChangeOptions::default());
             commands::scrub::run(&client, scrub)

@@ -1,17 +1,18 @@
-//! Making one spelling of many: options with one or two dashes, with '-' or '_', in any case; commands in any
-//! case; the words of other systems for ours. What is to be found is read off the definition of the commands
-//! themselves, so a new option or command needs nothing here.
+//! Normalisation of command lines: one spelling for options, commands and the synonyms of other systems.
+//!
+//! Options are accepted with one or two dashes, with '-' or '_', and in any case; commands in any case. All
+//! names are read from the definition of the commands, so a new option or command needs no code here.
 
 use std::ffi::OsString;
 
 use clap::{Arg, Command};
 
-/// Words of other systems for options of ours.
+/// Option names of other systems, and Weir's names for them.
 const OPTION_SYNONYMS: [(&str, &str); 4] =
     [("vserver", "tenant"), ("svm", "tenant"), ("vol", "volume"), ("replicas", "repl")];
 
-/// Rewrites a command line (the first argument is the program's name) to the spelling that `root` defines.
-/// What is not recognised is left as it is, for the parser to complain about in the user's own words.
+/// Rewrites a command line to the spelling that `root` defines; the first argument is the program's name. An
+/// unknown argument stays unchanged, so that the parser reports it in the user's spelling.
 pub fn normalise(root: &Command, arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments = arguments.into_iter().peekable();
     let mut normaliser = Normaliser { path: vec![root], in_names: false, rewritten: Vec::new() };
@@ -23,7 +24,7 @@ pub fn normalise(root: &Command, arguments: impl IntoIterator<Item = OsString>) 
             break;
         };
         if let Some(takes_value) = normaliser.option(text) {
-            // ONTAP's document has an option whose value was left out before the next option.
+            // ONTAP's document has an option without its value before the next option.
             let is_left_out = normaliser.may_lack_value(text)
                 && arguments
                     .peek()
@@ -40,15 +41,16 @@ pub fn normalise(root: &Command, arguments: impl IntoIterator<Item = OsString>) 
 }
 
 struct Normaliser<'a> {
-    /// The commands that were named so far, outermost first.
+    /// Commands named so far, outermost first.
     path: Vec<&'a Command>,
-    /// True once a word came that is not a command: all further ones are names.
+    /// True after the first word that is no command: all further words are names.
     in_names: bool,
     rewritten: Vec<OsString>,
 }
 
 impl Normaliser<'_> {
-    /// Takes an argument if it is an option, and answers whether the next one is its value.
+    /// Rewrites an argument if it is an option. Returns whether the next argument is its value, or `None` if
+    /// it is no option.
     fn option(&mut self, text: &str) -> Option<bool> {
         let name = text.strip_prefix("--").or_else(|| text.strip_prefix('-'))?;
         let is_short = !text.starts_with("--") && name.chars().nth(1).is_none_or(|second| second == '=');
@@ -59,7 +61,7 @@ impl Normaliser<'_> {
         let (name, value) = name.split_once('=').map_or((name, None), |(name, value)| (name, Some(value)));
         let canonical = self.canonical_option(name);
         let Some(option) = self.find(|option| option.get_long() == Some(canonical.as_str())) else {
-            // With two dashes, or the parser would complain about its first letter only.
+            // With one dash, the parser would report only the first letter.
             let text = if self.short_takes_value(name) { text.to_owned() } else { format!("--{name}") };
             self.rewritten.push(text.into());
             return Some(false);
@@ -72,12 +74,12 @@ impl Normaliser<'_> {
         Some(takes_value && value.is_none())
     }
 
-    /// True if a text names an option that is known here.
+    /// True if a text names a known option.
     fn is_option(&self, text: &str) -> bool {
         self.named(text).is_some()
     }
 
-    /// True if a text names an option whose value can be left out.
+    /// True if a text names an option whose value may be omitted.
     fn may_lack_value(&self, text: &str) -> bool {
         let range = self.named(text).and_then(|option| option.get_num_args());
         range.is_some_and(|range| range.min_values() == 0 && range.takes_values())
@@ -95,14 +97,14 @@ impl Normaliser<'_> {
             .is_some_and(|option| option.get_action().takes_values())
     }
 
-    /// Takes the value of the option before it.
+    /// Adds the value of the preceding option.
     fn value(&mut self, value: Option<OsString>) {
         let Some(value) = value else { return };
         let is_negative = value.to_str().is_some_and(|text| {
             text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
         });
         match self.rewritten.last_mut() {
-            // Joined, or the parser would take it for an option and not tell what is wrong with it.
+            // Joined with '=', because the parser would take a separate negative number for an option.
             Some(option) if is_negative => {
                 option.push("=");
                 option.push(value);
@@ -111,7 +113,7 @@ impl Normaliser<'_> {
         }
     }
 
-    /// Takes a word: a command as long as there are any, then names.
+    /// Adds a word: a command while a subcommand has this name, else a name.
     fn word(&mut self, text: &str) {
         let wanted = text.to_ascii_lowercase().replace('_', "-");
         let current = self.path.last().filter(|_| !self.in_names);
@@ -128,7 +130,7 @@ impl Normaliser<'_> {
         }
     }
 
-    /// The name of an option as it is defined. A word of other systems is ours where an option is called so.
+    /// Name of an option as it is defined. A synonym is replaced unless an option has that name itself.
     fn canonical_option(&self, name: &str) -> String {
         let name = name.to_ascii_lowercase().replace('_', "-");
         let is_ours = self.find(|option| option.get_long() == Some(name.as_str())).is_some();
@@ -136,7 +138,7 @@ impl Normaliser<'_> {
         synonym.map_or(name, |(_, ours)| (*ours).to_owned())
     }
 
-    /// An option of the commands named so far, the innermost first.
+    /// Finds an option of the commands named so far, innermost first.
     fn find(&self, is_wanted: impl Fn(&Arg) -> bool) -> Option<&Arg> {
         self.path.iter().rev().flat_map(|command| command.get_arguments()).find(|option| is_wanted(option))
     }

@@ -1,4 +1,4 @@
-//! Telling the service manager how the daemon is, where there is one.
+//! Notifications to the service manager, if there is one.
 
 use std::time::Duration;
 
@@ -6,29 +6,30 @@ use sd_notify::NotifyState;
 
 use crate::control::Control;
 
-/// The daemon serves.
+/// Reports that the daemon serves.
 pub fn ready() {
     send(NotifyState::Ready);
 }
 
-/// The daemon is ending.
+/// Reports that the daemon is stopping.
 pub fn stopping() {
     send(NotifyState::Stopping);
 }
 
-/// How often the service manager wants to hear that the daemon answers: twice in the time that it grants.
+/// Interval of watchdog notifications: half the time that the service manager grants.
 pub fn watchdog_interval() -> Option<Duration> {
     sd_notify::watchdog_enabled().map(|granted| granted / 2)
 }
 
-/// Tells that the daemon answers, once control's records could be read: a daemon that cannot do that any more is restarted.
+/// Reports that the daemon is alive, after a read of control's records. The service manager restarts a daemon
+/// that cannot read them any more.
 pub fn is_alive(control: &Control) {
     control.counts();
     send(NotifyState::Watchdog);
 }
 
 fn send(state: NotifyState<'_>) {
-    // Without a service manager nothing is sent and nothing fails.
+    // Without a service manager the call sends nothing and succeeds.
     if let Err(error) = sd_notify::notify(&[state]) {
         tracing::warn!(%error, "the service manager could not be told how the daemon is");
     }

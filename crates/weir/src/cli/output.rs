@@ -1,4 +1,4 @@
-//! How answers are written: tables for people, JSON and YAML for programs.
+//! Output of answers: tables for people, JSON and YAML for programs.
 
 use std::io::Write;
 
@@ -18,7 +18,7 @@ pub fn print(text: &str) -> Result<(), CommandError> {
     Ok(output.flush()?)
 }
 
-/// Writes an answer in the wanted format; `table` makes the one for people.
+/// Writes an answer in the requested format; `table` lays out the format for people.
 pub fn show<T: Serialize>(
     answer: &T,
     format: Format,
@@ -32,7 +32,7 @@ pub fn show<T: Serialize>(
     print(&text)
 }
 
-/// No borders; a line below the header, broken between the columns.
+/// Table style without borders; a line below the header, broken between the columns.
 const STYLE: TableStyle = TableStyle::new()
     .header_lines(ContentLineStyle::none().junction(' '))
     .header_separator(LineStyle::none().fill('-').junction(' '))
@@ -71,16 +71,16 @@ pub fn fields(width: usize, fields: &[(&str, String)]) -> String {
     fields.iter().map(|(label, value)| format!("{label:>width$}: {value}\n")).collect()
 }
 
-/// Characters of a progress bar.
+/// Width of a progress bar in characters.
 const BAR_WIDTH: usize = 30;
 
-/// A bar of which a part from 0 to 1 is filled, with that in percent.
+/// A bar filled to a part from 0 to 1, with the percentage.
 pub fn progress_bar(part: f64) -> String {
     let filled = (part * BAR_WIDTH as f64) as usize;
     format!("[{:<BAR_WIDTH$}] {:.0}%", "#".repeat(filled), part * 100.0)
 }
 
-/// A size for people: three digits and a unit of a power of two, such as `1.1 GiB`.
+/// A size for people: three digits and a binary unit, for example `1.1 GiB`.
 pub fn rough_size(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut value = bytes as f64;
@@ -93,7 +93,7 @@ pub fn rough_size(bytes: u64) -> String {
     format!("{value:.digits$} {}", units[unit])
 }
 
-/// A rate for people, such as `12.3 MB/s`.
+/// A rate for people, for example `12.3 MB/s`.
 pub fn rough_rate(bytes_per_second: f64) -> String {
     let (value, unit) = match bytes_per_second {
         rate if rate >= 1e9 => (rate / 1e9, "GB/s"),
@@ -104,7 +104,7 @@ pub fn rough_rate(bytes_per_second: f64) -> String {
     format!("{value:.2}{unit}")
 }
 
-/// A duration for people, such as `250us` or `1.25ms`; `-` for none.
+/// A duration for people, for example `250us` or `1.25ms`; `-` for none.
 pub fn rough_time(ns: Option<u64>) -> String {
     let Some(ns) = ns else { return "-".to_owned() };
     let value = ns as f64;

@@ -1,4 +1,4 @@
-//! The commands about policy groups and their options.
+//! Arguments of the commands about policy groups.
 
 use clap::{Args, Subcommand};
 use weir_types::adaptive::{parse_block_size, parse_iops_per_tb};
@@ -7,11 +7,12 @@ use weir_types::{Size, Throughput};
 use super::arguments::{OptionalPolicyGroupName, PolicyGroupName, ReadArguments, TenantOption, boolean};
 use crate::api::types::{ChargesModify, InitialCredit, OperationSize, PeakMode, Space};
 
-/// Terms of a policy group; what is not given stays.
+/// Terms of a policy group; an absent option keeps its value.
 #[derive(Clone, Copy, Debug, Args)]
 #[group(multiple = true)]
 pub struct TermsArguments {
-    /// Ceiling on reads and writes together, such as 1000IOPS, 300MB/s or 1000IOPS,300MB/s; 'none' for none
+    /// Ceiling on reads and writes together, for example 1000IOPS, 300MB/s or 1000IOPS,300MB/s; 'none' for
+    /// none
     #[arg(long, value_name = "RATES", value_parser = Throughput::parse, allow_hyphen_values = true)]
     pub max_throughput: Option<Throughput>,
     /// Ceiling on reads alone
@@ -20,10 +21,10 @@ pub struct TermsArguments {
     /// Ceiling on writes alone
     #[arg(long, value_name = "RATES", value_parser = Throughput::parse, allow_hyphen_values = true)]
     pub max_write: Option<Throughput>,
-    /// Floor: what is had before others share, such as 500IOPS or 20MB/s; 'none' for none
+    /// Floor: guaranteed minimum rate, for example 500IOPS or 20MB/s; 'none' for none
     #[arg(long, value_name = "RATE", value_parser = Throughput::parse, allow_hyphen_values = true)]
     pub min_throughput: Option<Throughput>,
-    /// Rates above the ceilings that are reached on credit earned below them; 'none' for none
+    /// Burst rates above the ceilings, paid with credit earned below the ceilings; 'none' for none
     #[arg(long, value_name = "RATES", value_parser = Throughput::parse, allow_hyphen_values = true)]
     pub burst: Option<Throughput>,
     /// Burst rates of reads alone
@@ -32,28 +33,29 @@ pub struct TermsArguments {
     /// Burst rates of writes alone
     #[arg(long, value_name = "RATES", value_parser = Throughput::parse, allow_hyphen_values = true)]
     pub burst_write: Option<Throughput>,
-    /// How long a full credit lasts at the burst rates, 1 to 3600 seconds [default: 60]
+    /// Time that a full credit lasts at the burst rates, 1 to 3600 seconds [default: 60]
     #[arg(long, value_name = "N")]
     pub burst_seconds: Option<u32>,
-    /// What a volume starts with [default: empty]
+    /// Initial burst credit of a volume [default: empty]
     #[arg(long, value_name = "empty|full", value_enum, ignore_case = true, hide_possible_values = true)]
     pub burst_credit: Option<InitialCredit>,
-    /// Part of what is left, in proportion to the weights of all that want it, 1 to 10000 [default: 100]
+    /// Weight, 1 to 10000: share of the remaining capacity in proportion to the weights of all competitors
+    /// [default: 100]
     #[arg(long, value_name = "N")]
     pub weight: Option<u32>,
-    /// As how many operations a request counts: as one for each so many bytes, such as 4KiB; by Element's cost
-    /// 'curve'; or as one, 'any' [default: any]
+    /// Operations that a request counts as: one for each unit of this size, for example 4KiB; by Element's
+    /// cost 'curve'; or one, 'any' [default: any]
     #[arg(long, value_name = "SIZE|curve|any", value_parser = operation_size)]
     pub iops_size: Option<OperationSize>,
-    /// As how many operations requests without data count [default: discard=1,zeroes=1,flush=0]
+    /// Operations that requests without data count as [default: discard=1,zeroes=1,flush=0]
     #[arg(long, value_name = "KIND=N,...", value_parser = charges)]
     pub charge: Option<ChargesModify>,
 }
 
-/// What to do with policy groups.
+/// Commands about policy groups.
 #[derive(Debug, Subcommand)]
 pub enum PolicyGroupCommand {
-    /// Make a policy group
+    /// Create a policy group
     #[command(
         after_help = "Example:\n  weir qos policy-group create policy1 -vserver svm01 -max-throughput 10000IOPS,300MB/s -is-shared false\n  weir qos policy-group create gold --max-throughput 1000IOPS --burst 3000IOPS --burst-seconds 60 --weight 400"
     )]
@@ -64,10 +66,10 @@ pub enum PolicyGroupCommand {
         tenant: TenantOption,
         #[command(flatten)]
         terms: Box<TermsArguments>,
-        /// Shared policy group of the same tenant under which it stands, too
+        /// Shared policy group of the same tenant to nest it in
         #[arg(long, value_name = "POLICY_GROUP|none")]
         parent: Option<String>,
-        /// Whether all its volumes share one budget (as in ONTAP, they do if this is not given)
+        /// Whether all its volumes share one budget [default: true, as in ONTAP]
         #[arg(long, value_name = "true|false", action = clap::ArgAction::Set, default_value = "true", value_parser = boolean())]
         is_shared: bool,
     },
@@ -82,24 +84,24 @@ pub enum PolicyGroupCommand {
         tenant: TenantOption,
         #[command(flatten)]
         terms: Box<TermsArguments>,
-        /// Shared policy group of the same tenant under which it stands, or 'none'
+        /// Shared policy group of the same tenant to nest it in, or 'none'
         #[arg(long, value_name = "POLICY_GROUP|none")]
         parent: Option<String>,
-        /// Can only repeat what is; sharing never changes
+        /// Current sharing; any other value is refused, because sharing never changes
         #[arg(long, value_name = "true|false", action = clap::ArgAction::Set, value_parser = boolean())]
         is_shared: Option<bool>,
-        /// Have a floor that the pools of its volumes do not have; an alarm shows it
+        /// Accept a floor that the pools of its volumes cannot meet; an alarm shows it
         #[arg(long)]
         force: bool,
     },
-    /// Give a policy group another name; its volumes stay bound
+    /// Rename a policy group; its volumes stay bound
     #[command(after_help = "Example:\n  weir qos policy-group rename policy1 -new-name gold")]
     Rename {
         #[command(flatten)]
         name: PolicyGroupName,
         #[command(flatten)]
         tenant: TenantOption,
-        /// The new name
+        /// New name
         #[arg(long, value_name = "NAME")]
         new_name: String,
     },
@@ -111,7 +113,7 @@ pub enum PolicyGroupCommand {
         #[command(flatten)]
         tenant: TenantOption,
     },
-    /// Show policy groups, or everything about one
+    /// Show policy groups, or all fields of one
     #[command(
         visible_alias = "list",
         after_help = "Example:\n  weir qos policy-group show -policy-group policy1"
@@ -119,7 +121,7 @@ pub enum PolicyGroupCommand {
     Show {
         #[command(flatten)]
         name: OptionalPolicyGroupName,
-        /// Only this tenant's (also -vserver)
+        /// Only policy groups of this tenant (also -vserver)
         #[arg(long, value_name = "TENANT")]
         tenant: Option<String>,
         #[command(flatten)]
@@ -127,13 +129,13 @@ pub enum PolicyGroupCommand {
     },
 }
 
-/// Terms of an adaptive policy group; what is not given stays.
+/// Terms of an adaptive policy group; an absent option keeps its value.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct AdaptiveArguments {
-    /// Expected IOPS for each TB, such as 1000, 1000/TB or 1IOPS/GB
+    /// Expected IOPS for each TB, for example 1000, 1000/TB or 1IOPS/GB
     #[arg(long, value_name = "RATE", value_parser = iops_per_tb, allow_hyphen_values = true)]
     pub expected_iops: Option<u64>,
-    /// Most IOPS for each TB
+    /// Peak IOPS for each TB
     #[arg(long, value_name = "RATE", value_parser = iops_per_tb, allow_hyphen_values = true)]
     pub peak_iops: Option<u64>,
     /// Size that the expected IOPS follow: allocated-space or used-space [default: allocated-space]
@@ -142,31 +144,32 @@ pub struct AdaptiveArguments {
     /// Size that the peak follows: allocated-space or used-space [default: used-space]
     #[arg(long, value_name = "SPACE", value_enum, ignore_case = true, hide_possible_values = true)]
     pub peak_iops_allocation: Option<Space>,
-    /// What the expected IOPS never fall below, however small the volume; 'none' for nothing
+    /// Minimum of the expected IOPS, however small the volume; 'none' for no minimum
     #[arg(long, value_name = "IOPS", value_parser = iops_or_none, allow_hyphen_values = true)]
     pub absolute_min_iops: Option<u64>,
-    /// Adds a ceiling of so many bytes for each of the IOPS: 8K, 16K, 32K, 64K (K is 1000 bytes), 4KiB, or ANY for
-    /// none [default: ANY]
+    /// Ceiling in bytes for each of the IOPS: 8K, 16K, 32K, 64K (K is 1000 bytes), 4KiB, or ANY for none
+    /// [default: ANY]
     #[arg(long, value_name = "SIZE|ANY", value_parser = block_size)]
     pub block_size: Option<u32>,
-    /// No ceiling falls below this, however small the volume; 'none' for nothing
+    /// Minimum of all ceilings, however small the volume; 'none' for no minimum
     #[arg(long, value_name = "IOPS", value_parser = iops_or_none, allow_hyphen_values = true)]
     pub ceiling_iops_min: Option<u64>,
-    /// No ceiling rises above this, however large the volume; 'none' for nothing
+    /// Maximum of all ceilings, however large the volume; 'none' for no maximum
     #[arg(long, value_name = "IOPS", value_parser = iops_or_none, allow_hyphen_values = true)]
     pub ceiling_iops_max: Option<u64>,
-    /// What the peak is: the ceiling, or a burst on credits earned below the expected IOPS [default: ceiling]
+    /// Meaning of the peak: the ceiling, or a burst on credits earned below the expected IOPS [default:
+    /// ceiling]
     #[arg(long, value_name = "ceiling|credits", value_enum, ignore_case = true, hide_possible_values = true)]
     pub peak_mode: Option<PeakMode>,
-    /// With '--peak-mode credits', how long a full credit lasts at the peak, 1 to 3600 seconds [default: 60]
+    /// With '--peak-mode credits', time that a full credit lasts at the peak, 1 to 3600 seconds [default: 60]
     #[arg(long, value_name = "N")]
     pub burst_seconds: Option<u32>,
 }
 
-/// What to do with adaptive policy groups.
+/// Commands about adaptive policy groups.
 #[derive(Debug, Subcommand)]
 pub enum AdaptivePolicyGroupCommand {
-    /// Make an adaptive policy group
+    /// Create an adaptive policy group
     #[command(
         after_help = "Example:\n  weir qos adaptive-policy-group create -policy-group adaptive-policy2 -vserver svm01 -expected-IOPS 1000 -peak-IOPS 1500 -peak-IOPS-allocation allocated-space"
     )]
@@ -190,7 +193,7 @@ pub enum AdaptivePolicyGroupCommand {
         #[command(flatten)]
         terms: Box<AdaptiveArguments>,
     },
-    /// Give an adaptive policy group another name; its volumes stay bound
+    /// Rename an adaptive policy group; its volumes stay bound
     #[command(
         after_help = "Example:\n  weir qos adaptive-policy-group rename adaptive-policy2 -new-name gold"
     )]
@@ -199,7 +202,7 @@ pub enum AdaptivePolicyGroupCommand {
         name: PolicyGroupName,
         #[command(flatten)]
         tenant: TenantOption,
-        /// The new name
+        /// New name
         #[arg(long, value_name = "NAME")]
         new_name: String,
     },
@@ -211,12 +214,12 @@ pub enum AdaptivePolicyGroupCommand {
         #[command(flatten)]
         tenant: TenantOption,
     },
-    /// Show adaptive policy groups, or everything about one
+    /// Show adaptive policy groups, or all fields of one
     #[command(visible_alias = "list", after_help = "Example:\n  weir qos adaptive-policy-group show extreme")]
     Show {
         #[command(flatten)]
         name: OptionalPolicyGroupName,
-        /// Only this tenant's (also -vserver), and the built-in ones
+        /// Only policy groups of this tenant (also -vserver), and the built-in ones
         #[arg(long, value_name = "TENANT")]
         tenant: Option<String>,
         #[command(flatten)]
@@ -224,7 +227,7 @@ pub enum AdaptivePolicyGroupCommand {
     },
 }
 
-/// Reads as how many operations a request counts.
+/// Reads the size of the unit that counts as one operation.
 fn operation_size(text: &str) -> Result<OperationSize, String> {
     let error = || format!("'{text}' is not a request size such as 4KiB, 'curve' or 'any'");
     match text.to_ascii_lowercase().as_str() {
@@ -238,7 +241,7 @@ fn operation_size(text: &str) -> Result<OperationSize, String> {
     }
 }
 
-/// Reads charges such as `discard=1,flush=0`.
+/// Reads charges, for example `discard=1,flush=0`.
 fn charges(text: &str) -> Result<ChargesModify, String> {
     let error = || format!("'{text}' is not a list of charges such as discard=1,zeroes=1,flush=0");
     let mut charges = ChargesModify::default();

@@ -4,80 +4,81 @@ use serde::Serialize;
 
 use crate::api::types::{LatencyBucket, OperationSample, VolumeSample, VolumeStatistics};
 
-/// What one kind of operation, or all together, did in a span of time.
+/// Activity of one kind of operation, or of all kinds together, in a time span.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Activity {
     /// Operations per second.
     pub iops: f64,
     /// Bytes per second.
     pub bytes_per_second: f64,
-    /// Mean latency in nanoseconds; `None` if nothing was done.
+    /// Mean latency in nanoseconds; `None` if there were no requests.
     pub latency_mean_ns: Option<u64>,
-    /// Latency in nanoseconds that half of the requests did not exceed.
+    /// Median latency in nanoseconds.
     pub p50_ns: Option<u64>,
-    /// Latency in nanoseconds that 99 of 100 requests did not exceed.
+    /// 99th percentile of the latency, in nanoseconds.
     pub p99_ns: Option<u64>,
-    /// Latency in nanoseconds that 999 of 1000 requests did not exceed.
+    /// 99.9th percentile of the latency, in nanoseconds.
     pub p999_ns: Option<u64>,
-    /// Requests answered.
+    /// Number of requests answered.
     pub operations: u64,
-    /// Bytes that they covered.
+    /// Number of bytes that the requests covered.
     pub bytes: u64,
-    /// Requests answered with an error.
+    /// Number of requests answered with an error.
     pub errors: u64,
-    /// Requests held back by a ceiling.
+    /// Number of requests delayed by a ceiling.
     pub delayed: u64,
-    /// Time held back by a ceiling, in nanoseconds, of all requests together.
+    /// Time that ceilings delayed requests, in nanoseconds, summed over all requests.
     pub delayed_ns: u64,
-    /// Time in line while others went first for their floors, in nanoseconds, of all requests together.
+    /// Time in the queue while others were served first for their floors, in nanoseconds, summed over all
+    /// requests.
     pub floors_ns: u64,
-    /// Time in the queue of other reasons, in nanoseconds, of all requests together.
+    /// Time in the queue for other reasons, in nanoseconds, summed over all requests.
     pub queue_ns: u64,
     /// Time at the drive, in nanoseconds, of all requests together.
     pub drive_ns: u64,
-    /// The rest, in nanoseconds, of all requests together.
+    /// Remaining time, in nanoseconds, summed over all requests.
     pub other_ns: u64,
-    /// Sum of the latencies of all requests, in nanoseconds: that of the five times.
+    /// Sum of the latencies of all requests, in nanoseconds; equal to the sum of the five times.
     pub latency_sum_ns: u64,
-    /// Requests of up to 4 KiB, of more and up to 16 KiB, 64 KiB, 256 KiB, and larger ones.
+    /// Number of requests by size: up to 4 KiB, up to 16 KiB, up to 64 KiB, up to 256 KiB, and larger ones.
     pub size_counts: Vec<u64>,
 }
 
-/// What one volume did in a span of time.
+/// Activity of one volume in a time span.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct VolumeActivity {
-    /// Its name.
+    /// Name of the volume.
     pub volume: String,
-    /// Its tenant.
+    /// Tenant of the volume.
     pub tenant: String,
-    /// The policy group that it is bound to.
+    /// Policy group that the volume is bound to.
     pub qos_policy_group: Option<String>,
-    /// Reads.
+    /// Activity of reads.
     pub read: Activity,
-    /// Writes.
+    /// Activity of writes.
     pub write: Activity,
-    /// Reads and writes together.
+    /// Activity of reads and writes together.
     pub total: Activity,
-    /// Requests that were not yet answered at the end.
+    /// Number of requests under way at the end of the span.
     pub queue_depth: u64,
-    /// Of these, requests held back by a ceiling.
+    /// Number of those requests that a ceiling delays.
     pub queue_depth_delayed: u64,
-    /// Connections that were open at the end.
+    /// Number of open connections at the end of the span.
     pub connections: u64,
 }
 
-/// What all volumes did in a span of time.
+/// Activity of all volumes in a time span.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Interval {
-    /// The span in seconds.
+    /// Length of the span in seconds.
     pub seconds: f64,
-    /// All volumes together.
+    /// Activity of all volumes together.
     pub total: Activity,
-    /// Each volume.
+    /// Activity of each volume.
     pub volumes: Vec<VolumeActivity>,
 }
 
-/// Takes `earlier` from `later`; a bucket that is in only one of them has no requests in the other.
+/// Subtracts `earlier` from `later`. A bucket that only one of them has counts no requests in the other.
 fn between(earlier: &OperationSample, later: &OperationSample) -> OperationSample {
     let before = |bucket: &LatencyBucket| {
         let same = earlier.latency_buckets.iter().find(|other| other.up_to_ns == bucket.up_to_ns);
@@ -105,7 +106,7 @@ fn sum(one: &OperationSample, other: &OperationSample) -> OperationSample {
     OperationSample { latency_buckets: buckets, ..combine(one, other, u64::saturating_add) }
 }
 
-/// Combines everything but latency buckets and percentiles.
+/// Combines all counters except latency buckets and percentiles.
 fn combine(one: &OperationSample, other: &OperationSample, combine: fn(u64, u64) -> u64) -> OperationSample {
     let size = |index: usize, counts: &[u64]| counts.get(index).copied().unwrap_or(0);
     let sizes = 0..one.size_counts.len().max(other.size_counts.len());
@@ -128,8 +129,8 @@ fn combine(one: &OperationSample, other: &OperationSample, combine: fn(u64, u64)
     }
 }
 
-/// The latency that `per_mille` of 1000 requests do not exceed, taking requests as evenly spread within
-/// their bucket.
+/// The latency that `per_mille` of 1000 requests do not exceed, with requests spread evenly within their
+/// bucket.
 fn percentile_ns(buckets: &[LatencyBucket], per_mille: u64) -> Option<u64> {
     let count: u64 = buckets.iter().map(|bucket| bucket.count).sum();
     let rank = (count * per_mille).div_ceil(1000).max(1);
@@ -177,12 +178,12 @@ impl Activity {
 }
 
 impl VolumeActivity {
-    /// What a volume did since the daemon started; the rates are 0, because the span is not known.
+    /// Activity of a volume since the daemon started. The rates are 0, because the span is unknown.
     pub fn since_start(sample: &VolumeSample) -> VolumeActivity {
         VolumeActivity::between(&VolumeSample::default(), sample, 0.0).0
     }
 
-    /// What a volume did between two samples, and the same as totals.
+    /// Activity of a volume between two samples, and the same as totals.
     fn between(
         earlier: &VolumeSample,
         later: &VolumeSample,
@@ -207,8 +208,8 @@ impl VolumeActivity {
 }
 
 impl Interval {
-    /// What happened between two samples. After a restart of the daemon everything counts as since then, and
-    /// so it does for a volume that is new.
+    /// Activity between two samples. After a restart of the daemon, the span begins at the restart. A new
+    /// volume counts from zero.
     pub fn between(earlier: &VolumeStatistics, later: &VolumeStatistics) -> Interval {
         let restarted = later.timestamp_ns < earlier.timestamp_ns;
         let from_ns = if restarted { 0 } else { earlier.timestamp_ns };
@@ -261,14 +262,14 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_counts_from_the_restart() {
+    fn restarted_daemon_counts_from_the_restart() {
         let earlier = at(9_000_000_000, reads(1000, &[]));
         let interval = Interval::between(&earlier, &at(2_000_000_000, reads(10, &[])));
         assert_eq!((interval.seconds, interval.total.iops), (2.0, 5.0));
     }
 
     #[test]
-    fn nothing_done_has_no_latency_and_no_rate() {
+    fn idle_span_has_no_latency_and_no_rate() {
         let idle = at(5, VolumeSample::default());
         let interval = Interval::between(&idle, &idle);
         assert_eq!((interval.total.iops, interval.total.latency_mean_ns), (0.0, None));

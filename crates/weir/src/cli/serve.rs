@@ -1,4 +1,4 @@
-//! `weir serve`: the daemon's life from its options to its end.
+//! `weir serve`: the life of the daemon, from its options to its end.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -28,15 +28,15 @@ use crate::exports::table::ExportTable;
 use crate::logging;
 use weir_store::space::{Obstacle, explain};
 
-/// Name of the API's socket.
+/// File name of the API's socket.
 const API_SOCKET: &str = "api.sock";
-/// Name of the socket for NBD clients.
+/// File name of the socket for NBD clients.
 pub(super) const NBD_SOCKET: &str = "nbd.sock";
 
-/// Digits of a process's number in the lock file.
+/// Width of the process ID in the lock file, in digits.
 const HOLDER_DIGITS: usize = 10;
 
-/// Runs the daemon until it is told to end, or only examines what it was told.
+/// Runs the daemon until a signal ends it, or only checks its options and configuration file.
 pub fn serve(arguments: ServeArguments) -> Result<(), CommandError> {
     if arguments.check {
         return check(&arguments);
@@ -44,7 +44,7 @@ pub fn serve(arguments: ServeArguments) -> Result<(), CommandError> {
     logging::start(&arguments.log_level, arguments.log_format).map_err(CommandError::Usage)?;
     let settings = Settings::new(&arguments)?;
     settings.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    // Whatever the daemon makes is its own user's, unless a mode is stated.
+    // Files that the daemon creates are accessible to its own user only, unless a mode is stated.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     state_folder::make(&settings.state, settings.has_group())?;
     if settings.sockets != settings.state {
@@ -52,7 +52,7 @@ pub fn serve(arguments: ServeArguments) -> Result<(), CommandError> {
     }
     let lock = lock_state(&settings.state)?;
     allow_many_files();
-    // Caught from here on, so that an early SIGTERM also ends the daemon cleanly.
+    // Signals are caught from here on, so an early SIGTERM also ends the daemon cleanly.
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(CommandError::failed)?;
     run(&settings, || {
         let mut is_end = |signal: &i32| match *signal {
@@ -69,7 +69,7 @@ pub fn serve(arguments: ServeArguments) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Says what is wrong with options and configuration file, each fault on a line.
+/// Reports the faults in options and configuration file, one on each line.
 fn check(arguments: &ServeArguments) -> Result<(), CommandError> {
     let settings = Settings::examine(arguments).and_then(|settings| {
         let faults = settings.faults_here();
@@ -89,7 +89,7 @@ fn check(arguments: &ServeArguments) -> Result<(), CommandError> {
     output::print(&format!("the configuration is good; the state folder is {}", settings.state.display()))
 }
 
-/// Starts all parts, says so, waits, and ends them in the opposite order.
+/// Starts all parts, reports readiness, waits, and stops the parts in the opposite order.
 fn run(settings: &Settings, wait: impl FnOnce()) -> Result<(), CommandError> {
     let data_plane = DataPlane::start(DataPlaneConfig { reactors: settings.reactors });
     let data_plane = data_plane.map_err(CommandError::failed)?;
@@ -121,7 +121,7 @@ fn run(settings: &Settings, wait: impl FnOnce()) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Binds all sockets. Where there is no space for them, the state folder's reserve gives some.
+/// Binds all sockets. If the filesystem is full, the reserve in the state folder gives space back.
 fn listen(
     settings: &Settings,
     exports: &Arc<ExportTable>,
@@ -149,8 +149,8 @@ fn listen(
     Ok((api, listeners))
 }
 
-/// Lets the sockets be found in the state folder too, where they lie elsewhere. The links stay when the daemon ends, so
-/// that they are made once.
+/// Links the sockets into the state folder if they lie elsewhere. The links stay when the daemon ends, so
+/// they are created once.
 fn link_sockets(settings: &Settings) {
     if settings.sockets == settings.state {
         return;
@@ -160,7 +160,7 @@ fn link_sockets(settings: &Settings) {
         if std::fs::read_link(&link).is_ok_and(|target| target == socket) {
             continue;
         }
-        // What a daemon left there that listened in the state folder.
+        // A daemon that listened in the state folder may have left a socket there.
         let _ = std::fs::remove_file(&link);
         if let Err(error) = std::os::unix::fs::symlink(&socket, &link) {
             tracing::warn!(%error, "{} does not lead to {}", link.display(), socket.display());
@@ -177,13 +177,13 @@ fn ready_line(facts: &Facts) -> String {
 fn remove_sockets(listen: &[ListenAddress]) {
     for address in listen {
         if let ListenAddress::Unix(path) = address {
-            // A name that is gone already needs no removal.
+            // A name that is already gone needs no removal.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// Makes this the only daemon of a state folder, for as long as the file lives.
+/// Locks the state folder against other daemons, for as long as the file is open.
 fn lock_state(state: &Path) -> Result<File, CommandError> {
     let path = state.join("lock");
     let failed = |error: std::io::Error| {
@@ -197,7 +197,7 @@ fn lock_state(state: &Path) -> Result<File, CommandError> {
             return Err(failed(error.into()));
         }
         let mut holder = String::new();
-        // Who it is only helps the message.
+        // The holder's process ID only improves the message.
         let _ = file.read_to_string(&mut holder);
         let (state, holder) = (state.display(), holder.lines().next().unwrap_or_default().trim());
         return Err(CommandError::Failed(format!(
@@ -205,7 +205,8 @@ fn lock_state(state: &Path) -> Result<File, CommandError> {
              stop it, or name another folder with --state"
         )));
     }
-    // In place, and always as long: it takes no space that the file does not have. Who it is only helps a message.
+    // Written in place and with a fixed width, so the write needs no new space. The ID only improves a
+    // message.
     let holder = format!("{:<width$}\n", std::process::id(), width = HOLDER_DIGITS);
     let written = file.seek(SeekFrom::Start(0)).and_then(|_| file.write_all(holder.as_bytes()));
     if let Err(error) = written {
@@ -214,8 +215,8 @@ fn lock_state(state: &Path) -> Result<File, CommandError> {
     Ok(file)
 }
 
-/// Lets the daemon have as many open files as the system allows it: every extent in use is one, and the usual
-/// limit of 1024, which exists for programs that still use `select`, is less than two of its larger volumes need.
+/// Raises the limit of open files to the maximum that the system allows. Every extent in use is an open file.
+/// The usual limit of 1024 exists for programs that still use `select`; two large volumes need more.
 fn allow_many_files() {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     if let Err(error) =
@@ -230,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_daemon_has_the_state_folder() {
+    fn second_daemon_is_refused_the_state_folder() {
         let state = tempfile::tempdir().unwrap();
         let lock = lock_state(state.path()).unwrap();
         let error = lock_state(state.path()).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Everything that the daemon was told, by options and configuration file together.
+//! Settings of the daemon, from options and configuration file together.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,22 +18,22 @@ use crate::doors::socket::SocketAccess;
 use crate::exports::ListenAddress;
 use crate::exports::listener::Listeners;
 
-/// Mode of NBD sockets unless another is stated: the daemon's user and the socket's group.
+/// Default mode of NBD sockets: the daemon's user and the socket's group may connect.
 const NBD_SOCKET_MODE: u32 = 0o660;
 /// Bits that a socket's mode may have.
 const MODE_BITS: u32 = 0o777;
 
-/// What the daemon does and where.
+/// Settings of the daemon.
 pub(super) struct Settings {
     pub state: PathBuf,
-    /// Where the sockets lie.
+    /// Folder of the sockets.
     pub sockets: PathBuf,
     pub reactors: usize,
     pub nbd_listen: Vec<ListenAddress>,
     pub nbd_access: SocketAccess,
     pub admin_group: Option<u32>,
     pub api_listen: Option<SocketAddr>,
-    /// What requests over TCP must show. It can be replaced while the daemon runs.
+    /// Token that requests over TCP must show; it can be replaced while the daemon runs.
     pub token: Option<Arc<Token>>,
     pub rebuild_catalogue: bool,
     pub cluster_id: Option<String>,
@@ -48,7 +48,7 @@ pub(super) struct Settings {
     pub metrics_of_idle_volumes: bool,
 }
 
-/// Faults that were found; what has one is replaced by what is harmless, so that the next ones are found too.
+/// Faults found so far. A faulty value is replaced by a harmless one, so that later faults are found too.
 #[derive(Default)]
 struct Faults(Vec<CommandError>);
 
@@ -73,7 +73,7 @@ impl Settings {
     /// Reads options and configuration file.
     ///
     /// # Errors
-    /// All faults, of which there is one at least.
+    /// All faults, at least one.
     pub fn examine(arguments: &ServeArguments) -> Result<Settings, Vec<CommandError>> {
         let mut faults = Faults::default();
         let config = arguments.config.as_deref().map(Config::read).transpose();
@@ -111,7 +111,7 @@ impl Settings {
         if faults.0.is_empty() { Ok(settings) } else { Err(faults.0) }
     }
 
-    /// What this machine lacks for these settings, as far as that can be told without starting.
+    /// Faults of this machine for these settings, as far as a check without a start can find them.
     pub fn faults_here(&self) -> Vec<CommandError> {
         let mut faults = Faults::default();
         if self.state.exists() {
@@ -133,13 +133,13 @@ impl Settings {
         faults.0
     }
 
-    /// True if a group beside the daemon's own may use a socket.
+    /// True if a group other than the daemon's own may use a socket.
     pub fn has_group(&self) -> bool {
         self.admin_group.is_some() || self.nbd_access.group.is_some()
     }
 
-    /// Reads options and configuration file again and takes over what can change while the daemon runs, which is the
-    /// token; all else is told and holds from the next start on.
+    /// Reads options and configuration file again, and applies the token, which can change while the daemon
+    /// runs. Other changes are logged and apply from the next start on.
     pub fn reload(&self, arguments: &ServeArguments) {
         let new = match Settings::examine(arguments) {
             Ok(new) => new,
@@ -162,7 +162,7 @@ impl Settings {
         }
     }
 
-    /// Keys whose values another configuration changes.
+    /// Keys whose values differ in another configuration.
     fn differences(&self, new: &Settings) -> Vec<&'static str> {
         let keys = [
             ("state", self.state != new.state),
@@ -185,7 +185,7 @@ impl Settings {
         keys.into_iter().filter(|(_, is_different)| *is_different).map(|(key, _)| key).collect()
     }
 
-    /// What the API tells of them.
+    /// Facts about the settings that the API shows.
     pub fn facts(&self, api: &ApiListeners, nbd: &Listeners) -> Facts {
         Facts {
             reactors: self.reactors,
@@ -207,7 +207,7 @@ fn no_state() -> CommandError {
     CommandError::Usage(message.to_owned())
 }
 
-/// What is set, if it is.
+/// The text, or `None` if it is empty.
 fn named(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
@@ -225,7 +225,7 @@ fn reactors(wanted: Option<u16>) -> Result<usize, CommandError> {
     }
 }
 
-/// From how full on a pool is an alarm.
+/// Fill level from which a pool raises an alarm, in percent.
 fn pool_full_percent(wanted: Option<u8>) -> Result<u8, CommandError> {
     let (from, to) = (POOL_FULL_PERCENT.start(), POOL_FULL_PERCENT.end());
     match wanted.unwrap_or(POOL_FULL_PERCENT_DEFAULT) {
@@ -237,7 +237,7 @@ fn pool_full_percent(wanted: Option<u8>) -> Result<u8, CommandError> {
     }
 }
 
-/// The socket in the state folder, and what was asked for beside it.
+/// Addresses for NBD clients: the socket in the state folder, and the requested ones.
 fn nbd_listen(
     arguments: &ServeArguments,
     config: &Config,
@@ -288,7 +288,7 @@ fn nbd_mode(arguments: &ServeArguments, config: &Config) -> Result<u32, CommandE
     })
 }
 
-/// The number of a group that an option or a key names.
+/// Number of the group that an option or a key names.
 fn group(key: &str, option: &Option<String>, value: &Option<String>) -> Result<Option<u32>, CommandError> {
     let Some(text) = option.as_ref().or(value.as_ref()) else { return Ok(None) };
     if let Ok(number) = text.parse() {
@@ -303,7 +303,7 @@ fn group(key: &str, option: &Option<String>, value: &Option<String>) -> Result<O
     }
 }
 
-/// The token of the API over TCP, which must be there if that is served.
+/// Token of the API over TCP; required if the API is served over TCP.
 fn token(
     arguments: &ServeArguments,
     config: &Config,
@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pool_is_told_as_full_within_the_range_only() {
+    fn pool_full_percent_outside_the_range_is_refused() {
         assert_eq!(pool_full_percent(None).unwrap(), 95);
         for percent in [50, 80, 100] {
             assert_eq!(pool_full_percent(Some(percent)).unwrap(), percent);
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn places_to_listen_are_read() {
+    fn listen_addresses_are_parsed() {
         for (text, address) in [
             ("unix:/run/n.sock", Some(ListenAddress::Unix("/run/n.sock".into()))),
             ("tcp:127.0.0.1:10809", Some(ListenAddress::Tcp("127.0.0.1:10809".parse().unwrap()))),
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_named_or_numbered() {
+    fn group_is_a_name_or_a_number() {
         let group = |text: &str| group("socket_group", &Some(text.to_owned()), &None);
         assert_eq!(group("root").unwrap(), Some(0));
         assert_eq!(group("107").unwrap(), Some(107));

@@ -1,4 +1,4 @@
-//! The state folder: nobody but the daemon's user and root may write it, and only who may use a socket gets through it.
+//! State folder: only root and the daemon's user may write it, and only users of a socket may traverse it.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -8,13 +8,13 @@ use super::client::CommandError;
 use weir_store::space::explain;
 use weir_store::trusted_folder;
 
-/// Mode bits with which others get through a folder to what they know the name of.
+/// Mode bits that let others traverse a folder without listing it.
 const PASS: u32 = 0o011;
 
-/// Makes the folder if it is not there; `has_group` if a group may use a socket in it.
+/// Creates the folder if it does not exist. `has_group` is true if a group may use a socket in it.
 ///
 /// # Errors
-/// If it cannot be made, or others may write it or a folder above it.
+/// If the folder cannot be created, or if others may write it or a folder above it.
 pub fn make(state: &Path, has_group: bool) -> Result<(), CommandError> {
     let named = |error: std::io::Error| {
         CommandError::Failed(format!(
@@ -32,10 +32,10 @@ pub fn make(state: &Path, has_group: bool) -> Result<(), CommandError> {
     fs::set_permissions(state, Permissions::from_mode(mode | PASS)).map_err(named)
 }
 
-/// Examines a folder that is there.
+/// Checks an existing folder.
 ///
 /// # Errors
-/// If others may write it or a folder above it.
+/// If others may write the folder or a folder above it.
 pub fn examine(state: &Path) -> Result<(), CommandError> {
     trusted_folder::rely_on(state).map_err(|error| CommandError::Failed(format!("the state folder: {error}")))
 }

@@ -1,5 +1,7 @@
-//! The daemon's own threads: the API, the look at extent files, policies that follow the used space, and what is
-//! finished. If one fails, that is told and it is started again; the data plane serves on in any case.
+//! Supervision of the daemon's own threads: the API, checks of extent files, policies that follow the used
+//! space, and the completion of background work.
+//!
+//! A thread that fails raises an alarm and is started again. The data plane serves on in any case.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,30 +18,31 @@ use crate::api::{self, ApiListeners, Facts};
 use crate::control::Control;
 use crate::processor;
 
-/// How long a failed thread rests before it is started again.
+/// Pause before a failed thread is started again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// How often the extent files are looked at.
+/// Interval of extent file checks.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// How often it is seen what drives hold.
+/// Interval at which the space figures of drives are read.
 const FIGURES_INTERVAL: Duration = Duration::from_secs(1);
-/// How often policies are brought to what volumes occupy: with the look itself well within the 10 s that are
-/// promised.
+/// Interval at which policies follow the used space of volumes. Together with the check itself, this is well
+/// within the promised 10 s.
 const FOLLOW_INTERVAL: Duration = Duration::from_secs(4);
-/// What takes long is followed by a pause of this many times as long, so that it never takes more than a fifth of a
-/// core, nor of a drive's time.
+/// Pause after a piece of work, as a multiple of its duration. The work never takes more than a fifth of a
+/// core, or of a drive's time.
 const PAUSE_FACTOR: u32 = 4;
-/// A look that nobody waits for is followed by a pause of this many times the processor time that it took: ten thousand
-/// volumes that do nothing take a quarter of a percent of a core for each kind of look, on a slow machine too.
+/// Pause after a check, as a multiple of its processor time. Ten thousand idle volumes then take a quarter of
+/// a percent of a core for each kind of check, also on a slow machine.
 const LOOK_PAUSE_FACTOR: u32 = 400;
-/// How often it is looked which background work, and which measurements of drives, are finished.
+/// Interval at which finished background work and finished measurements are handled.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(100);
-/// How often it is looked how much space volumes may still take where the state folder is.
+/// Interval at which the space is computed that volumes may still take on the state folder's filesystem.
 const SPACE_INTERVAL: Duration = Duration::from_millis(100);
-/// How often it is looked which replicas of extents come or go next, while any do.
+/// Interval at which the next replicas are added or removed, while a move is under way.
 const MOVE_INTERVAL: Duration = Duration::from_millis(50);
-/// How often missing drives and replicas that failed are looked for.
+/// Interval at which missing drives and failed replicas are looked for.
 const RETURN_INTERVAL: Duration = Duration::from_secs(2);
-/// How often burst credit is written down: what a daemon that is killed may give back or lose of it.
+/// Interval at which burst credit is saved. A killed daemon loses, or grants again, at most the credit of
+/// this time.
 const CREDITS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The threads, which run until they are stopped.
@@ -50,16 +53,17 @@ pub struct Supervised {
     api: JoinHandle<ApiListeners>,
 }
 
-/// How often something is done.
+/// How often a thread repeats its work.
 #[derive(Clone, Copy)]
 enum Rhythm {
-    /// At every interval, by somebody who may be waited for.
+    /// Work that callers may wait for; it runs at every interval.
     Work(Duration),
-    /// At every interval, and more rarely where it would take too much of a core.
+    /// A check that no caller waits for; it runs at every interval, or more rarely if it would take too much
+    /// of a core.
     Look(Duration),
 }
 
-/// A thread that does the same again and again.
+/// A thread that repeats its work.
 struct Repeated {
     stop: Sender<()>,
     thread: JoinHandle<()>,
@@ -69,7 +73,7 @@ impl Supervised {
     /// Starts the threads.
     ///
     /// # Errors
-    /// If the system has no thread left.
+    /// If the system cannot start another thread.
     pub fn start(control: Arc<Control>, listeners: ApiListeners, facts: Facts) -> io::Result<Supervised> {
         let (stop_api, api_stopped) = watch::channel(false);
         let mut repeated = vec![
@@ -107,9 +111,9 @@ impl Supervised {
         Ok(Supervised { control: keeper, stop_api, repeated, api })
     }
 
-    /// Lets running requests end, then the threads.
+    /// Lets running requests end, then stops the threads.
     pub fn stop(self) {
-        // A thread that has ended already needs no word.
+        // A thread that has already ended needs no message.
         let _ = self.stop_api.send(true);
         self.repeated.into_iter().for_each(Repeated::stop);
         self.control.stop_measurements();
@@ -152,14 +156,14 @@ fn serve_api(
     served
 }
 
-/// What it took to do something once.
+/// Cost of one run.
 struct Took {
     time: Duration,
     processor_time: Duration,
 }
 
 impl Rhythm {
-    /// How long to rest.
+    /// Pause after a run.
     fn pause(self, took: Took) -> Duration {
         let rest = took.time * PAUSE_FACTOR;
         match self {
@@ -170,7 +174,7 @@ impl Rhythm {
 }
 
 impl Repeated {
-    /// Starts a thread that works at once and then in its rhythm.
+    /// Starts a thread that runs at once and then in its rhythm.
     fn start(name: &str, rhythm: Rhythm, control: Arc<Control>, work: fn(&Control)) -> io::Result<Repeated> {
         let (stop, stopped) = channel();
         let what = name.to_owned();
@@ -180,7 +184,7 @@ impl Repeated {
     }
 
     fn stop(self) {
-        // A thread that has ended already needs no word.
+        // A thread that has already ended needs no message.
         let _ = self.stop.send(());
         let _ = self.thread.join();
     }
@@ -212,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_that_cost_much_are_rare_and_work_is_not() {
+    fn expensive_checks_are_rare_and_work_is_not() {
         let (second, millisecond) = (Duration::from_secs(1), Duration::from_millis(1));
         let took = |time, processor_time| Took { time, processor_time };
         assert_eq!(Look(second).pause(took(millisecond, millisecond)), second);

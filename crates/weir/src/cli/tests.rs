@@ -1,4 +1,4 @@
-//! Command lines of the documents, and how other spellings are understood.
+//! Tests of command lines: the lines in other systems' documents, and other spellings.
 
 mod templates;
 
@@ -16,7 +16,7 @@ use crate::api::types::{
     Rates, Space,
 };
 
-/// Reads a command line as typed after the program's name.
+/// Parses a command line as typed after the program's name.
 fn read(line: &str) -> Result<Command, String> {
     let words = std::iter::once("weir").chain(line.split_whitespace()).map(OsString::from);
     parse(words).map(|(arguments, _)| arguments.command).map_err(|error| error.to_string())
@@ -26,7 +26,7 @@ fn rates(text: &str) -> Option<Throughput> {
     Some(Throughput::parse(text).unwrap())
 }
 
-/// What a policy group's creation asks for: name, tenant, ceilings on all, and sharing.
+/// Arguments of the creation of a policy group: name, tenant, ceilings on all requests, and sharing.
 fn policy_creation(line: &str) -> (String, Option<String>, Option<Throughput>, bool) {
     let command = read(line).unwrap();
     let Command::Qos {
@@ -39,7 +39,7 @@ fn policy_creation(line: &str) -> (String, Option<String>, Option<Throughput>, b
     (name.get().to_owned(), tenant.tenant, terms.max_throughput, is_shared)
 }
 
-/// What a volume's modification asks for: name, tenant and policy group.
+/// Arguments of the modification of a volume: name, tenant and policy group.
 fn volume_modification(line: &str) -> (String, Option<String>, Option<String>) {
     let command = read(line).unwrap();
     let Command::Volume { command: VolumeCommand::Modify(arguments) } = command else {
@@ -49,7 +49,7 @@ fn volume_modification(line: &str) -> (String, Option<String>, Option<String>) {
 }
 
 #[test]
-fn policy_groups_are_created_as_the_ontap_document_prints_it() {
+fn policy_group_create_lines_of_ontap_are_accepted() {
     let svm01 = || Some("svm01".to_owned());
     for (line, expected) in [
         (
@@ -68,7 +68,7 @@ fn policy_groups_are_created_as_the_ontap_document_prints_it() {
 }
 
 #[test]
-fn policy_groups_are_modified_as_the_ontap_document_prints_it() {
+fn policy_group_modify_lines_of_ontap_are_accepted() {
     for limit in ["1000IOPS,200MB/s", "2000IOPS,200MB/s"] {
         let line = format!("qos policy-group modify policy1 -max-throughput {limit}");
         let command = read(&line).unwrap();
@@ -83,7 +83,7 @@ fn policy_groups_are_modified_as_the_ontap_document_prints_it() {
 }
 
 #[test]
-fn policy_groups_are_shown_as_the_ontap_document_prints_it() {
+fn policy_group_show_lines_of_ontap_are_accepted() {
     for (line, expected) in [
         ("qos policy-group show", None),
         ("qos policy-group show -policy-group policy1", Some("policy1")),
@@ -101,7 +101,7 @@ fn policy_groups_are_shown_as_the_ontap_document_prints_it() {
 }
 
 #[test]
-fn volumes_are_bound_and_released_as_the_ontap_document_prints_it() {
+fn volume_binding_lines_of_ontap_are_accepted() {
     for (line, volume, tenant, policy) in [
         ("volume modify -volume vol9 -qos-policy-group policy1", "vol9", None, "policy1"),
         ("volume modify -volume vol9 -qos-policy-group none", "vol9", None, "none"),
@@ -143,7 +143,7 @@ fn volumes_are_bound_and_released_as_the_ontap_document_prints_it() {
 }
 
 #[test]
-fn statistics_are_shown_as_the_ontap_document_prints_it() {
+fn statistics_lines_of_ontap_are_accepted() {
     assert!(matches!(read("qos statistics volume performance show"), Ok(Command::Qos { .. })));
     assert!(read("qos statistics vol performance show -interval 2 -iterations 3 -vserver svm01").is_ok());
     for bad in ["-interval 0", "-interval x", "-iterations -1"] {
@@ -152,7 +152,7 @@ fn statistics_are_shown_as_the_ontap_document_prints_it() {
 }
 
 #[test]
-fn volumes_are_created_as_the_portworx_document_prints_it() {
+fn volume_create_lines_of_portworx_are_accepted() {
     for (line, name, priority) in [
         ("volume create --io_priority high test-high --size 8", "test-high", IoPriority::High),
         ("volume create --io_priority med test-med --size 8", "test-med", IoPriority::Medium),
@@ -170,7 +170,7 @@ fn volumes_are_created_as_the_portworx_document_prints_it() {
 }
 
 #[test]
-fn volumes_are_created_with_replicas_in_every_spelling() {
+fn replica_count_is_accepted_in_every_spelling() {
     for (line, expected) in [
         ("volume create v --size 8", None),
         ("volume create v --size 8 --repl=2", Some(2)),
@@ -304,19 +304,19 @@ fn drives_are_shown_removed_and_chosen() {
 }
 
 #[test]
-fn names_and_values_keep_their_case_and_their_dashes() {
+fn names_and_values_keep_case_and_dashes() {
     let command = read("-SERVER unix:/Tmp/A_b volume create Vol --SIZE 1TB --tenant A_B").unwrap();
     let Command::Volume { command: VolumeCommand::Create { name, tenant, size, .. } } = command else {
         panic!("{command:?}");
     };
     assert_eq!((name.get(), tenant.tenant.as_deref(), size.0), ("Vol", Some("A_B"), 1_000_000_000_000));
-    // A name that is also the name of a command, and one after the end of options.
+    // A name that is also the name of a command, and a name after the end of options.
     assert_eq!(volume_modification("volume modify modify --io-priority low").0, "modify");
     assert_eq!(volume_modification("volume modify --io-priority low -- -odd_Name").0, "-odd_Name");
 }
 
 #[test]
-fn wrong_command_lines_say_what_is_wrong() {
+fn invalid_command_line_names_the_fault() {
     for (line, words) in [
         ("volume create vol1", "--size"),
         ("volume create vol1 --size -1", "'-1' is not a size"),
@@ -390,7 +390,7 @@ fn every_help_has_an_example() {
 }
 
 #[test]
-fn examples_in_the_help_are_understood() {
+fn examples_in_the_help_are_accepted() {
     fn examples(command: &clap::Command, found: &mut Vec<String>) {
         let help = command.get_after_help().map(|help| help.to_string()).unwrap_or_default();
         let lines = help.lines().filter_map(|line| line.strip_prefix("  weir "));
@@ -404,7 +404,7 @@ fn examples_in_the_help_are_understood() {
 }
 
 #[test]
-fn a_policy_group_looks_as_the_ontap_document_prints_it() {
+fn policy_group_is_shown_in_ontap_layout() {
     let rates = Rates { iops: Some(10_000), bytes_per_second: Some(300_000_000) };
     let group = PolicyGroup {
         id: "63ab2b0a-bc09-11ec-81f5-abba8ceb7752".parse().unwrap(),
@@ -419,7 +419,7 @@ fn a_policy_group_looks_as_the_ontap_document_prints_it() {
         version: 0,
         created_at: jiff::Timestamp::UNIX_EPOCH,
     };
-    // As printed there.
+    // The text that the document prints.
     let document = "              Policy Group Name: policy1
                         Vserver: svm01
                            Uuid: 63ab2b0a-bc09-11ec-81f5-abba8ceb7752
@@ -468,7 +468,7 @@ fn a_policy_group_looks_as_the_ontap_document_prints_it() {
     }
 }
 
-/// Terms that say nothing but these ceilings.
+/// Terms with these ceilings and nothing else.
 fn limited(limits: PolicyLimits) -> PolicyTerms {
     PolicyTerms { limits, ..PolicyTerms::from(weir_types::Terms::default()) }
 }
@@ -488,7 +488,7 @@ fn adaptive_creation(line: &str) -> (String, Option<String>, AdaptiveArguments) 
 }
 
 #[test]
-fn adaptive_policy_groups_are_created_as_the_ontap_document_prints_it() {
+fn adaptive_group_create_lines_of_ontap_are_accepted() {
     let line = "qos adaptive-policy-group create -policy-group adaptive-policy2 -vserver svm01 \
         -expected-IOPS 1000 -block-size 4k -expected-IOPS-allocation allocated-space -peak-IOPS 1500 \
         -peak-IOPS-allocation allocated-space";
@@ -512,9 +512,9 @@ fn adaptive_policy_groups_are_created_as_the_ontap_document_prints_it() {
 }
 
 #[test]
-fn volumes_get_adaptive_policies_as_the_ontap_document_prints_it() {
+fn adaptive_binding_lines_of_ontap_are_accepted() {
     for (line, volume, tenant, fixed, adaptive) in [
-        // With the value of its first option left out, as it is printed there.
+        // The document prints the line without the value of its first option.
         (
             "volume modify -volume vol2 -qos-policy-group -qos-adaptive-policy-group adaptive-policy2",
             "vol2",
@@ -549,7 +549,7 @@ fn volumes_get_adaptive_policies_as_the_ontap_document_prints_it() {
 }
 
 #[test]
-fn tenants_get_policies_as_ontap_spells_it() {
+fn tenant_policy_lines_of_ontap_are_accepted() {
     for (line, policy, template) in [
         ("tenant modify svm01 --qos-policy-group all", Some("all"), None),
         ("vserver modify -vserver svm01 -qos-policy-group all", Some("all"), None),
@@ -592,7 +592,7 @@ fn all_terms_of_a_policy_group_can_be_named() {
 }
 
 #[test]
-fn reasons_are_asked_for_as_performance_is() {
+fn latency_and_characteristics_take_the_options_of_performance() {
     for line in [
         "qos statistics volume latency show",
         "qos statistics vol latency show vol1 -vserver svm01 --interval 2 --iterations 5 -o yaml",

@@ -1,4 +1,4 @@
-//! `weir top`: the volumes' activity, live.
+//! `weir top`: live activity of volumes.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use super::output::{self, Column};
 use super::rates::{Interval, VolumeActivity};
 use crate::api::types::VolumeStatistics;
 
-/// Titles and widths of the columns; the first two are text, and so is the last.
+/// Titles and widths of the columns; the first two and the last are text.
 const COLUMNS: [(&str, u16); 12] = [
     ("Volume", 24),
     ("Tenant", 12),
@@ -33,14 +33,14 @@ const COLUMNS: [(&str, u16); 12] = [
     ("Policy Group", 20),
 ];
 
-/// Shows the volumes' activity: live on a terminal, else as plain tables.
+/// Shows the activity of volumes: live on a terminal, else as plain tables.
 pub fn run(client: &Client, arguments: &TopArguments) -> Result<(), CommandError> {
     let sample = || statistics::sample(client, arguments.tenant.as_deref(), None);
     let is_plain = arguments.pace.iterations.is_some() || !std::io::stdout().is_terminal();
     if is_plain {
         return statistics::repeat(arguments.pace, sample, |interval| output::print(&plain(interval)));
     }
-    // Asked before the screen is taken, so that an error is seen.
+    // The first sample is read before the screen is taken over, so that an error is visible.
     let first = sample()?;
     let mut terminal = ratatui::try_init()?;
     let mut screen = Screen::new(first);
@@ -49,7 +49,7 @@ pub fn run(client: &Client, arguments: &TopArguments) -> Result<(), CommandError
     result
 }
 
-/// The cells of one volume.
+/// Cells of one volume.
 fn cells(volume: &VolumeActivity) -> Vec<String> {
     let mean_delay = volume.total.delayed_ns.checked_div(volume.total.operations);
     vec![
@@ -79,7 +79,7 @@ fn plain(interval: &Interval) -> String {
     output::table(&columns, interval.volumes.iter().map(cells))
 }
 
-/// What the user does.
+/// Action of the user.
 #[derive(Debug, PartialEq, Eq)]
 enum Key {
     Quit,
@@ -130,7 +130,7 @@ impl Screen {
         }
     }
 
-    /// Follows the keys until the next refresh is due.
+    /// Handles keys until the next refresh is due.
     fn wait(&mut self, terminal: &mut DefaultTerminal, until: Instant) -> Result<Key, CommandError> {
         while event::poll(until.saturating_duration_since(Instant::now()))? {
             let Event::Key(key) = event::read()? else { continue };
@@ -145,7 +145,7 @@ impl Screen {
         Ok(Key::Other)
     }
 
-    /// Takes in a new sample; a daemon that is away for a while is told and does not end the display.
+    /// Takes a new sample. If the daemon cannot be reached, the display shows the problem and continues.
     fn refresh(&mut self, sample: Result<VolumeStatistics, CommandError>) {
         match sample {
             Ok(later) => {
@@ -199,7 +199,7 @@ mod tests {
     use crate::api::types::VolumeSample;
 
     #[test]
-    fn the_screen_shows_volumes_and_problems() {
+    fn screen_shows_volumes_and_problems() {
         let volume = VolumeSample {
             volume: "vol1".into(),
             tenant: "svm01".into(),

@@ -1,5 +1,5 @@
-//! Faults that an operator must see: those that the data plane met, and those that a look at the extent
-//! files finds before anybody reads them.
+//! Alarms: faults that an operator must see. The data plane reports faults that it meets, and a regular check
+//! finds damaged extent files before a client reads them.
 
 mod shown;
 
@@ -15,19 +15,19 @@ pub(super) use shown::Since;
 pub use shown::{Severity, ShownAlarm};
 use weir_store::{ExtentFault, Faults};
 
-/// Who noticed a fault.
+/// Source of an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AlarmSource {
-    /// The daemon, when it started or changed something.
+    /// The daemon, at its start or at a change.
     Control,
     /// The state folder, which cannot be written.
     Catalogue,
-    /// The look whether drives are where they should be.
+    /// The check that drives are present.
     Drive,
     /// A drive whose earlier writes could not be made durable.
     LostWrites,
-    /// The look at extent files, which is taken every second, or more rarely where there are very many.
+    /// The check of extent files, every second, or more rarely if there are very many.
     ExtentCheck,
     /// An I/O that failed.
     DataPlane,
@@ -45,18 +45,18 @@ pub enum AlarmSource {
     Scrub,
 }
 
-/// A fault that stands now.
+/// An active fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActiveAlarm {
-    /// Who noticed it.
+    /// Source of the alarm.
     pub source: AlarmSource,
-    /// The volume, if it concerns one.
+    /// Volume that the fault concerns, if any.
     pub volume: Option<VolumeId>,
-    /// The drive, if it concerns one.
+    /// Drive that the fault concerns, if any.
     pub drive: Option<DriveId>,
-    /// The extent within the volume, if it concerns one.
+    /// Extent within the volume that the fault concerns, if any.
     pub extent: Option<u64>,
-    /// What is wrong, in words.
+    /// Description of the fault, in words.
     pub message: String,
 }
 
@@ -72,9 +72,9 @@ struct State {
     general: Vec<String>,
     /// Volumes that could not be opened.
     volumes: BTreeMap<VolumeId, String>,
-    /// Extent files that are not as they must be.
+    /// Extent files that are damaged or missing, by volume.
     extents: BTreeMap<VolumeId, Vec<ExtentFault>>,
-    /// Replicas of extents that are not used, because of what was found when the volume was opened.
+    /// Extent replicas that are not used, because of faults found when the volume was opened.
     replicas: BTreeMap<VolumeId, Vec<ExtentFault>>,
 }
 
@@ -83,7 +83,7 @@ impl Alarms {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Raises a fault of the daemon as a whole, which stands until the next start.
+    /// Raises a fault of the daemon as a whole, which stays active until the next start.
     pub fn raise(&self, message: String) {
         tracing::error!("{message}");
         let mut state = self.state();
@@ -92,13 +92,13 @@ impl Alarms {
         }
     }
 
-    /// Raises a fault of one volume, which stands until the volume is deleted or the next start.
+    /// Raises a fault of one volume, which stays active until the volume is deleted or the next start.
     pub fn raise_volume(&self, volume: VolumeId, message: String) {
         tracing::error!(%volume, "{message}");
         self.state().volumes.insert(volume, message);
     }
 
-    /// Raises a fault of one volume, or takes back the one that was raised.
+    /// Raises a fault of one volume, or clears the fault that was raised.
     pub fn set_volume(&self, volume: VolumeId, message: Option<String>) {
         let known = self.state().volumes.get(&volume).cloned();
         match message {
@@ -108,7 +108,7 @@ impl Alarms {
         }
     }
 
-    /// Drops what concerns a volume that is no more.
+    /// Clears all faults of a volume that no longer exists.
     pub fn forget(&self, volume: VolumeId) {
         let mut state = self.state();
         state.volumes.remove(&volume);
@@ -116,13 +116,14 @@ impl Alarms {
         state.replicas.remove(&volume);
     }
 
-    /// Raises what is wrong with replicas of a volume that is being opened, which stands until it is opened again.
+    /// Raises faults of replicas of a volume that is being opened. They stay active until the volume is
+    /// opened again.
     pub fn set_replicas(&self, volume: VolumeId, faults: Vec<ExtentFault>) {
         faults.iter().for_each(|fault| tracing::error!(%volume, extent = fault.extent, "{}", fault.message));
         self.state().replicas.insert(volume, faults);
     }
 
-    /// Replaces what is known of a volume's extent files.
+    /// Replaces the faults of a volume's extent files.
     pub fn set_extents(&self, volume: VolumeId, faults: Vec<ExtentFault>) {
         let mut state = self.state();
         if faults.is_empty() {
@@ -139,7 +140,7 @@ impl Alarms {
         state.extents.insert(volume, faults);
     }
 
-    /// Extents whose files are not as they must be.
+    /// Extents whose files are damaged or missing.
     pub fn faulty_extents(&self) -> Vec<(VolumeId, u64)> {
         let state = self.state();
         let all =
@@ -147,7 +148,7 @@ impl Alarms {
         all.collect()
     }
 
-    /// True if nothing is wrong.
+    /// True if no fault is active.
     #[cfg(test)]
     pub fn list_is_empty(&self) -> bool {
         self.list().is_empty()
@@ -176,7 +177,7 @@ impl Alarms {
 }
 
 impl Control {
-    /// All faults that stand now.
+    /// All active faults.
     pub fn alarms(&self) -> Vec<ActiveAlarm> {
         let mut alarms = self.alarms.list();
         alarms.extend(self.data_plane.alarms().into_iter().map(|alarm| ActiveAlarm {
@@ -199,7 +200,7 @@ impl Control {
         alarms
     }
 
-    /// The message of an alarm that concerns a drive, with its name.
+    /// The message of an alarm, with the name of the drive if the alarm concerns one.
     fn with_drive_name(&self, drive: Option<DriveId>, message: String) -> String {
         let model = self.model();
         match drive.and_then(|drive| model.drives.get(&drive)) {
@@ -213,12 +214,12 @@ impl Control {
         self.alarms.raise(message);
     }
 
-    /// Looks once at the extent files of all volumes.
+    /// Checks the extent files of all volumes once.
     pub fn check_extent_files(&self) {
         self.look_for_absences();
         let volumes: Vec<_> = self.model().volumes.keys().copied().collect();
         volumes.into_iter().for_each(|id| self.check_files_of(id));
-        // Since when an alarm stands is known whether anybody asks for it or not.
+        // The start time of each alarm is recorded here, even if no client asks for alarms.
         self.shown_alarms();
     }
 
@@ -226,12 +227,13 @@ impl Control {
         if self.extent_faults(id).is_empty() {
             return self.alarms.set_extents(id, Vec::new());
         }
-        // A resize or a deletion in between makes what was found meaningless: look again while no change has the volume, so
-        // that a fault is only ever raised for what should be there, and before a deletion forgets all that stands.
+        // A resize or a deletion during the check makes the result meaningless. The second check runs while
+        // no change has the volume, so a fault is raised only for extents that should exist. It also runs
+        // before a deletion clears all faults.
         let Some(mut change) = self.try_volume_change(&[id], &[]) else { return };
         change.beside(|| {
             let mut faults = self.extent_faults(id);
-            // A drive may have gone meanwhile, whose files are away then and not damaged.
+            // A drive may have gone during the check. Its files are away then, and not damaged.
             faults.retain(|(drive, _)| self.is_in_place(*drive));
             self.fail_replicas(id, &faults);
             let mut shown = Faults::default();
@@ -240,8 +242,8 @@ impl Control {
         });
     }
 
-    /// Has the data plane use damaged extent files no more: a file that was shortened would otherwise grow again under
-    /// the next write, and what it lost would read as zeroes.
+    /// Fails replicas with damaged extent files in the data plane. The next write would extend a file that
+    /// was shortened, and the lost data would read as zeroes.
     fn fail_replicas(&self, volume: VolumeId, faults: &[(DriveId, ExtentFault)]) {
         let placement = match self.model().volumes.get(&volume) {
             Some(volume) => volume.record.placement.clone(),

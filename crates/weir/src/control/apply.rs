@@ -1,7 +1,7 @@
-//! Bringing all policies and bindings to what a set says, as a whole or not at all.
+//! Applying a policy set: all policies and bindings change as a whole or not at all.
 //!
-//! A plan is made and checked without changing anything; then one transaction of the catalogue makes it durable,
-//! and then it is put in effect.
+//! A plan is made and checked without changing anything. Then one transaction of the catalogue makes the plan
+//! durable, and the plan takes effect.
 
 mod difference;
 mod versions;
@@ -28,14 +28,14 @@ use super::tree::PolicyTree;
 use super::{Change, Control};
 use versions::left;
 
-/// Where an entry stands, for errors.
+/// Place of an entry in its file, for errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The section.
+    /// Name of the section.
     pub section: &'static str,
-    /// Which of its entries, from 1.
+    /// Number of the entry in its section, from 1.
     pub number: usize,
-    /// The line of the file that it came from.
+    /// Line of the entry in its file, if known.
     pub line: Option<u32>,
 }
 
@@ -49,7 +49,7 @@ impl fmt::Display for Place {
 }
 
 impl Place {
-    /// The same error with the place before it.
+    /// Returns the error with the place before the message.
     pub fn error(&self, error: &ControlError) -> ControlError {
         ControlError { kind: error.kind, message: format!("{self}: {}", error.message) }
     }
@@ -58,11 +58,11 @@ impl Place {
 /// The policies of a tenant.
 #[derive(Clone, Debug)]
 pub struct TenantEntry {
-    /// Where it stands.
+    /// Place of the entry.
     pub place: Place,
-    /// The tenant.
+    /// Name of the tenant.
     pub name: Name,
-    /// The policy group whose terms are the tenant's.
+    /// Policy group whose terms apply to the tenant as a whole.
     pub policy_group: Option<Name>,
     /// The policy group of volumes to come.
     pub default_policy_group: Option<Name>,
@@ -71,54 +71,54 @@ pub struct TenantEntry {
 /// A policy group of either kind.
 #[derive(Clone, Debug)]
 pub struct GroupEntry {
-    /// Where it stands.
+    /// Place of the entry.
     pub place: Place,
-    /// The owner; the default tenant if none is named.
+    /// Owner of the group; the default tenant if absent.
     pub tenant: Option<Name>,
-    /// Its name.
+    /// Name of the group.
     pub name: Name,
-    /// Its terms, if they do not follow a size.
+    /// Terms of a fixed group.
     pub terms: Terms,
-    /// Its terms, if they do.
+    /// Terms of an adaptive group, which follow a volume's size.
     pub adaptive: Option<AdaptiveTerms>,
-    /// Whether members share one budget.
+    /// True if all members share one budget.
     pub is_shared: bool,
-    /// The group under which it stands.
+    /// Group that the group is nested in.
     pub parent: Option<Name>,
 }
 
 /// The binding of a volume.
 #[derive(Clone, Debug)]
 pub struct VolumeEntry {
-    /// Where it stands.
+    /// Place of the entry.
     pub place: Place,
-    /// The owner; found as in commands if none is named.
+    /// Owner of the volume; looked up as in commands if absent.
     pub tenant: Option<Name>,
-    /// The volume.
+    /// Name of the volume.
     pub name: Name,
-    /// The policy group that it is bound to.
+    /// Policy group that the volume is bound to.
     pub policy: Option<(GroupKind, Name)>,
 }
 
 /// The policy of a kind of background work.
 #[derive(Clone, Debug)]
 pub struct BackgroundEntry {
-    /// Where it stands.
+    /// Place of the entry.
     pub place: Place,
-    /// What it is for.
+    /// Kind of background work.
     pub kind: BackgroundKind,
-    /// What it says.
+    /// Policy of the kind.
     pub policy: BackgroundPolicy,
 }
 
-/// All policies and bindings. A section that is `None` says nothing. What a section that is there does not name stays as
-/// it is, unless the set is applied with pruning: then groups are removed, tenants and volumes have no policy, and
-/// background work has the built-in one.
+/// All policies and bindings. A section that is `None` changes nothing. An object that a section does not
+/// name is kept, unless the set is applied with pruning. Pruning removes groups, takes the policy from
+/// tenants and volumes, and gives background work the built-in policy.
 #[derive(Clone, Debug, Default)]
 pub struct PolicySet {
-    /// The version of all policies and bindings that the set was exported at, if it was.
+    /// Version of all policies and bindings at the export of the set, if it was exported.
     pub version: Option<u64>,
-    /// Tenants' policies and templates.
+    /// Policy groups and default policy groups of tenants.
     pub tenants: Option<Vec<TenantEntry>>,
     /// Fixed policy groups.
     pub policy_groups: Option<Vec<GroupEntry>>,
@@ -130,42 +130,42 @@ pub struct PolicySet {
     pub background_policies: Option<Vec<BackgroundEntry>>,
 }
 
-/// How a set is applied.
+/// Options for applying a set.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ApplyPolicies {
-    /// Only answer what would change.
+    /// True to return only the difference and change nothing.
     pub is_dry_run: bool,
-    /// Bind floors that pools do not have, and change what was changed since the set was exported.
+    /// True to bind floors that pools cannot meet, and to override changes made since the export.
     pub force: bool,
-    /// Remove what sections do not name.
+    /// True to remove objects that the sections do not name.
     pub prune: bool,
 }
 
-/// What applying a set changes, or would.
+/// Difference between a set and the current policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoliciesDifference {
-    /// A line for each thing that changes.
+    /// One line for each object that changes.
     pub changes: Vec<String>,
-    /// A line for each thing that the set does not name and that stays because nothing is pruned.
+    /// One line for each object that the set does not name, and that stays because nothing is pruned.
     pub left: Vec<String>,
 }
 
-/// What applying a set does.
+/// The outcome of applying a set, before it takes effect.
 #[derive(Default)]
 struct Plan {
-    /// All policy groups as they will be, built-in ones aside.
+    /// All policy groups after the change, except built-in ones.
     groups: BTreeMap<PolicyGroupId, PolicyGroupRecord>,
-    /// Their names, by tenant.
+    /// Identities of the groups, by tenant and name.
     names: BTreeMap<(Name, Name), PolicyGroupId>,
-    /// Where groups, tenants and volumes stand in the file.
+    /// Places of groups, tenants and volumes in the file.
     places: BTreeMap<Scope, Place>,
-    /// All tenants as they will be.
+    /// All tenants after the change.
     tenants: BTreeMap<Name, TenantRecord>,
-    /// All volumes as they will be.
+    /// All volumes after the change.
     volumes: BTreeMap<VolumeId, VolumeRecord>,
-    /// All policies of background work as they will be, built-in ones aside.
+    /// All policies of background work after the change, except built-in ones.
     background: BTreeMap<BackgroundKind, BackgroundPolicy>,
-    /// The highest number of a group.
+    /// Highest number of a group.
     highest: u64,
 }
 
@@ -183,7 +183,7 @@ impl Plan {
         }
     }
 
-    /// Takes over the groups of a kind: those of the section, or those that are there if there is no section.
+    /// Adds the groups of a kind: those of the section, and existing groups unless the section is pruned.
     fn take_groups(
         &mut self,
         model: &Model,
@@ -230,7 +230,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The record that an entry asks for; its parent is found later, when all groups are known.
+    /// The record that an entry describes. Its parent is set later, when all groups are known.
     fn record_of(&mut self, model: &Model, entry: &GroupEntry) -> Outcome<PolicyGroupRecord> {
         refuse_built_in_name(&entry.name)?;
         let tenant = model.tenant(entry.tenant.as_ref())?.record.name.clone();
@@ -249,7 +249,7 @@ impl Plan {
         Ok(PolicyGroupRecord { terms, adaptive, is_shared, parent: None, ..record })
     }
 
-    /// The group of this name, built-in ones included.
+    /// Finds the group of this name, built-in ones included.
     fn find(&self, model: &Model, tenant: &Name, name: &Name) -> Outcome<(PolicyGroupId, GroupKind)> {
         let id = self.names.get(&(tenant.clone(), name.clone())).copied();
         let built_in = || model.built_in.named(name).map(|group| group.record.id);
@@ -347,7 +347,7 @@ impl Plan {
             });
             taken.map_err(|error| entry.place.error(&error))
         })?;
-        // What says what is built in need not be kept.
+        // A policy equal to the built-in one need not be stored.
         self.background.retain(|_, policy| *policy != BackgroundPolicy::default());
         Ok(())
     }
@@ -360,7 +360,7 @@ impl Plan {
         Ok((volume.id, group))
     }
 
-    /// Refuses references to what would be removed, and trees that cannot stand.
+    /// Refuses references to groups that would be removed, and invalid policy trees.
     fn check(&self, model: &Model) -> Outcome<()> {
         let is_there = |id: PolicyGroupId| self.groups.contains_key(&id) || model.built_in.get(id).is_some();
         let gone =
@@ -394,16 +394,16 @@ impl Plan {
     }
 }
 
-/// What a plan changes, to find the entry that a claim comes from.
+/// Objects that a plan changes, to find the entry that a claim comes from.
 struct Changed {
     scopes: BTreeSet<Scope>,
-    /// What changes at and below each policy group.
+    /// Changed objects at and below each policy group.
     below: BTreeMap<PolicyGroupId, Vec<Scope>>,
 }
 
 impl Plan {
-    /// Why floors are refused, with the entry whose floor is not there any more when those that were there
-    /// before come first and then all others in the order of the file.
+    /// The refusal of floors, with the place of the entry at fault. Existing floors count first, then the
+    /// others in the order of the file. The first floor beyond the capacity is at fault.
     fn refusal(&self, changes: &Changes, shortfall: &Shortfall) -> ControlError {
         let changed = self.changed(changes);
         let at_fault = shortfall.first_beyond(|claim| {
@@ -422,7 +422,7 @@ impl Plan {
                 Scope::Group(id) => Some(*id),
                 Scope::Volume(id) => self.volumes.get(id).and_then(|volume| volume.policy_group),
             };
-            // There are no cycles in a plan that was checked.
+            // A checked plan has no cycles.
             let parent = |id: &PolicyGroupId| self.groups.get(id).and_then(|group| group.parent);
             for id in std::iter::successors(group, parent) {
                 below.entry(id).or_default().push(scope.clone());
@@ -431,9 +431,11 @@ impl Plan {
         Changed { scopes, below }
     }
 
-    /// Where the first of the things stands that make a claim and that change; where none does, the first at
-    /// all. They are: who has it, the policy group that says how much it is, and for a shared group also what
-    /// changes below it, without which it might not be there.
+    /// Place of the first changed object that a claim comes from; if none changes, the first of all.
+    ///
+    /// The objects are the owner of the claim and the policy group that sets its amount. For a shared group,
+    /// the changed objects below it count too. Without those objects, the claim of a shared group might not
+    /// exist.
     fn place_of(&self, claim: &Claim, changed: &Changed) -> Option<&Place> {
         let (group, below) = match &claim.scope {
             Scope::Tenant(name) => (self.tenants.get(name).and_then(|tenant| tenant.policy_group), None),
@@ -472,12 +474,12 @@ fn still_used(group: &PolicyGroupRecord, by: &str) -> ControlError {
     ))
 }
 
-/// What a plan changes, as records before and after.
+/// Objects that a plan changes, as records before and after.
 struct Changes {
     groups: Vec<(Option<PolicyGroupRecord>, Option<PolicyGroupRecord>)>,
     tenants: Vec<(TenantRecord, TenantRecord)>,
     volumes: Vec<(VolumeRecord, VolumeRecord)>,
-    /// Kinds of background work whose policy is this one from now on; `None` for the built-in one.
+    /// Kinds of background work with their new policy; `None` for the built-in one.
     background: Vec<(BackgroundKind, Option<BackgroundPolicy>)>,
 }
 
@@ -510,7 +512,7 @@ impl Changes {
         }
     }
 
-    /// What changes.
+    /// Scopes that change.
     fn scopes(&self) -> BTreeSet<Scope> {
         let group = |(old, new): &(Option<PolicyGroupRecord>, Option<PolicyGroupRecord>)| {
             new.as_ref().or(old.as_ref()).map(|group| Scope::Group(group.id))
@@ -520,7 +522,7 @@ impl Changes {
         self.groups.iter().filter_map(group).chain(tenants).chain(volumes).collect()
     }
 
-    /// The same for who has to judge it.
+    /// The changes as a proposal for admission.
     fn proposal(&self) -> Proposal {
         let group = |(old, new): &(Option<PolicyGroupRecord>, Option<PolicyGroupRecord>)| {
             let id = new.as_ref().or(old.as_ref())?.id;
@@ -536,11 +538,11 @@ impl Changes {
 }
 
 impl Control {
-    /// Brings all policies and bindings to what a set says, and answers the difference. A dry run changes nothing.
+    /// Applies a set to all policies and bindings, and returns the difference. A dry run changes nothing.
     ///
     /// # Errors
-    /// The first fault of the set, with the entry that has it; conflict for something that was changed since the set was
-    /// exported and that it would change; nothing has changed then.
+    /// The first fault of the set, with the entry at fault. Conflict if the set would override a change made
+    /// since the export. Nothing has changed after an error.
     pub fn apply_policies(&self, set: &PolicySet, how: ApplyPolicies) -> Outcome<PoliciesDifference> {
         let mut held = Vec::new();
         loop {
@@ -548,13 +550,14 @@ impl Control {
             let applied = self.apply_holding(&mut change, set, how)?;
             match applied {
                 Applied::Done(difference) => return Ok(difference),
-                // Others bind these volumes now: they are taken together with what else changes.
+                // The bindings of these volumes change too: the next attempt holds them together with the
+                // records.
                 Applied::Lacks(volumes) => held = volumes,
             }
         }
     }
 
-    /// Applies a set, if the change holds all volumes whose bindings become others.
+    /// Applies a set if the change holds all volumes whose bindings change.
     fn apply_holding(
         &self,
         change: &mut Change<'_>,
@@ -665,15 +668,16 @@ impl Control {
     }
 }
 
-/// What became of a set.
+/// Result of an attempt to apply a set.
 enum Applied {
-    /// It holds; this is the difference.
+    /// The set is applied; the value is the difference.
     Done(PoliciesDifference),
-    /// Nothing: the bindings of these volumes would change, and not all are held.
+    /// Nothing is applied: the bindings of these volumes would change, and the change does not hold all of
+    /// them.
     Lacks(Vec<VolumeId>),
 }
 
-/// Brings records in memory to what a set says, without a catalogue.
+/// Applies a set to the records in memory, without a catalogue.
 pub(super) fn put(model: &mut Model, set: &PolicySet) -> Outcome<()> {
     let plan = plan(model, set, 0, true)?;
     let changes = Changes::between(model, &plan);
@@ -681,7 +685,7 @@ pub(super) fn put(model: &mut Model, set: &PolicySet) -> Outcome<()> {
     Ok(())
 }
 
-/// Enters what was written.
+/// Enters committed changes in memory.
 fn remember(model: &mut Model, changes: &Changes, revision: u64) {
     for (old, new) in &changes.groups {
         match (old, new) {

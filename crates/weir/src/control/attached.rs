@@ -1,4 +1,4 @@
-//! Clients that are in the way of a change.
+//! Refusal of changes while clients are attached to a volume.
 
 use std::time::{Duration, Instant};
 
@@ -6,13 +6,14 @@ use super::Control;
 use super::error::{ControlError, Outcome};
 use super::records::VolumeRecord;
 
-/// How long a deletion waits for clients that are just leaving before it is refused.
+/// Time that a deletion waits for clients that are detaching before it is refused.
 const LEAVING_CLIENTS_WAIT: Duration = Duration::from_secs(1);
-/// How often it is looked whether they have left.
+/// Interval at which the wait checks whether the clients have detached.
 const LEAVING_CLIENTS_PAUSE: Duration = Duration::from_millis(10);
 
 impl Control {
-    /// Waits for clients of a volume that are just leaving, before anything is locked, and refuses if some stay.
+    /// Waits for clients of a volume that are detaching, and refuses the change if some stay. It runs before
+    /// any lock is taken.
     pub(super) fn refuse_attached(&self, record: &VolumeRecord) -> Outcome<()> {
         let deadline = Instant::now() + LEAVING_CLIENTS_WAIT;
         loop {
@@ -24,7 +25,7 @@ impl Control {
         }
     }
 
-    /// Refuses what clients of a volume are in the way of, without waiting for any.
+    /// Refuses a change if a client is attached to the volume, without waiting.
     pub(super) fn refuse_attached_now(&self, record: &VolumeRecord) -> Outcome<()> {
         let connections = self.model().open.get(&record.id).map_or(0, |open| open.counters().connections);
         if connections == 0 {

@@ -1,8 +1,8 @@
-//! Work that runs for the system itself: the policies it runs under, and the space that is still to be given back.
+//! Background work: its policies, and the space that is still to be reclaimed.
 //!
-//! What is to go is known from the catalogue (volumes in state `Deleting`) or from the drive (folders that only bear
-//! the mark of it), so the next daemon goes on wherever this one ends. The data plane does the work; here it is begun,
-//! and noted when it is finished.
+//! The catalogue (volumes in state `Deleting`) and the drives (folders that are marked as pending deletion)
+//! record the space to reclaim. So the next daemon continues after a stop at any point. The data plane does
+//! the work; this module starts it, and records its end.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,66 +21,67 @@ use crate::dataplane::{JobProgress, ProgressSnapshot, ReclaimSpec};
 use crate::statistics::ReplicationStatistics;
 use weir_store::Store;
 
-/// Something whose space is to be given back.
+/// Space on one drive that is to be reclaimed.
 #[derive(Clone, Debug)]
 pub struct Reclaim {
-    /// The drive that it lies on.
+    /// Drive that holds the space.
     pub drive: DriveId,
-    /// What it is, in words.
+    /// Description of the content, in words.
     pub what: String,
-    /// When it was deleted or cut off.
+    /// Time of the deletion.
     pub begun_at: Timestamp,
-    /// Extents that the volume had on the drive which it was; `None` if it was none.
+    /// Number of extents that the deleted volume had on the drive; `None` if the content is no volume of the
+    /// catalogue.
     pub volume_extents: Option<u64>,
-    /// How far it is; `None` while its drive is missing.
+    /// Progress of the work; `None` while its drive is missing.
     pub progress: Option<Arc<JobProgress>>,
 }
 
-/// A piece of background work as it is shown.
+/// A background job as it is shown.
 #[derive(Clone, Debug)]
 pub struct BackgroundJob {
-    /// Its identity: the volume's, or that of what was cut off from one.
+    /// Identity of the job: that of the volume or leftover.
     pub id: VolumeId,
-    /// Its kind.
+    /// Kind of the job.
     pub kind: BackgroundKind,
-    /// The name of its drive.
+    /// Name of the drive.
     pub drive: String,
-    /// What it is, in words.
+    /// Description of the job, in words.
     pub what: String,
-    /// When it began.
+    /// Start time of the job.
     pub begun_at: Timestamp,
-    /// How long it is to take from then, in seconds.
+    /// Deadline, in seconds after the start.
     pub deadline_seconds: Option<u32>,
-    /// How far it is; `None` while its drive is missing.
+    /// Progress of the job; `None` while its drive is missing.
     pub progress: Option<ProgressSnapshot>,
 }
 
 /// A policy of background work as it is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackgroundPolicyView {
-    /// What it is for.
+    /// Kind of background work.
     pub kind: BackgroundKind,
-    /// What it says.
+    /// Policy of the kind.
     pub policy: BackgroundPolicy,
-    /// True if it is the built-in one.
+    /// True if the policy is the built-in one.
     pub is_built_in: bool,
-    /// Its version; 0 if it is the built-in one.
+    /// Version of the policy; 0 if it is the built-in one.
     pub version: u64,
 }
 
-/// What should become different about a policy of background work; what is `None` stays.
+/// A change of a policy of background work; a field that is `None` keeps its value.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BackgroundPolicyChange {
-    /// Its weight.
+    /// New weight.
     pub weight: Option<u32>,
-    /// Its ceiling; an empty one removes it.
+    /// New ceiling; an empty one removes the ceiling.
     pub ceiling: Option<Throughput>,
-    /// Its deadline, or none.
+    /// New deadline in seconds, or none.
     pub deadline_seconds: Option<Option<u32>>,
 }
 
 impl BackgroundPolicyChange {
-    /// The policy as it should be.
+    /// Returns the policy after the change.
     pub fn applied(&self, policy: BackgroundPolicy) -> BackgroundPolicy {
         BackgroundPolicy {
             weight: self.weight.map_or(policy.weight, Weight),
@@ -91,7 +92,7 @@ impl BackgroundPolicyChange {
 }
 
 impl Reclaim {
-    /// What is left on a drive of a volume that was deleted, or was never finished.
+    /// The space on a drive of a volume that was deleted, or whose creation was interrupted.
     pub fn of_volume(record: &VolumeRecord, drive: DriveId) -> Reclaim {
         let extents = record.placement.extents_on(drive, record.size_bytes).count();
         Reclaim {
@@ -105,7 +106,7 @@ impl Reclaim {
 }
 
 impl BackgroundJob {
-    /// Operations per second since its first step.
+    /// Mean operations per second since the first step.
     pub fn operations_per_second(&self) -> f64 {
         let progress = self.progress.as_ref();
         let rate = |progress: &ProgressSnapshot| {
@@ -114,13 +115,13 @@ impl BackgroundJob {
         progress.and_then(rate).unwrap_or(0.0)
     }
 
-    /// When it is to be done, if its policy has a deadline.
+    /// Time at which the job should end, if its policy has a deadline.
     pub fn due_at(&self) -> Option<Timestamp> {
         let seconds = self.deadline_seconds?;
         self.begun_at.checked_add(jiff::SignedDuration::from_secs(seconds.into())).ok()
     }
 
-    /// The time until it is done if it goes on like this, in nanoseconds.
+    /// Estimate of the remaining time at the current rate, in nanoseconds.
     pub fn left_ns(&self) -> Option<u64> {
         let rate = self.operations_per_second();
         let left = self.progress.as_ref()?.operations_left;
@@ -129,17 +130,17 @@ impl BackgroundJob {
 }
 
 impl Model {
-    /// The policy of a kind of background work.
+    /// Policy of a kind of background work.
     pub fn background_policy(&self, kind: BackgroundKind) -> BackgroundPolicy {
         self.background.get(&kind).map(|policy| policy.record).unwrap_or_default()
     }
 
-    /// The version of the policy of a kind of background work; 0 of the built-in one.
+    /// Version of the policy of a kind of background work; 0 for the built-in one.
     fn background_version(&self, kind: BackgroundKind) -> u64 {
         self.background.get(&kind).map_or(0, |policy| policy.revision)
     }
 
-    /// The kinds of background work that go on on a drive, with their policies.
+    /// Kinds of background work that run on a drive, with their policies.
     pub fn background_on(&self, drive: DriveId) -> Vec<(BackgroundKind, BackgroundPolicy)> {
         let is_going_on = |reclaim: &Reclaim| {
             let progress = reclaim.progress.as_ref().map(|progress| progress.counters());
@@ -150,20 +151,20 @@ impl Model {
         is_cleaned.then(|| (kind, self.background_policy(kind))).into_iter().collect()
     }
 
-    /// What is still to be given back on a drive.
+    /// Space that is still to be reclaimed on a drive.
     pub fn reclaims_on(&self, drive: DriveId) -> impl Iterator<Item = (VolumeId, &Reclaim)> {
         let all = self.reclaims.iter().map(|(key, reclaim)| (key.0, reclaim));
         all.filter(move |(_, reclaim)| reclaim.drive == drive)
     }
 
-    /// What is to be given back on this drive and on no other.
+    /// Volumes and leftovers whose space is to be reclaimed on this drive and on no other.
     pub fn cleaned_up_only_on(&self, drive: DriveId) -> Vec<VolumeId> {
         let is_elsewhere = |id: VolumeId| self.reclaims.keys().any(|key| key.0 == id && key.1 != drive);
         self.reclaims_on(drive).map(|(id, _)| id).filter(|id| !is_elsewhere(*id)).collect()
     }
 }
 
-/// Reads the policies that are not the built-in ones.
+/// Reads the policies that differ from the built-in ones.
 pub(super) fn load_policies(catalogue: &dyn Catalogue, model: &mut Model) -> Outcome<()> {
     for kind in BackgroundKind::ALL {
         if let Some(entry) = catalogue.get(&keys::background_policy(kind))? {
@@ -174,7 +175,7 @@ pub(super) fn load_policies(catalogue: &dyn Catalogue, model: &mut Model) -> Out
 }
 
 impl Control {
-    /// The policies of all kinds of background work.
+    /// Policies of all kinds of background work.
     pub fn background_policies(&self) -> Vec<BackgroundPolicyView> {
         let model = self.model();
         let view = |kind| BackgroundPolicyView {
@@ -186,10 +187,12 @@ impl Control {
         BackgroundKind::ALL.into_iter().map(view).collect()
     }
 
-    /// Changes the policy of a kind of background work; it holds on every drive from the answer on.
+    /// Changes the policy of a kind of background work. The policy applies to every drive once the call
+    /// returns.
     ///
     /// # Errors
-    /// Invalid for values that make no sense; conflict if it has another version than `if_version`.
+    /// Invalid for values that are not accepted; conflict if the policy has another version than
+    /// `if_version`.
     pub fn modify_background_policy(
         &self,
         kind: BackgroundKind,
@@ -213,10 +216,10 @@ impl Control {
         Ok(BackgroundPolicyView { kind, policy, is_built_in: false, version: revision })
     }
 
-    /// Gives a kind of background work its built-in policy again.
+    /// Resets the policy of a kind of background work to the built-in one.
     ///
     /// # Errors
-    /// Conflict if it has another version than `if_version`.
+    /// Conflict if the policy has another version than `if_version`.
     pub fn reset_background_policy(&self, kind: BackgroundKind, if_version: Option<u64>) -> Outcome<()> {
         let _change = self.begin_change();
         let version = self.model().background_version(kind);
@@ -226,7 +229,7 @@ impl Control {
         Ok(self.data_plane.change_background(kind, BackgroundPolicy::default())?)
     }
 
-    /// Puts what the catalogue says of background work in effect, before any begins.
+    /// Puts the policies of the catalogue into effect, before any background work begins.
     pub(super) fn put_background_in_effect(&self) -> Outcome<()> {
         let views = self.background_policies().into_iter().filter(|view| !view.is_built_in);
         for view in views {
@@ -235,7 +238,7 @@ impl Control {
         Ok(())
     }
 
-    /// All background work that is not finished, in the order in which it began.
+    /// All unfinished background jobs, in the order of their start.
     pub fn background_jobs(&self) -> Vec<BackgroundJob> {
         let model = self.model();
         let drive = |id: DriveId| model.drives.get(&id).map(|drive| drive.record.name.to_string());
@@ -285,7 +288,7 @@ impl Control {
         self.update(|model| model.reclaims.insert((id, reclaim.drive), reclaim));
     }
 
-    /// Begins what has waited for a drive that was missing.
+    /// Starts reclaims that waited for a drive that was missing.
     pub(super) fn begin_waiting_reclaims(&self, drive: DriveId) {
         let waiting: Vec<(VolumeId, Reclaim)> = {
             let model = self.model();
@@ -295,10 +298,11 @@ impl Control {
         waiting.into_iter().for_each(|(id, reclaim)| self.begin_reclaim(id, reclaim));
     }
 
-    /// Goes on with what a daemon before this one has left: volumes in deletion, and those that were never finished.
+    /// Resumes the reclaims of an earlier daemon: deleted volumes, and volumes whose creation was
+    /// interrupted.
     pub(super) fn resume_reclaims(&self, interrupted: &[VolumeRecord]) -> Outcome<()> {
         for record in interrupted {
-            // Without any of its drives nothing more is known of it, and the next start asks again.
+            // Without any of its drives, the volume is left unchanged, and the next start tries again.
             let is_possible = record.placement.drives().into_iter().any(|drive| self.store(drive).is_ok());
             let record = match record.state {
                 VolumeState::Creating if is_possible => self.mark_deleting(record)?,
@@ -333,7 +337,7 @@ impl Control {
         Ok(())
     }
 
-    /// Notes which background work is finished, and which cannot go on.
+    /// Records finished reclaims, and raises alarms for reclaims that cannot continue.
     pub fn settle_background(&self) {
         let running: Vec<(VolumeId, DriveId, String, Arc<JobProgress>)> = {
             let model = self.model();
@@ -342,7 +346,7 @@ impl Control {
             };
             model.reclaims.iter().filter_map(job).collect()
         };
-        // What stands of a volume is the first fault of its drives.
+        // The alarm of a volume shows the first fault on any of its drives.
         let mut faults: BTreeMap<VolumeId, Option<String>> = BTreeMap::new();
         for (id, drive, what, progress) in running {
             if progress.is_finished() {
@@ -361,7 +365,8 @@ impl Control {
         }
     }
 
-    /// Raises the fault of a pending deletion, unless the deletion ended, or its drive was removed, since the fault was read.
+    /// Raises the fault of a pending deletion, unless the deletion ended or its drive was removed after the
+    /// fault was read.
     fn raise_while_pending(&self, id: VolumeId, fault: String) {
         let _change = self.begin_change();
         if self.model().reclaims.keys().any(|key| key.0 == id) {
@@ -369,7 +374,8 @@ impl Control {
         }
     }
 
-    /// Forgets what is given back; a deleted volume once it is on all its drives, first in the catalogue.
+    /// Removes a finished reclaim. After the last drive of a deleted volume, the volume is removed from the
+    /// catalogue first.
     fn note_finished(&self, id: VolumeId, drive: DriveId, what: &str) {
         let _change = self.begin_change();
         let is_last = {
@@ -389,11 +395,11 @@ impl Control {
     }
 }
 
-/// Nanoseconds since an instant; 0 if it is yet to come.
+/// Nanoseconds since an instant; 0 if the instant is in the future.
 fn age_ns(since: Timestamp) -> u64 {
     u64::try_from(Timestamp::now().as_nanosecond() - since.as_nanosecond()).unwrap_or(0)
 }
-/// Bringing replicas of a volume up to date, if there is anything left of that.
+/// The resync of a volume as a background job, if a replica is out of sync.
 fn resync(model: &Model, id: VolumeId, replicas: &ReplicationStatistics) -> Option<BackgroundJob> {
     let (begun_at, bytes_done) = replicas.episode()?;
     let volume = &model.volumes.get(&id)?.record;
@@ -429,7 +435,8 @@ fn resync(model: &Model, id: VolumeId, replicas: &ReplicationStatistics) -> Opti
     })
 }
 
-/// Only giving back space has a deadline: how much there is to duplicate, or to examine, is not known before it is looked at.
+/// Only reclaim has a deadline. The amount of data to resync, or to scrub, is unknown before the work reads
+/// it.
 pub(super) fn refuse_deadline(kind: BackgroundKind, policy: &BackgroundPolicy) -> Outcome<()> {
     if kind != BackgroundKind::Reclaim && policy.deadline_seconds.is_some() {
         return Err(ControlError::invalid(format!(

@@ -1,5 +1,5 @@
-//! The policy groups that always exist: every tenant can use them, nobody can change them, and they lie in no
-//! catalogue.
+//! Built-in policy groups: every tenant can use them, no client can change them, and no catalogue stores
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,11 @@ use super::error::{ControlError, Outcome};
 use super::model::Versioned;
 use super::records::{DEFAULT_TENANT, PolicyGroupRecord};
 
-/// First of their identities; they are the same on every daemon, because records refer to them.
+/// First identity of the built-in groups. The identities are equal on every daemon, because records refer to
+/// them.
 const FIRST_ID: u128 = 0x7765_6972_0000_4000_8000_0000_0000_0001;
 
-/// The built-in policy groups by identity.
+/// Built-in policy groups by identity.
 #[derive(Clone)]
 pub struct BuiltInGroups(BTreeMap<PolicyGroupId, Versioned<PolicyGroupRecord>>);
 
@@ -40,17 +41,17 @@ impl Default for BuiltInGroups {
 }
 
 impl BuiltInGroups {
-    /// The group of this identity.
+    /// Returns the group of this identity.
     pub fn get(&self, id: PolicyGroupId) -> Option<&Versioned<PolicyGroupRecord>> {
         self.0.get(&id)
     }
 
-    /// The group of this name.
+    /// Returns the group of this name.
     pub fn named(&self, name: &Name) -> Option<&Versioned<PolicyGroupRecord>> {
         self.0.values().find(|group| group.record.name == *name)
     }
 
-    /// All of them.
+    /// Records of all built-in groups.
     pub fn records(&self) -> impl Iterator<Item = &PolicyGroupRecord> {
         self.0.values().map(|group| &group.record)
     }
@@ -61,7 +62,7 @@ pub fn is_built_in(id: PolicyGroupId) -> bool {
     (FIRST_ID..FIRST_ID + BUILT_IN.len() as u128).contains(&id.0.as_u128())
 }
 
-/// Refuses a name that a built-in group has, in any case of letters.
+/// Refuses a name that a built-in group has, without regard to case.
 pub fn refuse_built_in_name(name: &Name) -> Outcome<()> {
     match BUILT_IN.iter().find(|built_in| built_in.name.eq_ignore_ascii_case(name.as_str())) {
         Some(built_in) => Err(ControlError::conflict(format!(

@@ -1,18 +1,20 @@
-//! Changes of terms: what is `None` stays. A new policy is a change of the default terms.
+//! Changes of policy terms: a field that is `None` keeps its value.
+//!
+//! A new policy is a change of the default terms.
 
 use weir_types::adaptive::BURST_SECONDS_DEFAULT;
 use weir_types::{
     AdaptiveTerms, Burst, InitialCredit, Limits, OperationSize, PeakMode, Space, Terms, Throughput, Weight,
 };
 
-/// Rates to replace, each pair as a whole; an empty pair removes.
+/// New rates. Each pair replaces the old one as a whole; an empty pair removes the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LimitsChange {
-    /// For reads and writes together.
+    /// Rates of reads and writes together.
     pub total: Option<Throughput>,
-    /// For reads.
+    /// Rates of reads.
     pub read: Option<Throughput>,
-    /// For writes.
+    /// Rates of writes.
     pub write: Option<Throughput>,
 }
 
@@ -26,33 +28,33 @@ impl LimitsChange {
     }
 }
 
-/// What should become different about the terms of a policy group.
+/// A change of the terms of a policy group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TermsChange {
-    /// Ceilings.
+    /// New ceilings.
     pub limits: LimitsChange,
-    /// Floor.
+    /// New floor.
     pub floor: Option<Throughput>,
-    /// Burst rates; a burst without any is none.
+    /// New burst rates; a burst without any rate is removed.
     pub burst: LimitsChange,
-    /// How long a full credit lasts, in seconds.
+    /// New time that a full credit lasts, in seconds.
     pub burst_seconds: Option<u32>,
-    /// What a workload starts with.
+    /// New initial credit of a workload.
     pub initial_credit: Option<InitialCredit>,
-    /// Weight.
+    /// New weight.
     pub weight: Option<u32>,
-    /// How reads and writes count.
+    /// New size of the unit in which reads and writes count as operations.
     pub operation_size: Option<OperationSize>,
-    /// As how many operations a discard counts.
+    /// New number of operations that a discard counts as.
     pub discard: Option<u32>,
-    /// As how many operations a write of zeroes counts.
+    /// New number of operations that a write of zeroes counts as.
     pub zeroes: Option<u32>,
-    /// As how many operations a flush counts.
+    /// New number of operations that a flush counts as.
     pub flush: Option<u32>,
 }
 
 impl TermsChange {
-    /// The terms as they should be.
+    /// Returns the terms after the change.
     pub fn applied(&self, terms: Terms) -> Terms {
         let mut charges = terms.charges;
         charges.discard = self.discard.unwrap_or(charges.discard);
@@ -77,7 +79,7 @@ impl TermsChange {
         let rates = self.burst.applied(was.rates);
         let asks_without_rate = self.burst == LimitsChange::default()
             && (self.burst_seconds.is_some() || self.initial_credit.is_some());
-        // What is asked for without a rate is kept, so that it is refused and not forgotten.
+        // A request for a burst without a rate is kept, so that the check refuses it instead of losing it.
         (!rates.is_unlimited() || asks_without_rate).then(|| Burst {
             rates,
             seconds: self.burst_seconds.unwrap_or(was.seconds),
@@ -86,33 +88,33 @@ impl TermsChange {
     }
 }
 
-/// What should become different about an adaptive policy group.
+/// A change of an adaptive policy group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AdaptiveChange {
-    /// Expected operations per second and TB.
+    /// New expected rate, in operations per second and TB.
     pub expected_iops_per_tb: Option<u64>,
-    /// Most operations per second and TB.
+    /// New peak rate, in operations per second and TB.
     pub peak_iops_per_tb: Option<u64>,
-    /// The size that the expected rate follows.
+    /// New size that the expected rate follows.
     pub expected_space: Option<Space>,
-    /// The size that the peak follows.
+    /// New size that the peak rate follows.
     pub peak_space: Option<Space>,
-    /// What the expected rate never falls below; 0 for nothing.
+    /// New minimum of the expected rate; 0 for none.
     pub absolute_iops_min: Option<u64>,
-    /// The block size, or none.
+    /// New block size in bytes, or none.
     pub block_size_bytes: Option<Option<u32>>,
-    /// The least ceiling, or none.
+    /// New minimum of the ceilings, or none.
     pub ceiling_iops_min: Option<Option<u64>>,
-    /// The greatest ceiling, or none.
+    /// New maximum of the ceilings, or none.
     pub ceiling_iops_max: Option<Option<u64>>,
-    /// What the peak is.
+    /// New meaning of the peak.
     pub peak_mode: Option<PeakMode>,
-    /// How long a full credit lasts at the peak, in seconds.
+    /// New time that a full credit lasts at the peak, in seconds.
     pub peak_seconds: Option<u32>,
 }
 
 impl AdaptiveChange {
-    /// The terms as they should be.
+    /// Returns the terms after the change.
     pub fn applied(&self, terms: AdaptiveTerms) -> AdaptiveTerms {
         AdaptiveTerms {
             expected_iops_per_tb: self.expected_iops_per_tb.unwrap_or(terms.expected_iops_per_tb),
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_keeps_what_it_does_not_name() {
+    fn change_keeps_fields_that_it_does_not_name() {
         let first = TermsChange {
             limits: total("1000IOPS"),
             burst: total("2000IOPS"),
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_without_a_rate_is_kept_to_be_refused() {
+    fn burst_without_a_rate_is_refused() {
         let change = TermsChange { burst_seconds: Some(9), ..TermsChange::default() };
         assert!(change.applied(Terms::default()).check().is_err());
     }

@@ -1,5 +1,5 @@
-//! Classes of volumes: on which pool a volume is placed for the class that it asks for, and what is told where that
-//! could not be had.
+//! Classes of volumes: the choice of a pool for the class that a volume requests, and the reports if the
+//! class is not available.
 
 mod by_template;
 
@@ -19,24 +19,24 @@ use super::volumes::CreateVolume;
 use weir_plan::failure_domain::{FailureDomain, Room, count_failure_domains, spread};
 use weir_store::{DriveUsage, extent_count};
 
-/// A pool as it is offered to a volume.
+/// A pool as a candidate for a volume.
 #[derive(Clone, Debug)]
 struct Offer {
     pool: Name,
     class: Option<Class>,
-    /// The pool of the drive that every installation begins with, while that has no class.
+    /// True for the pool of the default drive, while that drive has no class.
     is_fallback: bool,
     rooms: Vec<Room>,
     available_bytes: u64,
-    /// What may still be provisioned, in bytes, if that is limited.
+    /// Size that may still be provisioned, in bytes, if it is limited.
     provisionable_bytes: Option<u64>,
-    /// Number of different zones of its drives, if it is said of any in which zone it is.
+    /// Number of different zones of the drives, if any drive has a zone of its own.
     zones: Option<usize>,
-    /// Number of different racks of its drives, if it is said of any in which rack it is.
+    /// Number of different racks of the drives, if any drive has a rack.
     racks: Option<usize>,
 }
 
-/// What is asked for.
+/// A request for a placement.
 #[derive(Clone, Copy, Debug)]
 struct Wish {
     class: Class,
@@ -47,20 +47,20 @@ struct Wish {
 }
 
 impl Wish {
-    /// What all replicas may come to occupy, in bytes.
+    /// Size of all replicas together, in bytes.
     fn all_bytes(&self) -> u64 {
         self.bytes.saturating_mul(self.replicas as u64)
     }
 
-    /// How many replicas there should be, in words, if that is more than one.
+    /// Requested number of replicas, in words, if there are several.
     fn replicas_words(&self) -> String {
         if self.replicas > 1 { format!(" and {} replicas", self.replicas) } else { String::new() }
     }
 }
 
 impl Offer {
-    /// True if what is wished for can be made here. Volumes are thin: what they may come to occupy counts only
-    /// where that is limited.
+    /// True if the pool can take the request. Volumes are thin, so their size counts only if provisioning is
+    /// limited.
     fn can_take(&self, wish: &Wish) -> bool {
         self.rooms.len() >= wish.replicas
             && !self.rooms.is_empty()
@@ -68,12 +68,12 @@ impl Offer {
             && self.may_provision(wish.all_bytes())
     }
 
-    /// True if so many bytes more are within what the pool may have provisioned.
+    /// True if the pool may have so many more bytes provisioned.
     fn may_provision(&self, bytes: u64) -> bool {
         self.provisionable_bytes.is_none_or(|provisionable| bytes <= provisionable)
     }
 
-    /// What is free here, in words; for several replicas also on how many drives.
+    /// Free space of the pool, in words; for several replicas also the number of drives.
     fn words(&self, replicas: usize) -> String {
         let pool = &self.pool;
         let class = if self.class.is_none() { " (class not known: 'drive measure' tells it)" } else { "" };
@@ -87,7 +87,7 @@ impl Offer {
         format!("pool '{pool}'{class} with {free} free{}{drives}", limit.unwrap_or_default())
     }
 
-    /// Refuses replicas that would have to share what fails together, where it is said what that is.
+    /// Refuses replicas that would have to share a zone or rack, if zones or racks are configured.
     fn refuse_close(&self, replicas: usize) -> Outcome<()> {
         let domains = [("zone", self.zones), ("rack", self.racks)];
         let too_few =
@@ -109,7 +109,8 @@ pub(super) fn check_replicas(replicas: u8) -> Outcome<()> {
     Err(ControlError::invalid(format!("{replicas} replicas are not accepted; 1 to {REPLICAS_MAX} are")))
 }
 
-/// The classes to try in turn for one that is preferred: the next worse first, because nobody asked for better.
+/// Classes to try in turn for a preferred one. The next lower class comes first, because a better one was not
+/// requested.
 fn preference(wanted: Class) -> [Class; 3] {
     match wanted {
         Class::High => [Class::High, Class::Medium, Class::Low],
@@ -118,7 +119,7 @@ fn preference(wanted: Class) -> [Class; 3] {
     }
 }
 
-/// The offers that a volume may take, in the order in which it would.
+/// Offers that a volume may take, in order of preference.
 fn candidates(offers: &[Offer], wanted: Class, policy: ClassPolicy) -> Vec<&Offer> {
     let of = |class: Option<Class>, is_fallback: bool| {
         offers.iter().filter(move |offer| offer.class == class && offer.is_fallback == is_fallback)
@@ -157,7 +158,7 @@ fn choose<'a>(offers: &'a [Offer], wish: &Wish) -> Outcome<&'a Offer> {
     })
 }
 
-/// What of a request for a class holds; a class that is named is meant strictly unless it is said otherwise.
+/// Effective class policy of a request. A requested class is strict unless the request states another policy.
 pub(super) fn class_policy(asked: Option<Class>, policy: Option<ClassPolicy>) -> Outcome<ClassPolicy> {
     match (asked, policy) {
         (None, Some(ClassPolicy::Strict | ClassPolicy::Prefer)) => Err(ControlError::invalid(
@@ -168,7 +169,7 @@ pub(super) fn class_policy(asked: Option<Class>, policy: Option<ClassPolicy>) ->
     }
 }
 
-/// The drives of a pool that are there and stay, with their space.
+/// Drives of a pool that are present and not draining, with their space.
 fn usable(pool: &Pool<'_>, usages: &Usages) -> Vec<(DriveId, DriveUsage)> {
     let usage = |drive: DriveId| usages.get(&drive)?.as_ref().ok().copied();
     let staying = pool.drives.iter().filter(|drive| !drive.is_draining);
@@ -176,20 +177,20 @@ fn usable(pool: &Pool<'_>, usages: &Usages) -> Vec<(DriveId, DriveUsage)> {
 }
 
 impl Model {
-    /// The class that a volume has: the lowest of its drives'; `None` if one of them has none.
+    /// Class of a volume: the lowest class of its drives; `None` if a drive has no class.
     pub(super) fn class_of(&self, volume: &VolumeRecord) -> Option<Class> {
         let classes: Option<Vec<Class>> = self.drives_of(volume).map(|drive| drive.class).collect();
         classes?.into_iter().min()
     }
 
-    /// Whether a volume has what it asked for.
+    /// True if a volume has the class that it requests.
     pub(super) fn has_its_class(&self, volume: &VolumeRecord) -> bool {
-        // A snapshot stays where its volume was.
+        // A snapshot stays on the drives of its volume.
         let is_bound = volume.class_policy != ClassPolicy::Any && volume.snapshot.is_none();
         !is_bound || self.class_of(volume) == Some(volume.io_priority)
     }
 
-    /// A place on a drive that is named.
+    /// Placement on a named drive.
     fn place_on(&self, name: &Name, wish: &Wish, usages: &Usages) -> Outcome<Placement> {
         let Wish { class: wanted, policy, bytes: size_bytes, replicas } = *wish;
         let drive = self.usable_drive(name)?;
@@ -215,7 +216,7 @@ impl Model {
         Ok(Placement::on(drive.id))
     }
 
-    /// Where a drive is: as it is said of it, and else where its node is.
+    /// Failure domain of a drive: its own zone and rack. A drive without a zone has the zone of its node.
     pub(super) fn domain_of(&self, drive: &DriveRecord) -> FailureDomain {
         FailureDomain {
             zone: drive.zone.as_ref().map(Name::to_string).or_else(|| self.zone.clone()),
@@ -237,7 +238,7 @@ impl Model {
         let (zones, racks) = count_failure_domains(rooms.iter().map(|room| &room.domain));
         let together = DriveUsage::together(usable.iter().map(|(_, usage)| usage));
         let limit = |percent: u32| together.size_bytes / 100 * u64::from(percent);
-        // What has to leave a drive comes to the others.
+        // Data of draining drives moves to the other drives.
         let drain = pool.drives.iter().filter(|drive| drive.is_draining);
         let drain: u64 = drain.map(|drive| self.provisioned_bytes(drive.id)).sum();
         let provisioned = drain + rooms.iter().map(|room| room.provisioned_bytes).sum::<u64>();
@@ -250,7 +251,7 @@ impl Model {
                 .settings
                 .over_provision_percent
                 .map(|percent| limit(percent).saturating_sub(provisioned)),
-            // The node's zone is that of all drives alike, and tells none of them apart.
+            // All drives share the zone of the node, so it does not distinguish them.
             zones: usable_drives().any(|drive| drive.zone.is_some()).then_some(zones),
             racks: usable_drives().any(|drive| drive.rack.is_some()).then_some(racks),
             rooms,
@@ -259,12 +260,15 @@ impl Model {
 }
 
 impl Control {
-    /// Where a new volume should lie.
+    /// Placement of a new volume.
     ///
     /// # Errors
-    /// Not found for an unknown drive; refused if that is missing or has another class than is asked for, or if replicas
-    /// would have to share a zone or rack and that is not forced; full if the class cannot be had, with what is free
-    /// where, or the drive's pool may have no more provisioned; invalid for several replicas on one drive.
+    /// * Not found for an unknown drive.
+    /// * Refused if the drive is missing or has another class than requested.
+    /// * Refused if replicas would have to share a zone or rack, unless the request is forced.
+    /// * Full if the class is not available, with the free space of each pool.
+    /// * Full if the drive's pool may have no more provisioned.
+    /// * Invalid for several replicas on one drive.
     pub(super) fn place(&self, request: &CreateVolume, policy: ClassPolicy) -> Outcome<Placement> {
         let class = request.io_priority.unwrap_or(DEFAULT_CLASS);
         let replicas = usize::from(request.replicas.unwrap_or(1));
@@ -282,7 +286,7 @@ impl Control {
         Placement::of(&extents).ok_or_else(|| ControlError::internal("a pool without drives was chosen"))
     }
 
-    /// A refusal of a class that says why drives are not of it.
+    /// Adds to a refusal of a class why drives are not of this class.
     fn with_reasons(&self, mut error: ControlError, wish: &Wish) -> ControlError {
         if wish.policy == ClassPolicy::Strict {
             error.message.push_str(&self.why_not(wish.class));
@@ -290,19 +294,19 @@ impl Control {
         error
     }
 
-    /// The drives that are there, and what they can take.
+    /// Drives that are present, and their room.
     pub(super) fn rooms(&self) -> Vec<Room> {
         self.offers().into_iter().flat_map(|offer| offer.rooms).collect()
     }
 
-    /// What all pools offer.
+    /// Offers of all pools.
     fn offers(&self) -> Vec<Offer> {
         let usages = self.usages();
         let model = self.model();
         model.pools().iter().map(|pool| model.offer(pool, &usages)).collect()
     }
 
-    /// Refuses a volume whose place is given where its pools may have no more provisioned.
+    /// Refuses a volume with a fixed placement if one of its pools may have no more provisioned.
     pub(super) fn refuse_over_provision(&self, volume: &VolumeRecord) -> Outcome<()> {
         for offer in self.offers() {
             let bytes = |room: &Room| volume.placement.bytes_on(room.drive, volume.size_bytes);
@@ -317,7 +321,8 @@ impl Control {
         Ok(())
     }
 
-    /// Places the extents that a volume gains by growing, on the pool that it is in, and forgets those that it loses.
+    /// Places the extents that a volume gains by a resize, in the pool of the volume, or drops the extents
+    /// that it loses.
     pub(super) fn place_resized(&self, volume: &mut VolumeRecord, from_bytes: u64) -> Outcome<()> {
         let (old, new) = (extent_count(from_bytes), extent_count(volume.size_bytes));
         if new <= old {
@@ -346,13 +351,14 @@ impl Control {
                 if wish.replicas > 1 { format!(" in {} replicas", wish.replicas) } else { String::new() };
             return Err(ControlError::full(format!("{more} more{replicas} cannot be had: there is {there}")));
         }
-        // Where drives are was looked at when the volume was made; if that has changed, an alarm tells.
+        // Failure domains were checked when the volume was created; if they have changed, an alarm reports
+        // it.
         volume.placement.extend(old, &spread(new - old, wish.replicas, &offer.rooms));
         Ok(())
     }
 
-    /// An alarm for each volume that does not have the class it prefers, and for each pool that is nearly full. They
-    /// follow from the records and the drives alone.
+    /// An alarm for each volume without the class that it prefers, and for each pool that is nearly full. The
+    /// alarms depend on the records and the drives alone.
     pub(super) fn class_alarms(&self) -> Vec<ActiveAlarm> {
         let usages: Usages = self.known_usages().into_iter().map(|(id, known)| (id, known.usage)).collect();
         let model = self.model();
@@ -366,13 +372,13 @@ impl Control {
     }
 }
 
-/// A size without what nobody asks for: whole GiB where it has many, else whole MiB.
+/// A size rounded down for messages: to whole GiB from 10 GiB on, else to whole MiB.
 fn roughly(bytes: u64) -> Size {
     let unit_bits = if bytes >= 10 << 30 { 30 } else { 20 };
     Size(bytes >> unit_bits << unit_bits)
 }
 
-/// What is known of a class, in words.
+/// A class, in words.
 fn class_words(class: Option<Class>) -> String {
     class.map_or("no class yet".to_owned(), |class| format!("class {class}"))
 }
@@ -388,7 +394,7 @@ fn unmet_alarm(model: &Model, volume: &VolumeRecord) -> ActiveAlarm {
     }
 }
 
-/// Told before writes that need new space fail.
+/// The alarm of a pool that is nearly full, raised before writes that need new space fail.
 fn full_alarm(pool: &Pool<'_>, usages: &Usages, told_percent: u8) -> Option<ActiveAlarm> {
     let usable = usable(pool, usages);
     let together = DriveUsage::together(usable.iter().map(|(_, usage)| usage));
@@ -434,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_is_had_or_refused_or_the_next_best() {
+    fn class_policy_decides_between_class_refusal_and_next_best() {
         let all = [
             offer("default", None, 50),
             offer("low", Some(Class::Low), 50),
@@ -456,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_better_is_taken_unasked() {
+    fn better_class_is_never_taken_unasked() {
         let (default, low) = (offer("default", None, 50), offer("low", Some(Class::Low), 50));
         let (medium, high) = (offer("medium", Some(Class::Medium), 50), offer("high", Some(Class::High), 50));
         let other = offer("other", None, 50);
@@ -472,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_pool_takes_nothing() {
+    fn full_pool_takes_no_volume() {
         let limited = Offer { provisionable_bytes: Some(9), ..offer("high", Some(Class::High), 50) };
         let full = offer("medium", Some(Class::Medium), 0);
         let offers = [limited, full, offer("low", Some(Class::Low), 50)];
@@ -482,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn several_replicas_need_as_many_drives_and_count_as_often() {
+    fn replicas_need_distinct_drives_and_each_counts() {
         let low = offer("low", Some(Class::Low), 50);
         let with_drives = |name: &str, class: Class, drives: usize| Offer {
             rooms: vec![low.rooms[0].clone(); drives],
@@ -506,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_that_would_share_what_fails_together_are_refused_where_it_is_said() {
+    fn replicas_in_one_failure_domain_are_refused() {
         let low = offer("low", Some(Class::Low), 50);
         assert!(low.refuse_close(3).is_ok());
         for (zones, racks, words) in [
@@ -521,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_for_no_class_makes_no_sense() {
+    fn class_policy_without_a_class_is_refused() {
         assert_eq!(class_policy(None, None).unwrap(), ClassPolicy::Any);
         assert_eq!(class_policy(Some(Class::Low), None).unwrap(), ClassPolicy::Strict);
         assert_eq!(class_policy(Some(Class::Low), Some(ClassPolicy::Prefer)).unwrap(), ClassPolicy::Prefer);

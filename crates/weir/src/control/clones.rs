@@ -1,4 +1,4 @@
-//! Clones: new volumes that begin with what a volume or a snapshot holds.
+//! Clones: new volumes that begin with the content of a volume or a snapshot.
 
 use jiff::Timestamp;
 use weir_types::{Name, VolumeId};
@@ -11,26 +11,27 @@ use super::snapshots::online;
 use super::snapshots_in_progress::{Pair, placement_like};
 use super::volumes::{PolicyChange, VolumeView, refuse_more, refuse_taken};
 
-/// What clone should be made.
+/// A request for a clone.
 #[derive(Clone, Debug)]
 pub struct CloneVolume {
-    /// The owner of the volume, and of the clone; if `None`, the volume is looked for as usual.
+    /// Owner of the volume and of the clone; if `None`, the volume is looked up as usual.
     pub tenant: Option<Name>,
-    /// The volume.
+    /// Volume to clone.
     pub source: Name,
-    /// The snapshot of it to begin with, instead of what it holds now.
+    /// Snapshot of the volume to clone, instead of its current content.
     pub snapshot: Option<Name>,
-    /// The clone's name.
+    /// Name of the clone.
     pub name: Name,
-    /// The policy to begin with; if `None`, what new volumes of its tenant get.
+    /// Policy of the clone; if `None`, the default policy group of its tenant.
     pub policy: Option<PolicyChange>,
-    /// Bind floors that the drives' pools do not have, and provision more than they may have.
+    /// True to bind floors that pools cannot meet, and to exceed their over-provisioning limits.
     pub force: bool,
 }
 
 impl Control {
-    /// Makes a volume that begins with what another one, or a snapshot, holds, on the same drives and with as many replicas.
-    /// Where filesystems share, it takes no space until it is written to; elsewhere everything is copied before the answer.
+    /// Creates a volume with the content of another volume or of a snapshot. The clone is on the same drives
+    /// and has as many replicas. If the filesystem shares extents, the clone takes no space until it is
+    /// written. Otherwise all data is duplicated before the call returns.
     ///
     /// # Errors
     /// Not found for an unknown volume, snapshot or policy group; conflict for a name that is taken; full if there are too
@@ -44,7 +45,8 @@ impl Control {
         })?;
         let record = self.finish_snapshots(begun, |change, pairs| {
             let mut record = VolumeRecord { state: VolumeState::Online, ..pairs[0].target.clone() };
-            // Somebody may have taken the name meanwhile, or what its policy needs.
+            // While the data was duplicated, another change may have taken the name or the capacity that the
+            // policy needs.
             refuse_taken(&self.model(), &record.tenant, &record.name)?;
             let policy_group = self.model().policy_for_new(&record.tenant, request.policy.as_ref(), None)?;
             record.policy_group = policy_group;

@@ -1,7 +1,7 @@
-//! Burst credit that outlives the daemon: written down while it runs, and given back when it starts.
+//! Burst credit across restarts: saved while the daemon runs, and restored at its start.
 //!
-//! It lies in a file of its own, because it changes all the time and is worth little: it is not synced, and if it
-//! cannot be read every workload starts with the credit that its policy says.
+//! The credit lies in a file of its own, because it changes all the time and is worth little. The file is not
+//! synced. If it cannot be read, every workload starts with the initial credit of its policy.
 
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,28 +14,28 @@ use super::Control;
 
 /// Name of the file in the state folder.
 const CREDITS_FILE: &str = "credits.json";
-/// Version of its form.
+/// Version of the file format.
 const FORMAT: u32 = 1;
 
-/// What the file says.
+/// Content of the file.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Written {
     format: u32,
     credits: Vec<Entry>,
 }
 
-/// The credit of one level under one limit.
+/// Credit of one level under one limit.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Entry {
     scope: Scope,
     limit: Limit,
-    /// What is saved, in nanoseconds at the burst rate.
+    /// Saved credit, in nanoseconds at the burst rate.
     credit_ns: u64,
-    /// When it was that, in nanoseconds since 1970.
+    /// Time of this credit, in nanoseconds since 1970.
     at_ns: u64,
 }
 
-/// Nanoseconds since 1970: the only clock that goes on while the daemon, or the machine, is down.
+/// Nanoseconds since 1970: the only clock that continues while the daemon or the machine is down.
 fn wall_ns() -> u64 {
     let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX)
@@ -70,7 +70,7 @@ impl Control {
         self.state.join(CREDITS_FILE)
     }
 
-    /// Writes down the burst credit of all levels that have any. A fault is told of and harms nothing else.
+    /// Saves the burst credit of all levels that have any. A failure is logged and has no other effect.
     pub fn save_credits(&self) {
         let credits = entries(self.data_plane.credits(), wall_ns());
         let path = self.credits_path();
@@ -88,8 +88,8 @@ impl Control {
         }
     }
 
-    /// Gives all levels the credit that they had when the daemon ended, and what they earned since by not using
-    /// it. Before any volume is served.
+    /// Restores the credit that all levels had when the daemon ended, plus the credit earned since by not
+    /// using it. It runs before any volume is served.
     pub(super) fn restore_credits(&self) {
         let path = self.credits_path();
         let content = match std::fs::read(&path) {
@@ -116,7 +116,7 @@ mod tests {
     use weir_types::VolumeId;
 
     #[test]
-    fn credit_is_read_as_it_was_written() {
+    fn saved_credit_is_restored() {
         let scope = Scope::Volume(VolumeId(uuid::Uuid::from_u128(7)));
         let limit = |dimension| Limit { dimension, rate: Rate::Sustained };
         let credits = vec![(limit(Dimension::TotalOperations), 5), (limit(Dimension::TotalBytes), 6)];

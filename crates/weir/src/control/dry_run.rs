@@ -1,5 +1,7 @@
-//! What volumes of a trace would stand under if all policies were as a set says. Nothing here concerns the daemon: the
-//! rules are its own, on records that are made for the purpose.
+//! Dry run: the policy levels that apply to a trace's volumes under a given policy set.
+//!
+//! The dry run uses the daemon's rules on records that are made for the purpose. It does not touch the
+//! daemon's state.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +16,7 @@ use super::recording::trace_levels;
 use super::records::{DEFAULT_CLASS, DEFAULT_DRIVE, DEFAULT_TENANT, TenantRecord, VolumeRecord, VolumeState};
 use crate::trace::Header;
 
-/// Size of a volume that the set names and the trace does not have, in bytes: it does nothing.
+/// Size in bytes of a volume that the set names and the trace lacks. The volume does no I/O.
 const ABSENT_VOLUME_BYTES: u64 = 1 << 30;
 
 /// The name of the drive that every daemon has.
@@ -22,11 +24,13 @@ pub fn default_drive_name() -> Name {
     Name::new(DEFAULT_DRIVE).expect("the name of the default drive is one")
 }
 
-/// Puts the volumes of a header under the policies of a set. A section that the set lacks is empty; tenants and volumes
-/// that it names and the header does not have are taken to exist and do nothing.
+/// Puts the volumes of a header under the policies of a set.
+///
+/// A missing section of the set counts as empty. Tenants and volumes that only the set names are assumed to
+/// exist and do no I/O.
 ///
 /// # Errors
-/// What applying the set would be refused for.
+/// If applying the set would be refused.
 pub fn put_under(header: &mut Header, set: &PolicySet) -> Outcome<()> {
     let mut model = model_of(header, set);
     super::apply::put(&mut model, set)?;

@@ -1,4 +1,4 @@
-//! Why an operation was not done, in words that help and with a kind that programs can act on.
+//! Errors of control operations: a message that helps the operator, and a kind that programs can act on.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -7,35 +7,35 @@ use super::catalogue::CatalogueError;
 use crate::dataplane::DataPlaneError;
 use weir_store::StoreError;
 
-/// What sort of obstacle an error is.
+/// Kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
     /// A value is not accepted.
     Invalid,
-    /// What was named does not exist.
+    /// The named object does not exist.
     NotFound,
-    /// What should be made exists already, or was changed by somebody else at the same time.
+    /// The object exists already, or another request changed it at the same time.
     Conflict,
-    /// The request is understood, but the state of things forbids it.
+    /// The request is valid, but the current state forbids it.
     Refused,
-    /// There is no space, or a bound on the number of things is reached.
+    /// There is no space, or the maximum number of objects is reached.
     Full,
-    /// Something inside Weir or below it failed.
+    /// An operation failed inside Weir or below it.
     Internal,
 }
 
-/// An operation that was not done.
+/// A control operation that was not done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ControlError {
-    /// The sort of obstacle.
+    /// Kind of the error.
     pub kind: ErrorKind,
-    /// What was wrong with which value, and what would be accepted.
+    /// Message that names the wrong value and the accepted values.
     pub message: String,
 }
 
-/// The outcome of an operation of control.
+/// The result of a control operation.
 pub type Outcome<T> = Result<T, ControlError>;
 
 impl ControlError {
@@ -48,27 +48,27 @@ impl ControlError {
         ControlError::new(ErrorKind::Invalid, message)
     }
 
-    /// What was named does not exist.
+    /// The named object does not exist.
     pub fn not_found(message: impl Into<String>) -> ControlError {
         ControlError::new(ErrorKind::NotFound, message)
     }
 
-    /// What should be made exists already.
+    /// The object exists already.
     pub fn conflict(message: impl Into<String>) -> ControlError {
         ControlError::new(ErrorKind::Conflict, message)
     }
 
-    /// The state of things forbids it.
+    /// The current state forbids the operation.
     pub fn refused(message: impl Into<String>) -> ControlError {
         ControlError::new(ErrorKind::Refused, message)
     }
 
-    /// There is no room.
+    /// There is no space left.
     pub fn full(message: impl Into<String>) -> ControlError {
         ControlError::new(ErrorKind::Full, message)
     }
 
-    /// Something failed that should not.
+    /// An operation failed unexpectedly.
     pub fn internal(message: impl Into<String>) -> ControlError {
         ControlError::new(ErrorKind::Internal, message)
     }

@@ -1,4 +1,4 @@
-//! A volume's files, on all drives that it lies on.
+//! A volume's extent files on all its drives.
 
 use std::path::PathBuf;
 
@@ -14,29 +14,30 @@ use super::replicas::first_metadata;
 use crate::dataplane::{DriveSpec, VolumeHome, VolumeLayout};
 use weir_store::{ExtentFault, Store, epoch_record, extent_count, extent_fault, extents_folder};
 
-/// What a read counts more on drives that a template does not have read: more than any differences of their speeds.
+/// Read cost added to drives that the template does not read from: more than any difference in drive speed.
 const NOT_READ_COST: u32 = 1 << 16;
 
 impl Control {
     /// The files of all drives of a volume, in the order of its placement.
     ///
     /// # Errors
-    /// Refused if one is missing.
+    /// Refused if a drive is missing.
     pub(super) fn stores_of(&self, volume: &VolumeRecord) -> Outcome<Vec<(DriveId, Store)>> {
         let store = |drive| Ok((drive, self.store(drive)?));
         volume.placement.drives().into_iter().map(store).collect()
     }
 
-    /// The files of those drives of a volume that are there, in the order of its placement.
+    /// The files of those drives of a volume that are present, in the order of its placement.
     pub(super) fn stores_there(&self, volume: &VolumeRecord) -> Vec<(DriveId, Store)> {
         let store = |drive| Some((drive, self.store(drive).ok()?));
         volume.placement.drives().into_iter().filter_map(store).collect()
     }
 
-    /// Where a volume lies, as the data plane needs to know it.
+    /// Layout of a volume for the data plane.
     ///
     /// # Errors
-    /// Refused if a drive is missing, unless it has replicas, of which those elsewhere may be enough.
+    /// Refused if a drive is missing and the volume has no replicas. With replicas, those on other drives may
+    /// be enough.
     pub(super) fn layout(&self, volume: &VolumeRecord) -> Outcome<VolumeLayout> {
         if !volume.placement.has_replicas() {
             self.refuse_missing(volume)?;
@@ -59,7 +60,7 @@ impl Control {
         homes.ok_or_else(|| ControlError::internal("a volume is on a drive that is not in the catalogue"))
     }
 
-    /// Has replicas of an open volume read as its template says now.
+    /// Applies the template's current choice of read replicas to an open volume.
     pub(super) fn put_read_costs(&self, volume: &VolumeRecord) -> Outcome<()> {
         if !self.model().open.contains_key(&volume.id) {
             return Ok(());
@@ -81,9 +82,11 @@ impl Control {
         self.begin_epoch_records(volume, 0, epoch)
     }
 
-    /// Makes the files that a volume needs beside those that it has. If that fails, some may be left. A folder that
-    /// is new gets the replica of the old record: until the new one counts, there should be nothing here. Answers which new
-    /// replicas are behind the journals on which drives.
+    /// Makes the files that a volume needs in addition to its present ones. If this fails, some files may
+    /// stay.
+    ///
+    /// A new folder gets the backup of the old record, because it should hold nothing until the new record
+    /// counts. Returns the new replicas that are behind journals, with the journals' drives.
     pub(super) fn grow_files(
         &self,
         volume: &VolumeRecord,
@@ -102,7 +105,7 @@ impl Control {
         self.begin_epoch_records(volume, new.start, epoch).map(|()| bindings)
     }
 
-    /// Takes from a volume what it holds beyond a size, on all its drives that are there, and has the space given back.
+    /// Deletes a volume's extents beyond a size on all present drives, and reclaims their space.
     pub(super) fn trim(&self, volume: &VolumeRecord, size_bytes: u64) -> Outcome<()> {
         let mut outcome = Ok(());
         for (drive, store) in self.stores_there(volume) {
@@ -118,15 +121,17 @@ impl Control {
                 Ok(())
             }
             Err(error) => {
-                // What was moved before the fault is given back all the same.
+                // Files that were moved before the failure are reclaimed all the same.
                 self.remove_leftovers(drive, store)?;
                 Err(error.into())
             }
         }
     }
 
-    /// Gives back what a volume has on drives that its record does not name: a change that did not come to its end
-    /// has left it there. It stays where the catalogue may be the one that is out of date.
+    /// Deletes a volume's extents on drives that its record does not name. An interrupted change left them
+    /// there.
+    ///
+    /// They stay if the catalogue itself may be out of date.
     pub(super) fn delete_strays(&self, volume: &VolumeRecord) -> Outcome<()> {
         for (drive, store) in self.stores() {
             if volume.placement.names(drive) || !store.folder(volume.id).exists() {
@@ -136,7 +141,7 @@ impl Control {
                 store.read_record(volume.id)?.and_then(|content| serde_json::from_slice(&content).ok());
             let is_older = replica.is_some_and(|replica| replica.volume.generation <= volume.generation);
             if !is_older || !self.extent_faults(volume.id).is_empty() {
-                // It is told as a folder that the catalogue does not know there.
+                // The folder is reported as one that the catalogue does not know.
                 continue;
             }
             if let Some(id) = store.delete_extents(volume.id)? {
@@ -146,7 +151,8 @@ impl Control {
         Ok(())
     }
 
-    /// Has the space of one extent given back that is no part of a volume any more, or was not yet.
+    /// Reclaims the space of an extent replica that is no longer part of a volume, or never became part of
+    /// it.
     pub(super) fn give_back_extent(&self, volume: &VolumeRecord, drive: DriveId, extent: u32) -> Outcome<()> {
         if let Some(id) = self.store(drive)?.delete_extents_at(volume.id, &[extent])? {
             self.give_back_part(id, drive, "a replica of an extent of", volume);
@@ -154,8 +160,7 @@ impl Control {
         Ok(())
     }
 
-    /// Gives back extents on drives of a volume that are not recorded there: a move that did not come to its end has
-    /// left them.
+    /// Deletes unrecorded extents on drives of a volume. An interrupted move left them there.
     pub(super) fn delete_stray_extents(&self, volume: &VolumeRecord) -> Outcome<()> {
         if !volume.placement.has_replicas() {
             return Ok(());
@@ -176,7 +181,7 @@ impl Control {
         self.begin_reclaim(id, Reclaim { drive, what, begun_at, volume_extents: None, progress: None });
     }
 
-    /// Extent files of a volume that are not as they must be. That a drive is missing is an alarm of its own.
+    /// Faulty extent files of a volume. A missing drive is an alarm of its own and is not listed.
     pub(super) fn extent_faults(&self, id: VolumeId) -> Vec<(DriveId, ExtentFault)> {
         let record = self.model().volumes.get(&id).map(|volume| volume.record.clone());
         let Some(record) = record.filter(|record| record.state == VolumeState::Online) else {
@@ -191,18 +196,18 @@ impl Control {
         self.stores_there(&record).into_iter().flat_map(faults).collect()
     }
 
-    /// Refuses what needs a volume's files while a drive that has some is missing.
+    /// Refuses an operation that needs all files of a volume while one of its drives is missing.
     pub(super) fn refuse_missing(&self, volume: &VolumeRecord) -> Outcome<()> {
         self.stores_of(volume).map(|_| ())
     }
 
-    /// Has the space of a deleted volume given back on all its drives.
+    /// Starts to reclaim the space of a deleted volume on all its drives.
     pub(super) fn begin_reclaims(&self, volume: &VolumeRecord) {
         if let Err(error) = epoch_record::remove(&self.epoch_records(volume.id)) {
             tracing::warn!(volume = %volume.id, %error, "the epoch records of a deleted volume stay");
         }
         self.remove_journals(volume.id);
-        // One that was removed meanwhile has nothing of it.
+        // A drive that was removed in the meantime holds nothing of the volume.
         let is_known = |drive: &DriveId| self.model().drives.contains_key(drive);
         for drive in volume.placement.drives().into_iter().filter(is_known) {
             self.begin_reclaim(volume.id, Reclaim::of_volume(volume, drive));
@@ -210,7 +215,7 @@ impl Control {
     }
 }
 
-/// Keeps the place of a drive that a volume is not on any more: nothing is ever asked of it.
+/// A placeholder for a drive that no longer holds the volume. It never gets I/O.
 fn forgotten_home() -> VolumeHome {
     let drive = DriveSpec {
         id: DriveId(uuid::Uuid::max()),

@@ -1,12 +1,13 @@
-//! What drives hold, as it was seen last: one thread for each drive looks, and everybody else reads what it saw.
+//! Space figures of drives and volumes: one thread per drive examines the filesystem, and all others read its
+//! last result.
 //!
-//! Looking at a filesystem takes as long as that likes. So whoever needs figures asks for new ones and waits for a few
-//! milliseconds at most; those of a drive that does not answer are the last that it gave, and their age is shown. A drive
-//! that hangs costs one thread.
+//! Examining a filesystem takes an unbounded time. So a reader requests new figures and waits a few
+//! milliseconds at most. A drive that does not answer shows its last figures, with their age. A drive that
+//! hangs costs one thread.
 //!
-//! Without being asked, a drive is looked at every second: its space, and what those volumes occupy that were written to.
-//! All others are looked at in turns, because something else than requests may have changed them, and as rarely as it
-//! takes to cost next to nothing.
+//! Each drive is examined every second without a request: its space, and the volumes that were written since
+//! the last time. All other volumes are examined in rounds, because their use can also change without
+//! requests. Rounds are so rare that they cost almost nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,27 +23,27 @@ use crate::statistics::VolumeStatistics;
 use weir_store::snapshot::Occupied;
 use weir_store::{DriveUsage, Store, extent_count};
 
-/// How long reads, and changes elsewhere, wait for a new look at drives. One that did not answer in time once is not
-/// waited for until it does.
+/// How long reads, and changes on other drives, wait for new figures of a drive. A drive that missed this
+/// time once is not waited for until it answers.
 const LOOK_WAIT: Duration = Duration::from_millis(60);
-/// How long those wait who cannot do without the figures of a drive that has not been overdue.
+/// How long a caller waits that cannot do without a drive's figures, if the drive is not overdue.
 const FIRST_LOOK_WAIT: Duration = Duration::from_secs(2);
-/// How old figures may be that are read without asking for new ones, where their drive answers.
+/// Maximum age of figures that are returned without a new request, while their drive answers.
 const FRESH: Duration = Duration::from_secs(3);
-/// After a turn of all volumes of a drive there is none for this many times the processor time that it took.
+/// Pause after a round of all volumes of a drive, as a multiple of the processor time that the round took.
 const TURN_PAUSE_FACTOR: u32 = 400;
-/// Volumes that are looked at in turn before it is seen whether somebody asks for something.
+/// Number of volumes examined in a round before the thread checks for requests.
 const TURN_STEP: usize = 16;
 
-/// What was seen on all drives.
+/// Latest figures of all drives.
 #[derive(Default)]
 pub(super) struct Figures {
     drives: Mutex<BTreeMap<DriveId, Arc<Gauge>>>,
-    /// Bytes that requests had changed of each volume when it was looked at last for that.
+    /// Bytes that requests had changed of each volume when the volume was last checked for changes.
     changed_bytes: Mutex<BTreeMap<VolumeId, u64>>,
 }
 
-/// One drive.
+/// Figures of one drive.
 #[derive(Default)]
 struct Gauge {
     state: Mutex<State>,
@@ -54,34 +55,34 @@ struct State {
     due: Due,
     /// Number of the latest request.
     asked: u64,
-    /// All requests up to this one are answered.
+    /// Number of the latest answered request; all earlier ones are answered too.
     answered: u64,
-    /// Since when the thread looks that does so now.
+    /// Start of the current examination, while a thread is at work.
     looking_since: Option<Instant>,
     turn: Turn,
     seen: Seen,
 }
 
-/// The look at all volumes of a drive, some at a time.
+/// A round over all volumes of a drive, some at a time.
 #[derive(Default)]
 struct Turn {
-    /// Those that are still to be looked at.
+    /// Volumes that are still to be examined.
     left: Vec<VolumeId>,
-    /// Processor time that it took so far.
+    /// Processor time that the round has taken so far.
     cost: Duration,
-    /// When the next one may begin.
+    /// Earliest time of the next round.
     next_at: Option<Instant>,
 }
 
-/// What the thread of a drive does next.
+/// Next step of a drive's thread.
 enum Look {
-    /// What was asked for up to this request.
+    /// Work requested up to this request number.
     Asked(Due, u64),
-    /// What it is the turn of.
+    /// Volumes that are next in the round.
     InTurn(Vec<VolumeId>),
 }
 
-/// What a look is asked for.
+/// Figures that are requested.
 #[derive(Clone, Debug, Default)]
 struct Due {
     has_space: bool,
@@ -89,21 +90,21 @@ struct Due {
     occupied: BTreeSet<VolumeId>,
 }
 
-/// What was seen.
+/// Latest figures of a drive.
 #[derive(Default)]
 struct Seen {
     space: Option<(Result<DriveUsage, String>, Instant)>,
-    /// Bytes that each extent of a volume occupies; `None` if that cannot be told.
+    /// Bytes that each extent of a volume occupies; `None` if unknown.
     used: BTreeMap<VolumeId, Option<Vec<(u64, u64)>>>,
     occupied: BTreeMap<VolumeId, Option<Occupied>>,
 }
 
-/// The space on a drive, and how long ago it was looked at.
+/// The space on a drive, and the age of the figures.
 #[derive(Clone, Debug)]
 pub struct DatedUsage {
-    /// The space, or why it cannot be told.
+    /// The space, or the reason why it is unknown.
     pub usage: Result<DriveUsage, String>,
-    /// The age of that.
+    /// The age of `usage`.
     pub age: Duration,
 }
 
@@ -120,7 +121,7 @@ impl Gauge {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for a look, and starts the thread that takes it unless there is one. Answers the number of the request.
+    /// Requests new figures, and starts the drive's thread unless it runs. Returns the number of the request.
     fn ask(self: &Arc<Self>, store: &Store, due: &Due) -> u64 {
         let mut state = self.state();
         state.due.add(due);
@@ -158,7 +159,7 @@ impl Gauge {
     }
 
     fn look_at(&self, store: &Store, due: Due) {
-        // What is small first: whoever waits for it waits for nothing else.
+        // Quick work comes first, so that its waiters wait for nothing else.
         if due.has_space {
             store.look_whether_it_shares();
             let usage = store.usage().map_err(|error| error.to_string());
@@ -176,25 +177,25 @@ impl Gauge {
         self.state().seen.used.insert(volume, used);
     }
 
-    /// Waits until a request is answered; not for a drive that is overdue already.
+    /// Waits until a request is answered, but not for a drive that is overdue already.
     fn wait(&self, asked: u64, until: Instant) {
         let state = self.state();
         if state.is_overdue() {
             return;
         }
         let pause = until.saturating_duration_since(Instant::now());
-        // What is not there in time is read as it was.
+        // After a timeout, the caller reads the previous figures.
         let _ = self.looked.wait_timeout_while(state, pause, |state| state.answered < asked);
     }
 }
 
 impl Turn {
-    /// True if nobody has to be looked at in turn, and has had to for long enough.
+    /// True if no round is under way and the pause after the last one is over.
     fn may_begin(&self) -> bool {
         self.left.is_empty() && self.next_at.is_none_or(|next_at| next_at <= Instant::now())
     }
 
-    /// The last step took this much processor time.
+    /// Adds the processor time of a step, and sets the pause if the round is complete.
     fn took(&mut self, cost: Duration) {
         self.cost += cost;
         if self.left.is_empty() {
@@ -204,7 +205,7 @@ impl Turn {
 }
 
 impl State {
-    /// What to do next: what somebody asked for before what comes in turn. `None` ends the thread.
+    /// The next step: requests come before the round. `None` ends the thread.
     fn next_look(&mut self) -> Option<Look> {
         let look = if self.answered < self.asked {
             Some(Look::Asked(std::mem::take(&mut self.due), self.asked))
@@ -233,7 +234,7 @@ impl Figures {
         Arc::clone(drives.entry(drive).or_default())
     }
 
-    /// Asks for looks at drives and waits for them for a bounded time, all together.
+    /// Requests figures of several drives, and waits a bounded time for all of them together.
     fn look(&self, drives: &[(DriveId, Store)], due: &Due, timeout: Duration) {
         let until = Instant::now() + timeout;
         let ask = |(drive, store): &(DriveId, Store)| {
@@ -245,7 +246,7 @@ impl Figures {
         asked.iter().for_each(|(gauge, asked)| gauge.wait(*asked, until));
     }
 
-    /// The space that was seen last on a drive.
+    /// The latest known space on a drive.
     fn space(&self, drive: DriveId) -> Option<DatedUsage> {
         let gauge = self.gauge(drive);
         let state = gauge.state();
@@ -261,7 +262,7 @@ impl Figures {
         self.gauge(drive).state().seen.occupied.get(&volume).copied().flatten()
     }
 
-    /// The volumes of which requests have changed something since this was asked last.
+    /// The volumes that requests have changed since the previous call.
     fn changed(&self, model: &Model) -> BTreeSet<VolumeId> {
         let bytes = |(id, statistics): (&VolumeId, &Arc<VolumeStatistics>)| (*id, statistics.changed_bytes());
         let now: BTreeMap<VolumeId, u64> = model.open.iter().map(bytes).collect();
@@ -272,7 +273,7 @@ impl Figures {
         changed
     }
 
-    /// Forgets drives that are no more.
+    /// Forgets drives that no longer exist.
     fn keep(&self, known: impl Fn(DriveId) -> bool) {
         let mut drives = self.drives.lock().unwrap_or_else(PoisonError::into_inner);
         drives.retain(|drive, _| known(*drive));
@@ -280,7 +281,7 @@ impl Figures {
 }
 
 impl Control {
-    /// Has all drives looked at that nobody looks at just now; waits for nothing.
+    /// Requests new figures of all present drives, and starts rounds that are due. It waits for nothing.
     pub fn refresh_figures(&self) {
         let model = self.model();
         self.figures.keep(|drive| model.drives.contains_key(&drive));
@@ -295,7 +296,7 @@ impl Control {
                 let all = model.volumes.values().map(|volume| &volume.record);
                 state.turn.left = all.filter(|volume| is_on_drive(volume)).map(|volume| volume.id).collect();
             }
-            // What is asked of a drive that hangs waits with what was asked before, each volume once.
+            // Requests to a drive that hangs are merged with earlier requests, each volume once.
             drop(state);
             let used = changed.iter().filter_map(|id| Some(&model.volumes.get(id)?.record));
             let used = used.filter(|volume| is_on_drive(volume)).map(|volume| volume.id).collect();
@@ -303,19 +304,19 @@ impl Control {
         }
     }
 
-    /// The space on drives that are there, as it is, or was when they answered last.
+    /// Refreshes the space figures of drives. A drive that does not answer keeps its last figures.
     pub(super) fn look_at_space(&self, drives: &[(DriveId, Store)]) {
         let due = Due { has_space: true, ..Due::default() };
         self.figures.look(drives, &due, LOOK_WAIT);
     }
 
-    /// Notes the space on a drive that was just opened, by who opened it.
+    /// Stores the space on a drive that was just opened. The caller that opened it does this.
     pub(super) fn note_space(&self, drive: DriveId, store: &Store) {
         let usage = store.usage().map_err(|error| error.to_string());
         self.figures.gauge(drive).state().seen.space = Some((usage, Instant::now()));
     }
 
-    /// The space on all drives that are there: as it was seen last, and not long ago where drives answer.
+    /// The latest known space on all present drives. The figures of drives that answer are recent.
     pub(super) fn known_usages(&self) -> BTreeMap<DriveId, DatedUsage> {
         let stores = self.stores();
         let is_old = |(drive, _): &&(DriveId, Store)| !self.figures.gauge(*drive).state().is_fresh();
@@ -326,7 +327,7 @@ impl Control {
         stores.iter().map(|(drive, _)| (*drive, self.usage_of(*drive))).collect()
     }
 
-    /// The space on a drive as it was seen last.
+    /// The latest known space on a drive.
     pub(super) fn usage_of(&self, drive: DriveId) -> DatedUsage {
         let never = || DatedUsage {
             usage: Err("its space is not known: it has not answered yet".to_owned()),
@@ -335,14 +336,16 @@ impl Control {
         self.figures.space(drive).unwrap_or_else(never)
     }
 
-    /// Bytes that a volume occupies, in one replica: of several that are there the one that occupies most. `None` if its
-    /// files cannot be examined.
+    /// Bytes that one replica of a volume occupies; each extent counts with its largest replica.
+    ///
+    /// `None` if the volume's files cannot be examined.
     pub(super) fn used_bytes(&self, volume: &VolumeRecord) -> Option<u64> {
         self.look_at_used(volume, FIRST_LOOK_WAIT);
         self.known_used_bytes(&self.model(), volume)
     }
 
-    /// The same for whoever only reads, and waits the longer way only for what was never seen.
+    /// The same as [`Control::used_bytes`] for display. It waits the longer time only if nothing is known
+    /// yet.
     pub(super) fn used_bytes_to_show(&self, volume: &VolumeRecord) -> Option<u64> {
         let is_known = self.known_used_bytes(&self.model(), volume).is_some();
         self.look_at_used(volume, if is_known { LOOK_WAIT } else { FIRST_LOOK_WAIT });
@@ -354,7 +357,7 @@ impl Control {
         self.figures.look(&self.stores_there(volume), &due, timeout);
     }
 
-    /// The same, as it was seen last.
+    /// The latest known value of [`Control::used_bytes`].
     pub(super) fn known_used_bytes(&self, model: &Model, volume: &VolumeRecord) -> Option<u64> {
         let drives = volume.placement.drives();
         let has_replicas = volume.placement.has_replicas();
@@ -369,7 +372,7 @@ impl Control {
         }
         let mut used_by_extent: Vec<Option<u64>> =
             vec![None; usize::try_from(extent_count(volume.size_bytes)).ok()?];
-        // Other replicas tell as much as one on a drive that cannot be read.
+        // An unreadable drive does not matter: other replicas tell the same.
         for (extent, bytes) in there.into_iter().filter_map(used).flatten() {
             if let Some(most) = used_by_extent.get_mut(extent as usize) {
                 *most = Some(bytes.max(most.unwrap_or(0)));
@@ -378,7 +381,8 @@ impl Control {
         used_by_extent.into_iter().sum()
     }
 
-    /// What the files of volumes occupy, of one replica: that which occupies most. `None` if they cannot be examined.
+    /// Bytes that the files of each volume occupy in one replica, on average over the replicas. `None` if
+    /// they cannot be examined.
     pub(super) fn occupied(&self, volumes: &[VolumeRecord]) -> Vec<Option<Occupied>> {
         let mut by_drive: BTreeMap<DriveId, Due> = BTreeMap::new();
         for volume in volumes {
@@ -408,7 +412,7 @@ impl Control {
             used_bytes: sum.used_bytes + one.used_bytes,
             unique_bytes: sum.unique_bytes + one.unique_bytes,
         });
-        // Replicas hold the same, each of them on drives of its own.
+        // Replicas hold the same data, each on drives of its own.
         let replicas = u64::from(volume.replicas.max(1));
         Some(Occupied { used_bytes: sum.used_bytes / replicas, unique_bytes: sum.unique_bytes / replicas })
     }
@@ -423,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_comes_before_what_comes_in_turn() {
+    fn requests_precede_rounds() {
         let mut state = State { turn: Turn { left: volumes(40), ..Turn::default() }, ..State::default() };
         assert!(matches!(state.next_look(), Some(Look::InTurn(volumes)) if volumes.len() == TURN_STEP));
         (state.asked, state.due.has_space) = (1, true);
@@ -438,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_turn_there_is_none_for_as_long_as_it_cost() {
+    fn round_is_followed_by_proportional_pause() {
         let mut turn = Turn { left: volumes(1), ..Turn::default() };
         turn.took(Duration::from_secs(1));
         assert!(turn.next_at.is_none(), "it is not over");
@@ -449,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn only_volumes_that_requests_have_changed_are_looked_at_again() {
+    fn only_changed_volumes_are_examined_again() {
         let (figures, mut model, id) = (Figures::default(), Model::default(), volumes(1)[0]);
         let statistics = Arc::new(VolumeStatistics::default());
         model.open.insert(id, Arc::clone(&statistics));
@@ -465,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn overdue_drive_is_not_waited_for_and_shows_what_it_told_last() {
+    fn overdue_drive_is_not_waited_for_and_shows_last_figures() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path().to_owned()).unwrap();
         let (figures, drive) = (Figures::default(), DriveId(uuid::Uuid::from_u128(1)));
@@ -473,7 +477,7 @@ mod tests {
         figures.look(&[(drive, store.clone())], &due, Duration::from_secs(60));
         let told = figures.space(drive).unwrap();
         assert!(told.usage.is_ok());
-        // As though its thread had not come back since then.
+        // From here on, the thread of the drive looks as if it had not answered since.
         let gauge = figures.gauge(drive);
         wait_until_idle(&gauge);
         gauge.state().looking_since = Some(crate::control::tests::origin() - LOOK_WAIT);

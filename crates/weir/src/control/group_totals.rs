@@ -1,7 +1,7 @@
-//! What was done under each policy group.
+//! Totals of the I/O under each policy group.
 //!
-//! The data plane counts by volume. A group's totals are what its members did while they were members, so
-//! they never go back when a volume leaves, and start at nothing when one joins.
+//! The data plane counts by volume. A group's totals are the I/O of its members during their membership. So
+//! the totals never decrease when a volume leaves, and a volume that joins adds nothing at first.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ pub struct GroupTotals {
 
 #[derive(Clone, Default)]
 struct GroupTotal {
-    /// What volumes did that have left.
+    /// I/O of former members during their membership.
     former: Totals,
-    /// What each member had done when it joined.
+    /// Totals of each member when it joined.
     joined_at: BTreeMap<VolumeId, Arc<Totals>>,
 }
 
 impl GroupTotals {
-    /// A volume that has done `now` so far comes under a group.
+    /// A volume joins a group; `now` has the volume's totals so far.
     pub fn join(&mut self, group: PolicyGroupId, volume: VolumeId, now: Totals) {
         self.groups.entry(group).or_default().joined_at.insert(volume, Arc::new(now));
     }
 
-    /// A volume that has done `now` so far leaves a group.
+    /// A volume leaves a group; `now` has the volume's totals so far.
     pub fn leave(&mut self, group: PolicyGroupId, volume: VolumeId, mut now: Totals) {
         let group_total = self.groups.entry(group).or_default();
         if let Some(before) = group_total.joined_at.remove(&volume) {
@@ -39,12 +39,12 @@ impl GroupTotals {
         }
     }
 
-    /// A group is gone.
+    /// Forgets a deleted group.
     pub fn forget(&mut self, group: PolicyGroupId) {
         self.groups.remove(&group);
     }
 
-    /// The totals of a group; `now` tells what a member has done so far.
+    /// The totals of a group; `now` returns a member's totals so far.
     pub fn totals(&self, group: PolicyGroupId, now: impl Fn(VolumeId) -> Totals) -> Totals {
         let Some(group_total) = self.groups.get(&group) else { return Totals::default() };
         let mut totals = group_total.former.clone();
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_counts_its_members_while_they_are_members() {
+    fn group_counts_members_only_during_membership() {
         let group = PolicyGroupId(uuid::Uuid::from_u128(1));
         let (one, two) = (VolumeId(uuid::Uuid::from_u128(2)), VolumeId(uuid::Uuid::from_u128(3)));
         let mut group_totals = GroupTotals::default();

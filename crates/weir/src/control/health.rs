@@ -1,5 +1,7 @@
-//! How healthy a volume is. This is the one place that decides it: lists, `inspect`, status and metrics show the same
-//! value. It follows from the placement, the drives and the data plane's replica states; nothing is stored.
+//! Health of a volume: the one module that decides it.
+//!
+//! Lists, `inspect`, status and metrics all show its result. Health follows from the placement, the drives
+//! and the data plane's replica states; nothing is stored.
 
 use std::collections::BTreeSet;
 
@@ -11,39 +13,39 @@ use super::model::Model;
 use super::records::VolumeRecord;
 use weir_store::extent_count;
 
-/// What clients of a volume can expect.
+/// The service that clients of a volume can expect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VolumeCondition {
     /// Each extent has as many replicas in sync as the volume should have.
     Online,
     /// All data can be read and written, but some extents have fewer replicas in sync than they should.
     Degraded,
-    /// Some extents have no replica that can be used: I/O there fails.
+    /// Some extents have no usable replica: I/O there fails.
     #[default]
     Offline,
 }
 
-/// Extent replicas by their state.
+/// Number of extent replicas by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaCounts {
-    /// They have every acknowledged write and can be reached.
+    /// Replicas that have every acknowledged write and are reachable.
     pub in_sync: u64,
-    /// They can be reached and lack acknowledged writes, so they are not read.
+    /// Reachable replicas that miss acknowledged writes. They are not read.
     pub stale: u64,
-    /// Their drive is missing, or they failed: they can be neither read nor written.
+    /// Replicas that failed or whose drive is missing. They are neither read nor written.
     pub missing: u64,
 }
 
-/// How healthy a volume is.
+/// Health of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VolumeHealth {
-    /// What clients can expect.
+    /// The service that clients can expect.
     pub condition: VolumeCondition,
-    /// Its extent replicas by their state.
+    /// Its extent replicas by state.
     pub replicas: ReplicaCounts,
     /// Extents with fewer replicas in sync than the volume should have, but at least one.
     pub extents_degraded: u64,
-    /// Extents with no replica in sync that can be reached.
+    /// Extents without a reachable replica in sync.
     pub extents_offline: u64,
 }
 
@@ -51,7 +53,7 @@ pub struct VolumeHealth {
 pub(super) type FailedExtents = BTreeSet<(VolumeId, u64)>;
 
 impl VolumeHealth {
-    /// Counts one extent with these replicas, of which there should be `wanted`.
+    /// Adds one extent with these replicas, of which there should be `wanted`.
     fn add_extent(&mut self, replicas: ReplicaCounts, wanted: u64) {
         self.replicas.in_sync += replicas.in_sync;
         self.replicas.stale += replicas.stale;
@@ -63,7 +65,7 @@ impl VolumeHealth {
         }
     }
 
-    /// The same with its condition, which follows from the extents.
+    /// The health with its condition, which follows from the extents.
     fn concluded(self) -> VolumeHealth {
         let condition = match (self.extents_offline, self.extents_degraded) {
             (0, 0) => VolumeCondition::Online,
@@ -75,7 +77,7 @@ impl VolumeHealth {
 }
 
 impl Model {
-    /// How healthy a volume is. `failed` has the extents without a second replica whose file failed.
+    /// Health of a volume. `failed` has the extents with a single replica whose file failed.
     pub(super) fn health(&self, volume: &VolumeRecord, failed: &FailedExtents) -> VolumeHealth {
         let open = self.open.get(&volume.id);
         let states = open.map(|open| (open.replication.counters().replica_states, open.replication.away()));
@@ -107,7 +109,7 @@ impl Model {
 }
 
 impl Control {
-    /// Extents whose I/O or file failed, by what the data plane and the check of extent files found.
+    /// Extents whose I/O or file failed, according to the data plane and the check of extent files.
     pub(super) fn failed_extents(&self) -> FailedExtents {
         let failed = self.data_plane.alarms().into_iter().map(|alarm| (alarm.volume, alarm.extent));
         failed.chain(self.alarms.faulty_extents()).collect()

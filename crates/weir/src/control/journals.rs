@@ -1,11 +1,14 @@
-//! Which replicas of volumes are behind a write journal, and on which drive that lies.
+//! Journal bindings: which replicas are behind a write journal, and on which drive the journal lies.
 //!
 //! A replica that its volume's template puts on slower drives than others is behind a journal on the fastest drives of the
 //! template: an acknowledged write costs there what it costs on the fast replica. The loss of one drive must not cost two
 //! replicas, so the journal of a replica lies on no drive that has another replica of the extent, or the journal of one.
 //!
-//! What is so is said on the drives alone, by the marker beside each replica; here is what was read of it. What journals hold
-//! is the data plane's.
+//! The loss of one drive must not cost two replicas. So a replica's journal lies on no drive that has another
+//! replica of the extent, or the journal of one.
+//!
+//! Only the drives hold the truth: a marker beside each replica names its journal. This module holds the
+//! markers that were read. The content of journals belongs to the data plane.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -25,13 +28,13 @@ use crate::statistics::JournalUsage;
 use weir_store::journal::{Behind, ReadyJournal, journaled_metadata_path, read_marker};
 use weir_store::{Store, StoreError, extent_count, extent_file_name, extents_folder, replica_metadata};
 
-/// A replica of an extent, by its extent and number.
+/// A replica of an extent: its extent and its slot.
 pub(super) type ExtentReplica = (u32, usize);
 
 /// The journals of all volumes that are served.
 #[derive(Debug)]
 pub(super) struct Journals {
-    /// The size of one that is made, in bytes.
+    /// Size of a new journal in bytes.
     size_bytes: u64,
     volumes: Mutex<BTreeMap<VolumeId, VolumeJournals>>,
 }
@@ -39,32 +42,33 @@ pub(super) struct Journals {
 /// The journals of a volume.
 #[derive(Clone, Debug, Default)]
 struct VolumeJournals {
-    /// Those that can be used.
+    /// Usable journals by their drive.
     ready: BTreeMap<DriveId, JournalId>,
-    /// The replicas behind them, with the drive of the journal.
+    /// Bound replicas, with the drive of their journal.
     bindings: BTreeMap<ExtentReplica, DriveId>,
 }
 
-/// What can be said of a replica as to journals.
+/// Journal binding of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// It is behind none.
+    /// The replica is behind no journal.
     Direct,
-    /// It is behind the journal on this drive, which is ready, and has its metadata there.
+    /// The replica is behind the journal on this drive, which is ready. Its metadata is at this path beside
+    /// the journal.
     Journaled(DriveId, PathBuf),
-    /// The drive of its journal is missing.
+    /// The drive of the replica's journal is missing.
     Waiting,
-    /// Its journal is lost, or nobody can tell behind which it is.
+    /// The replica's journal is lost, or its binding cannot be read.
     Lost,
 }
 
-/// What the marker beside a replica says.
+/// Content of the marker beside a replica.
 enum Sign {
     /// The replica with this file is behind a journal.
     Behind(PathBuf, Behind),
-    /// It is behind none.
+    /// The replica is behind no journal.
     Direct,
-    /// It cannot be told, because the drive is missing or cannot be read.
+    /// The marker is unknown, because the drive is missing or unreadable.
     Unknown,
 }
 
@@ -85,12 +89,12 @@ impl Journals {
         change(self.volumes().entry(volume).or_default())
     }
 
-    /// The drive of the journal that each replica of a volume is behind.
+    /// The journal's drive for each bound replica of a volume.
     pub fn bindings(&self, volume: VolumeId) -> BTreeMap<ExtentReplica, DriveId> {
         self.of(volume).bindings
     }
 
-    /// A replica is behind the journal on a drive, or behind none any more.
+    /// Binds a replica to the journal on a drive, or removes its binding.
     pub fn note(&self, volume: VolumeId, replica: ExtentReplica, drive: Option<DriveId>) {
         self.change(volume, |journals| match drive {
             Some(drive) => _ = journals.bindings.insert(replica, drive),
@@ -112,7 +116,7 @@ impl Journals {
         self.volumes().get(&volume)?.bindings.get(&replica).copied()
     }
 
-    /// A volume has no extents from this one on.
+    /// Removes the bindings of a volume's extents from `first` on.
     pub fn cut(&self, volume: VolumeId, first: u64) {
         self.change(volume, |journals| journals.bindings.retain(|(extent, _), _| u64::from(*extent) < first));
     }
@@ -121,19 +125,19 @@ impl Journals {
 /// A journal as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalView {
-    /// Its volume.
+    /// The volume of the journal.
     pub volume: VolumeRecord,
-    /// The name of its drive.
+    /// Name of the journal's drive.
     pub drive: Name,
-    /// Replicas of extents that are behind it.
+    /// Number of extent replicas behind the journal.
     pub replicas: u64,
-    /// How it is used.
+    /// Usage of the journal.
     pub usage: JournalUsage,
 }
 
 impl Model {
-    /// The drives on which the journal of a replica could lie that is on a slower drive than its volume's template has
-    /// others; those that are where the replica is come first.
+    /// Candidate drives for the journal of a replica on `slow`, if a faster class is in the volume's
+    /// template. Drives in the replica's zone come first.
     fn journal_drives(&self, volume: &VolumeRecord, slow: DriveId) -> Vec<&DriveRecord> {
         let Some(template) = self.template_of(volume) else { return Vec::new() };
         let class = |drive: DriveId| self.drives.get(&drive).and_then(|drive| drive.record.class);
@@ -153,8 +157,10 @@ impl Model {
 }
 
 impl Control {
-    /// On which drive the journal of a replica should lie, if it is to have one: of those that can have it, where the fewest
-    /// of the volume's are. Replicas on some drives are about to go.
+    /// The drive for a replica's journal, if the replica should have one: the candidate with the fewest
+    /// replicas of the volume behind it.
+    ///
+    /// Replicas on the drives in `going` are about to be removed and do not count.
     fn choose_journal(
         &self,
         volume: &VolumeRecord,
@@ -180,8 +186,10 @@ impl Control {
         free.min_by_key(|drive| bindings.values().filter(|on| *on == drive).count())
     }
 
-    /// Puts new replicas of a volume, whose files were just made and hold nothing, behind journals, as far as there are
-    /// drives for these. Answers which are, by the drive of the journal.
+    /// Binds new replicas of a volume to journals, as far as there are suitable drives. Their files were just
+    /// made and are empty.
+    ///
+    /// Returns the bound replicas with the journals' drives.
     pub(super) fn put_behind_journals(
         &self,
         volume: &VolumeRecord,
@@ -203,7 +211,7 @@ impl Control {
         Ok(chosen.into_iter().map(|(replica, _, behind)| (replica, behind.drive)).collect())
     }
 
-    /// Notes on the drives of new replicas, durably, behind which journals they are, and writes their replica metadata there.
+    /// Writes the markers of new replicas durably, and their replica metadata beside the journals.
     fn note_behind(
         &self,
         volume: &VolumeRecord,
@@ -234,14 +242,14 @@ impl Control {
         Ok(())
     }
 
-    /// The journal of a volume on a drive, which is made if there is none. `None` if the drive has no space for it: then
-    /// the replica does without.
+    /// The journal of a volume on a drive, made if there is none. `None` if the drive lacks space: the
+    /// replica then has no journal.
     fn ready_journal(&self, volume: &VolumeRecord, drive: DriveId) -> Outcome<Option<Behind>> {
         if let Some(journal) = self.journals.of(volume.id).ready.get(&drive) {
             return Ok(Some(Behind { drive, journal: *journal }));
         }
         let store = self.store(drive)?;
-        // What may lie there no replica is behind, or it would be ready.
+        // A journal that lies here has no bound replica, or it would be ready.
         store.remove_journal(volume.id)?;
         let journal = match store.create_journal(volume.id, self.journals.size_bytes) {
             Err(error) if error.is_full() => {
@@ -262,8 +270,10 @@ impl Control {
         Ok(Some(Behind { drive, journal }))
     }
 
-    /// Puts one more replica of an open volume, whose file was just made, behind a journal, if there is a drive for that.
-    /// Replicas on some drives are about to go.
+    /// Binds one more replica of an open volume to a journal, if there is a suitable drive. The replica's
+    /// file was just made.
+    ///
+    /// Replicas on the drives in `going` are about to be removed and do not count.
     pub(super) fn put_replica_behind(
         &self,
         volume: &VolumeRecord,
@@ -279,7 +289,7 @@ impl Control {
         Ok(Some(drive))
     }
 
-    /// A replica of an extent is no more.
+    /// Removes the binding of a deleted extent replica.
     pub(super) fn leave_journal(&self, volume: VolumeId, replica: ExtentReplica) -> Outcome<()> {
         let drive = self.journals.bindings(volume).get(&replica).copied();
         self.journals.note(volume, replica, None);
@@ -303,17 +313,18 @@ impl Control {
         }
     }
 
-    /// Makes the journals ready of a volume that is about to be served, on all drives that are there.
+    /// Recovers the journals of a volume that is about to be served, on all present drives.
     pub(super) fn open_journals(&self, volume: &VolumeRecord) -> Outcome<Vec<JournalSpec>> {
         self.journals.volumes().remove(&volume.id);
-        // What follows no template and was never changed is behind none: no drive beside its own is looked at for it.
+        // A volume that has no template and was never changed has no bindings. So no other drive is searched
+        // for journals.
         if volume.generation == 0 && volume.template.is_none() {
             return Ok(Vec::new());
         }
         self.recover_journals(volume)
     }
 
-    /// Makes the journals ready of an open volume that were not, because their drives were missing.
+    /// Recovers the journals of an open volume that were unavailable, because their drives were missing.
     pub(super) fn attach_journals(&self, volume: &VolumeRecord) -> Outcome<()> {
         for spec in self.recover_journals(volume)? {
             self.data_plane.add_journal(volume.id, spec)?;
@@ -347,7 +358,7 @@ impl Control {
         Ok(specs)
     }
 
-    /// Takes over a journal that was recovered; `None` if nothing is behind it.
+    /// Takes a recovered journal into use; `None` if no replica is behind it.
     fn take_journal(
         &self,
         (volume, drive): (&VolumeRecord, DriveId),
@@ -365,7 +376,7 @@ impl Control {
                 Sign::Behind(slow, other) if *other == behind && held.contains(replica) => {
                     match Descriptor::open_direct(slow) {
                         Ok(file) => bindings.push((*replica, Some(file))),
-                        // It is taken back like one that could not be reached.
+                        // The replica rejoins later, like one that was unreachable.
                         Err(_) => keeps.push(*replica),
                     }
                 }
@@ -386,8 +397,10 @@ impl Control {
         Ok(Some(JournalSpec { home, directory, core, file, size_bytes, bindings, keeps }))
     }
 
-    /// What is known of all replicas of a volume as to journals. What is not known for certain is never taken for none: what
-    /// a journal holds of a replica that is behind no journal is forgotten.
+    /// The markers of all replicas of a volume.
+    ///
+    /// An uncertain marker never counts as "no journal", because a journal discards the records of unbound
+    /// replicas.
     fn signs(&self, volume: &VolumeRecord) -> BTreeMap<ExtentReplica, Sign> {
         let folders: BTreeMap<DriveId, PathBuf> = self
             .stores_there(volume)
@@ -399,7 +412,7 @@ impl Control {
             let slow = folder.join(extent_file_name(extent.into()));
             match read_marker(folder, extent.into()) {
                 Ok(Some(behind)) => Sign::Behind(slow, behind),
-                // On a filesystem that is not mounted just now there is no marker either.
+                // A missing marker could also mean that the filesystem is not mounted.
                 Ok(None) if slow.exists() => Sign::Direct,
                 Ok(None) | Err(_) => Sign::Unknown,
             }
@@ -420,7 +433,7 @@ impl Control {
         Ok(VolumeHome { drive: record.spec(), directory, read_cost: record.read_cost() })
     }
 
-    /// Where a replica on a drive that is there stands as to journals.
+    /// The journal binding of a replica on a present drive.
     pub(super) fn journal_of(&self, volume: VolumeId, slow: DriveId, (extent, slot): ExtentReplica) -> Place {
         let Ok(store) = self.store(slow) else { return Place::Lost };
         let behind = match read_marker(&store.extents(volume), extent.into()) {
@@ -444,7 +457,7 @@ impl Control {
         if is_ready && !is_lost { Place::Journaled(behind.drive, metadata) } else { Place::Lost }
     }
 
-    /// The replicas of a volume that are behind its journal on a drive, as the markers beside them say.
+    /// The replicas of a volume that are behind its journal on a drive, according to the markers beside them.
     pub(super) fn replicas_behind(&self, volume: &VolumeRecord, drive: DriveId) -> BTreeSet<ExtentReplica> {
         let signs = self.signs(volume).into_iter();
         let behind =
@@ -452,7 +465,8 @@ impl Control {
         behind.map(|(replica, _)| replica).collect()
     }
 
-    /// Gives up journals of a volume that nothing is behind any more. False if one is still in use for a moment.
+    /// Removes journals of a volume that no replica is behind any more. Returns false if a journal is still
+    /// in use for a moment.
     pub(super) fn drop_unused_journals(&self, volume: &VolumeRecord) -> Outcome<bool> {
         let VolumeJournals { ready, bindings } = self.journals.of(volume.id);
         let unused: Vec<DriveId> =
@@ -472,7 +486,7 @@ impl Control {
         Ok(true)
     }
 
-    /// Removes the journals of a volume that is no more.
+    /// Removes the journals of a deleted volume.
     pub(super) fn remove_journals(&self, volume: VolumeId) {
         self.journals.volumes().remove(&volume);
         for (_, store) in self.stores() {
@@ -515,8 +529,8 @@ impl Control {
         views
     }
 
-    /// Has journals leave a drive that is to be removed: replicas behind them go behind others, and what belongs to no volume
-    /// is removed.
+    /// Drains the journals from a drive: replicas behind them are bound to other journals. Journals of
+    /// unknown volumes are removed.
     pub(super) fn empty_of_journals(&self, drive: DriveId) -> Outcome<()> {
         let Ok(store) = self.store(drive) else { return Ok(()) };
         for volume in store.journaled_volumes()? {
@@ -536,7 +550,7 @@ impl Control {
         Ok(())
     }
 
-    /// True if any journal lies on a drive that is there.
+    /// True if a journal lies on a drive that is present.
     pub(super) fn has_journals(&self, drive: DriveId) -> bool {
         self.store(drive)
             .is_ok_and(|store| store.journaled_volumes().is_ok_and(|volumes| !volumes.is_empty()))

@@ -1,21 +1,22 @@
-//! What floors claim of a pool, and whether it is there: the arithmetic of admission.
+//! Ledger: the floors that are claimed from a pool, and whether the pool has them. This is the arithmetic of
+//! admission.
 //!
 //! Pure: it sees which levels volumes stand under and what the drive deliver, and changes nothing. The rules:
 //!
-//! * **Floors nest.** A level with a floor claims it once, however many stand below it; a floor below is a
-//!   part of that. If floors below are more together than the one above them, they are what is claimed:
-//!   `tree` refuses this, but a catalogue from before it did may hold it. A level without a floor claims what
-//!   is claimed below it. This is so for operations and for bytes, each by itself.
-//! * **Each pool by itself.** A group or tenant with volumes on several pools claims its floor in full on
-//!   each: all its members may ask on one of them at once, and every pool keeps floors for itself.
-//! * **Adaptive policies claim nothing.** They have ceilings and no floors, so that no resize and no growth
+//! * **Floors nest.** A level with a floor claims it once, however many levels stand below it. A floor below
+//!   is a part of it. If the floors below exceed the one above, the floors below are claimed instead. `tree`
+//!   refuses this case, but an older catalogue may hold it. A level without a floor claims the floors below
+//!   it. Operations and bytes are claimed separately.
+//! * **Each pool counts separately.** A group or tenant with volumes on several pools claims its floor in
+//!   full on each. All its members may ask on one pool at once, and every pool guarantees floors for itself.
+//! * **Adaptive policies claim nothing.** They have ceilings and no floors, so neither a resize nor growth
 //!   changes a ledger.
 //! * **Operations are counted as small ones, bytes as those of large ones**, as the capacity is. Both take
 //!   turns at the same drives: what one of them has used of a pool the other has not.
 //! * **The reserve is a part of the capacity**, whatever the over-commit.
 //!
-//! All is whole operations and bytes: the reserve is rounded up and what may be bound down, so that what is
-//! told adds up to what is decided.
+//! All values are whole operations and bytes. The reserve is rounded up and the limit down, so that the shown
+//! numbers add up to the decision.
 
 #[cfg(test)]
 mod tests;
@@ -29,7 +30,7 @@ use weir_types::{Name, Rate, Scope, Terms};
 use super::bounds::OVER_COMMIT_PERCENT;
 use super::levels::Level;
 
-/// Operations and bytes, each per second. What it means is told where it stands: both together, or either.
+/// Operations and bytes, each per second. The place of use says whether both apply together, or either.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
     /// Operations per second.
@@ -46,29 +47,29 @@ impl Amount {
         }
     }
 
-    /// Both together.
+    /// The sum of two amounts, in each dimension.
     pub fn plus(self, other: Amount) -> Amount {
         self.each(other, u64::saturating_add)
     }
 
-    /// What is left of it without another, and nothing where that is more.
+    /// The difference of two amounts, at least zero in each dimension.
     pub fn without(self, other: Amount) -> Amount {
         self.each(other, u64::saturating_sub)
     }
 
-    /// So many hundredths of it, rounded down.
+    /// The percentage of the amount, rounded down.
     fn percent(self, percent: u32) -> Amount {
         let of = |value: u64| clamped(u128::from(value) * u128::from(percent) / 100);
         Amount { iops: of(self.iops), bytes_per_second: of(self.bytes_per_second) }
     }
 
-    /// So many hundredths of it, rounded up.
+    /// The percentage of the amount, rounded up.
     fn percent_up(self, percent: u32) -> Amount {
         let of = |value: u64| clamped((u128::from(value) * u128::from(percent)).div_ceil(100));
         Amount { iops: of(self.iops), bytes_per_second: of(self.bytes_per_second) }
     }
 
-    /// True if neither dimension is more than the other's.
+    /// True if neither dimension exceeds that of the other amount.
     fn is_at_most(self, other: Amount) -> bool {
         self.iops <= other.iops && self.bytes_per_second <= other.bytes_per_second
     }
@@ -91,13 +92,13 @@ impl Amount {
         }
     }
 
-    /// Either of the two, in words.
+    /// The amount in words, for "either operations or bytes".
     pub fn either(self) -> String {
         format!("{}IOPS or {}", self.iops, ByteRate(self.bytes_per_second))
     }
 }
 
-/// Both together, in words.
+/// The amount in words, for "operations and bytes together".
 impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rates: Vec<String> = self.rates().map(|rate| rate.to_string()).collect();
@@ -119,15 +120,15 @@ fn clamped(value: u128) -> u64 {
     u64::try_from(value).unwrap_or(u64::MAX)
 }
 
-/// Against what floors are admitted.
+/// Capacity and settings that floors are admitted against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measure {
     /// What the drive deliver: either so many small operations or so many bytes of large ones. `None` if that
     /// is not known; then everything is admitted and nothing is guaranteed.
     pub capacity: Option<Amount>,
-    /// How much of the capacity floors and the reserve may be together, in percent.
+    /// Maximum for floors and the reserve together, in percent of the capacity.
     pub over_commit_percent: u32,
-    /// The part of the capacity that is kept for background work, in percent.
+    /// Part of the capacity that is kept for background work, in percent.
     pub reserve_percent: u32,
 }
 
@@ -136,18 +137,18 @@ pub struct Measure {
 pub struct Claim {
     /// The tenant.
     pub tenant: Name,
-    /// Whose floor it is.
+    /// Owner of the floor.
     pub scope: Scope,
-    /// The name of the tenant, group or volume.
+    /// Name of the tenant, group or volume.
     pub name: Name,
-    /// The policy group that it comes from, in words.
+    /// The policy group that the floor comes from, in words.
     pub origin: Option<String>,
-    /// How much.
+    /// Claimed rate.
     pub rate: Rate,
 }
 
 impl Claim {
-    /// By tenant, then tenants before groups before volumes, then by name.
+    /// Sort key: tenant, then tenants before groups before volumes, then name.
     fn order(&self) -> (&Name, u8, &Name) {
         let rank = match self.scope {
             Scope::Tenant(_) => 0,
@@ -158,16 +159,16 @@ impl Claim {
     }
 }
 
-/// The claims on a pool, and against what they are admitted.
+/// The claims on a pool, and the measure that admits them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ledger {
-    /// Against what.
+    /// Capacity and settings of the pool.
     pub measure: Measure,
-    /// The claims by tenant, by what they are of, and by name.
+    /// The claims, sorted by tenant, kind of owner and name.
     pub claims: Vec<Claim>,
 }
 
-/// A level with what stands below it.
+/// A level with the levels below it.
 #[derive(Default)]
 struct Node {
     level: Option<(Name, Level)>,
@@ -183,7 +184,7 @@ impl Node {
         }
     }
 
-    /// The claims of this level and what stands below it, in the dimension of `kind`.
+    /// The claims of this level and the levels below it, in the dimension of `kind`.
     fn claims(&self, kind: Rate) -> Vec<Claim> {
         let below: Vec<Claim> = self.below.values().flat_map(|node| node.claims(kind)).collect();
         let Some((tenant, level)) = &self.level else { return below };
@@ -196,7 +197,7 @@ impl Node {
     }
 }
 
-/// The floor as the data plane keeps it: of two dimensions, operations.
+/// The floor as the data plane enforces it: of two dimensions, operations.
 fn floor(terms: &Terms) -> Option<Rate> {
     terms.floor.rates().next()
 }
@@ -206,7 +207,7 @@ fn sum(claims: &[Claim]) -> Amount {
 }
 
 impl Measure {
-    /// What is kept for background work: either of the two.
+    /// The reserve for background work: either of the two.
     fn reserve(&self) -> Option<Amount> {
         Some(self.capacity?.percent_up(self.reserve_percent))
     }
@@ -216,7 +217,7 @@ impl Measure {
         Some(self.capacity?.percent(self.over_commit_percent))
     }
 
-    /// What floors may have: either of the two.
+    /// The maximum for floors: either of the two.
     fn budget(&self) -> Option<Amount> {
         Some(self.limit()?.without(self.reserve()?))
     }
@@ -224,20 +225,20 @@ impl Measure {
     fn fits(&self, claimed: Amount) -> bool {
         let Some(budget) = self.budget() else { return true };
         let (all, used) = parts(budget, claimed);
-        // Where a budget has nothing of one kind, the parts are none and say nothing.
+        // If the budget is zero in one dimension, the parts are zero and decide nothing.
         self.reserve_percent <= self.over_commit_percent && claimed.is_at_most(budget) && used <= all
     }
 
-    /// What may be claimed beside this: either of the two.
+    /// The amount that may be claimed in addition: either of the two.
     fn free(&self, claimed: Amount) -> Option<Amount> {
         let budget = self.budget()?;
         let (all, used) = parts(budget, claimed);
-        // Of both the same part is left.
+        // The same part is left of both dimensions.
         let left = |other: u64| all.saturating_sub(used).checked_div(u128::from(other)).map_or(0, clamped);
         Some(Amount { iops: left(budget.bytes_per_second), bytes_per_second: left(budget.iops) })
     }
 
-    /// The least over-commit with which this would fit, in percent, if there is one.
+    /// The lowest over-commit in percent that admits these claims, if there is one.
     fn over_commit_needed(&self, claimed: Amount) -> Option<u32> {
         let fits = |over_commit_percent| Measure { over_commit_percent, ..*self }.fits(claimed);
         OVER_COMMIT_PERCENT.into_iter().find(|percent| fits(*percent))
@@ -245,7 +246,7 @@ impl Measure {
 }
 
 impl Ledger {
-    /// The ledger of a pool on which volumes with these tenants and levels are.
+    /// The ledger of a pool that holds volumes with these tenants and levels.
     pub fn new(measure: Measure, volumes: impl IntoIterator<Item = (Name, Vec<Level>)>) -> Ledger {
         let mut root = Node::default();
         for (tenant, levels) in volumes {
@@ -257,12 +258,12 @@ impl Ledger {
         Ledger { measure, claims }
     }
 
-    /// All claims together.
+    /// The sum of all claims.
     pub fn bound(&self) -> Amount {
         sum(&self.claims)
     }
 
-    /// What is kept for background work: either of the two.
+    /// The reserve for background work: either of the two.
     pub fn reserve(&self) -> Option<Amount> {
         self.measure.reserve()
     }
@@ -272,18 +273,20 @@ impl Ledger {
         self.measure.limit()
     }
 
-    /// What may still be bound: either of the two.
+    /// The amount that may still be claimed: either of the two.
     pub fn free(&self) -> Option<Amount> {
         self.measure.free(self.bound())
     }
 
-    /// True if everything that is claimed is there.
+    /// True if the pool has everything that is claimed.
     pub fn fits(&self) -> bool {
         self.measure.fits(self.bound())
     }
 
-    /// True if a change from `before` to this may be made: it fits, or asks for nothing more than there was.
-    /// Where more is bound than there is, floors can so be taken back one by one.
+    /// True if a change from `before` to this ledger may be made: the new ledger fits, or it claims no more
+    /// than before.
+    ///
+    /// So floors of an over-committed pool can be reduced one by one.
     pub fn is_admissible_after(&self, before: &Ledger) -> bool {
         let is_budget_kept = match (before.measure.budget(), self.measure.budget()) {
             (Some(before), Some(after)) => before.is_at_most(after),
@@ -292,7 +295,7 @@ impl Ledger {
         is_budget_kept && self.bound().is_at_most(before.bound()) || self.fits()
     }
 
-    /// The first claim that is not there any more, if they are entered in an order.
+    /// The first claim that no longer fits, if claims are added in this order.
     pub fn first_beyond<K: Ord>(&self, order: impl Fn(&Claim) -> K) -> Option<&Claim> {
         let mut claims: Vec<&Claim> = self.claims.iter().collect();
         claims.sort_by_cached_key(|claim| order(claim));
@@ -303,7 +306,7 @@ impl Ledger {
         })
     }
 
-    /// What would be accepted instead of this, in words. `before` is what was bound before.
+    /// The changes that would be accepted instead, in words. `before` is the sum of claims before the change.
     pub fn remedy(&self, before: Amount) -> String {
         let asked: Vec<Rate> = self.bound().without(before).rates().collect();
         let free = self.measure.free(before).unwrap_or_default();
@@ -322,7 +325,7 @@ impl Ledger {
         }
     }
 
-    /// The arithmetic in words. `before` is what was bound before the change that is looked at.
+    /// The arithmetic in words. `before` is the sum of claims before the change.
     pub fn arithmetic(&self, before: Amount) -> String {
         let (bound, reserve) = (self.bound(), self.reserve().unwrap_or_default());
         let was = bound.each(before, u64::min);
@@ -351,7 +354,7 @@ impl Ledger {
         }
     }
 
-    /// Operations and bytes can only be added as parts of what floors may have.
+    /// Operations and bytes can only be added as parts of the budget.
     fn mixed_arithmetic(&self, claims: &str) -> String {
         let (bound, budget) = (self.bound(), self.measure.budget().unwrap_or_default());
         let part = |claimed: u64, of: u64| (u128::from(claimed) * 1000).div_ceil(u128::from(of.max(1)));
@@ -371,7 +374,7 @@ impl Ledger {
     }
 }
 
-/// A budget, and how much of it is claimed, in common parts: those of one dimension times those of the other.
+/// A budget and the claimed part of it, in a common unit: the product of both dimensions.
 fn parts(budget: Amount, claimed: Amount) -> (u128, u128) {
     let product = |a: u64, b: u64| u128::from(a) * u128::from(b);
     let used = product(claimed.iops, budget.bytes_per_second)

@@ -1,4 +1,4 @@
-//! The levels of policies that a volume stands under, what of them is in effect, and putting it in effect.
+//! The policy levels of a volume, the terms that are in effect, and applying them to the data plane.
 
 use serde_json::{Value, json};
 use weir_types::{Limits, Name, OperationSize, PolicyGroupId, Rate, Scope, Terms};
@@ -11,16 +11,16 @@ use super::projected_state::ProjectedState;
 use super::records::{PolicyGroupRecord, VolumeRecord};
 use crate::dataplane::PolicyLevel;
 
-/// One level of the policies under which a volume stands.
+/// One level of the policies that apply to a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Level {
-    /// Whose terms they are.
+    /// Owner of the terms.
     pub scope: Scope,
-    /// The name of the tenant, group or volume.
+    /// Name of the tenant, group or volume.
     pub name: Name,
-    /// The policy group that the terms come from, in words; `None` if they say nothing.
+    /// The policy group that the terms come from, in words; `None` if no policy sets them.
     pub origin: Option<String>,
-    /// True if they are what the volume is bound to: its own, and those of a shared group that it is in.
+    /// True if the volume is bound to this level: the volume's own level, and that of its shared group.
     pub is_bound: bool,
     /// The terms.
     pub terms: Terms,
@@ -33,13 +33,15 @@ pub struct EffectiveField {
     pub name: &'static str,
     /// Its value in base units.
     pub value: Value,
-    /// Where it comes from, in words.
+    /// Its origin, in words.
     pub origin: String,
 }
 
 impl Model {
-    /// The records of all policy groups that a volume's policy depends on and that can be lost: first the one that
-    /// it is bound to, then those above it, then those that its tenant names.
+    /// The records of all policy groups that a volume's policy depends on, without the built-in ones, which
+    /// cannot be lost.
+    ///
+    /// The volume's own group comes first, then the groups above it, then the groups that its tenant names.
     pub fn groups_of(&self, volume: &VolumeRecord) -> Vec<&PolicyGroupRecord> {
         let tenant = self.tenants.get(&volume.tenant).map(|tenant| &tenant.record);
         let named = tenant
@@ -57,7 +59,7 @@ impl Model {
         groups
     }
 
-    /// A group and those that it stands under, from below to the top.
+    /// A group and its ancestors, from the group to the top.
     fn upwards(&self, group: PolicyGroupId) -> Vec<&PolicyGroupRecord> {
         ProjectedState::now(self).upwards(group)
     }
@@ -71,7 +73,7 @@ impl Model {
         ProjectedState::now(self).own_level(volume, used_bytes)
     }
 
-    /// True if the volume's own terms follow what it occupies.
+    /// True if the volume's own terms depend on its used space.
     pub fn follows_used_space(&self, volume: &VolumeRecord) -> bool {
         let adaptive = self.policy_of(volume).and_then(|group| group.adaptive);
         adaptive.is_some_and(|adaptive| adaptive.follows_used_space())
@@ -79,12 +81,12 @@ impl Model {
 }
 
 impl<'a> ProjectedState<'a> {
-    /// A group and those that it stands under, from below to the top.
+    /// A group and its ancestors, from the group to the top.
     fn upwards(self, group: PolicyGroupId) -> Vec<&'a PolicyGroupRecord> {
         let mut path: Vec<&'a PolicyGroupRecord> = Vec::new();
         let mut next = Some(group);
         while let Some(group) = next.and_then(|id| self.group(id)) {
-            // Cycles are refused, but a catalogue that has one must not hold up the start.
+            // Cycles are refused, but a catalogue that has one must not block the start.
             if path.iter().any(|seen| seen.id == group.id) {
                 break;
             }
@@ -94,7 +96,8 @@ impl<'a> ProjectedState<'a> {
         path
     }
 
-    /// The levels of a volume from the top down: its tenant's if it has terms, the shared groups, itself.
+    /// The levels of a volume from the top down: its tenant if it has terms, the shared groups, the volume
+    /// itself.
     pub fn levels(self, volume: &VolumeRecord, used_bytes: u64) -> Vec<Level> {
         let top = self.group_of_tenant(&volume.tenant);
         let bound = volume.policy_group;
@@ -107,7 +110,7 @@ impl<'a> ProjectedState<'a> {
         });
         let mut above = bound.map(|bound| self.upwards(bound)).unwrap_or_default();
         above.reverse();
-        // The tenant's own group is there already.
+        // The tenant's own group is the first level already.
         let shared = above.into_iter().filter(|group| group.is_shared && Some(group.id) != top);
         let shared = shared.map(|group| Level {
             scope: Scope::Group(group.id),
@@ -136,8 +139,10 @@ impl<'a> ProjectedState<'a> {
     }
 }
 
-/// What of some levels is in effect: of ceilings the lowest, of everything else what the policy says that the volume is
-/// bound to. What is said above that concerns all that stands there together.
+/// The fields in effect for a volume with these levels: the lowest value of each ceiling, and the volume's
+/// bound policy for all other fields.
+///
+/// Other fields of the levels above apply to all volumes there together.
 pub fn effective(levels: &[Level]) -> Vec<EffectiveField> {
     let mut fields = effective_ceilings(levels);
     let nearest = |is_said: &dyn Fn(&Terms) -> bool| {
@@ -166,7 +171,7 @@ pub fn effective(levels: &[Level]) -> Vec<EffectiveField> {
     fields
 }
 
-/// The weight of a volume among those that stand under the same level: what the policy says that it is bound to.
+/// The weight of a volume among the volumes under the same level, from the policy that it is bound to.
 pub(super) fn effective_weight(levels: &[Level]) -> u32 {
     let plain = Terms::default().weight;
     let said = levels.iter().rfind(|level| level.is_bound && level.terms.weight != plain);
@@ -185,7 +190,7 @@ fn effective_ceilings(levels: &[Level]) -> Vec<EffectiveField> {
     ];
     let field = |(name, pick): (&'static str, Pick)| {
         let set = levels.iter().filter_map(|level| Some((pick(&level.terms.limits)?.value(), level)));
-        // Of equal ones the nearest to the volume.
+        // Of equal values, the level nearest to the volume wins.
         let lowest = set.rev().min_by_key(|(rate, _)| *rate);
         let origin =
             lowest.and_then(|(_, level)| level.origin.clone()).unwrap_or_else(|| "default".to_owned());
@@ -194,7 +199,8 @@ fn effective_ceilings(levels: &[Level]) -> Vec<EffectiveField> {
     ceilings.into_iter().map(field).collect()
 }
 
-/// The path by which the data plane serves a volume. Tenants share, also those that no policy speaks of.
+/// The policy path of a volume in the data plane. It always starts at the tenant, because tenants share the
+/// drives also without a policy.
 pub(super) fn path(volume: &VolumeRecord, levels: Vec<Level>) -> Vec<PolicyLevel> {
     let top = Scope::Tenant(volume.tenant.clone());
     let has_top = levels.first().is_some_and(|level| level.scope == top);
@@ -204,8 +210,8 @@ pub(super) fn path(volume: &VolumeRecord, levels: Vec<Level>) -> Vec<PolicyLevel
 }
 
 impl Control {
-    /// What a volume occupies, if its policy needs it; 0 if its files cannot be examined, which is an alarm of its
-    /// own.
+    /// Used space of a volume, if its policy depends on it. It is 0 if the volume's files cannot be examined,
+    /// which is an alarm of its own.
     fn used_for_policy(&self, volume: &VolumeRecord) -> u64 {
         match self.model().follows_used_space(volume) {
             true => self.used_bytes_to_show(volume).unwrap_or(0),
@@ -223,7 +229,7 @@ impl Control {
         Ok(())
     }
 
-    /// Brings volumes' own terms to what the records say, where they stand under what they stood under before.
+    /// Applies the recorded terms of volumes whose place in the policy tree is unchanged.
     pub(super) fn change_own_terms(&self, volumes: &[VolumeRecord]) -> Outcome<()> {
         let own = |volume: &VolumeRecord| {
             let used_bytes = self.used_for_policy(volume);
@@ -245,7 +251,7 @@ impl Control {
         });
     }
 
-    /// Counts what a volume does from now on for its policy group.
+    /// Counts the I/O of a volume for its policy group from now on.
     pub(super) fn join_policy(&self, volume: &VolumeRecord) {
         let Some(group) = volume.policy_group else { return };
         self.update(|model| {
@@ -254,12 +260,12 @@ impl Control {
         });
     }
 
-    /// Puts some volumes anew under what the records say.
+    /// Puts volumes under the policies of their records again.
     pub(super) fn bind_all(&self, volumes: &[VolumeRecord]) -> Outcome<()> {
         volumes.iter().filter(|volume| self.is_served(volume)).try_for_each(|volume| self.bind(volume))
     }
 
-    /// Volumes that are not served get what the records say when they are.
+    /// True if the data plane serves the volume. Other volumes get the recorded policy when they are opened.
     fn is_served(&self, volume: &VolumeRecord) -> bool {
         self.model().open.contains_key(&volume.id)
     }
@@ -288,7 +294,7 @@ impl Control {
         self.change_own_terms(&volumes)
     }
 
-    /// The volumes that are bound to a group or to one that stands under it.
+    /// The volumes that are bound to a group or to a group below it.
     fn volumes_under(&self, group: PolicyGroupId) -> Vec<VolumeRecord> {
         let model = self.model();
         let is_under = |volume: &&VolumeRecord| {
@@ -297,8 +303,7 @@ impl Control {
         model.volumes.values().map(|volume| &volume.record).filter(is_under).cloned().collect()
     }
 
-    /// Brings volumes whose policy follows what they occupy to what it says now. Nothing is touched where it says
-    /// what it said before.
+    /// Adapts volumes whose policy depends on their used space. Unchanged terms are not touched.
     pub fn follow_used_space(&self) {
         let followers: Vec<_> = {
             let model = self.model();
@@ -315,16 +320,16 @@ impl Control {
         }
     }
 
-    /// True if the terms in effect are those that follow from what a volume occupies now.
+    /// True if the terms in effect match the volume's current used space.
     fn is_adapted(&self, volume: &VolumeRecord) -> bool {
         let Some(used_bytes) = self.used_bytes(volume) else { return true };
         let model = self.model();
         model.adapted.get(&volume.id) == Some(&model.own_level(volume, used_bytes).terms)
     }
 
-    /// Puts a volume under what its policy says now, unless somebody just changed that.
+    /// Applies the current terms of a volume's policy, unless the volume is being changed.
     fn adapt(&self, seen: &VolumeRecord) -> Outcome<()> {
-        // Whoever changes it puts it under what its policy says.
+        // A concurrent change of the volume applies the policy itself.
         let Some(_change) = self.try_volume_change(&[seen.id], &[]) else { return Ok(()) };
         let current = self.model().volumes.get(&seen.id).map(|volume| volume.record.clone());
         match current.filter(|volume| self.model().adapted.contains_key(&volume.id)) {
@@ -351,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_has_its_value_and_its_origin() {
+    fn effective_field_has_value_and_origin() {
         let (id, tenant) = (uuid::Uuid::from_u128(1), Name::new("svm01").unwrap());
         let levels = [
             Level { is_bound: false, ..level(Scope::Tenant(tenant), Some("tenant"), "1000IOPS,5MB/s", 9) },

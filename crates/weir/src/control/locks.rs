@@ -1,11 +1,14 @@
-//! Who may change what at a time: a lock for each volume, a bounded number of changes at each drive, and one lock under
-//! which changes are decided and committed.
+//! Locks of changes: one per volume, a bounded number of changes per drive, and one decision lock.
 //!
-//! The decision lock is held for memory and the catalogue only: never while a drive's files are touched, a reactor ends
-//! I/O, or anybody sleeps. A change that needs a drive holds the volumes that it names and a place at their drives for as
-//! long as it runs, and gives the decision lock away meanwhile ([`Change::beside`]). So a drive that hangs holds up the
-//! changes that are at it, and nothing else. Volumes and drives are taken before the decision lock, all at once and
-//! never one after the other, so that no two changes wait for each other.
+//! Changes are decided and committed under the decision lock. It is held for memory and the catalogue only:
+//! never while a drive's files are touched, a reactor ends I/O, or a thread sleeps.
+//!
+//! A change that needs a drive holds its volumes and a slot at their drives for as long as it runs. It
+//! releases the decision lock while it works on the drives ([`Change::beside`]). So a drive that hangs blocks
+//! the changes on this drive, and nothing else.
+//!
+//! Volumes and drives are taken before the decision lock, all at once and never one after the other. So no
+//! two changes wait for each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,15 +19,15 @@ use weir_types::{DriveId, VolumeId};
 use super::bounds::DRIVE_CHANGES_MAX;
 use super::record_backups::{RecordBackups, Tickets};
 
-/// How long a change waits for volumes and drives that others hold before it is refused.
+/// How long a change waits for volumes and drives that other changes hold before it is refused.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 
-/// Why a change cannot begin: what is held by others for too long.
+/// Why a change cannot begin: other changes hold the volume or drive for too long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Busy {
     /// Another change of this volume has not ended.
     Volume(VolumeId),
-    /// As many changes as may be are at this drive; the oldest began this long ago.
+    /// This drive has its maximum number of changes; the oldest began this long ago.
     Drive(DriveId, Duration),
 }
 
@@ -36,15 +39,15 @@ pub(super) struct Locks {
     freed: Condvar,
 }
 
-/// What changes hold that are under way.
+/// Volumes and drives that running changes hold.
 #[derive(Default)]
 struct Held {
     volumes: BTreeSet<VolumeId>,
-    /// When each change that is at a drive began.
+    /// Start of each change that has a slot at a drive.
     drives: BTreeMap<DriveId, Vec<Instant>>,
 }
 
-/// A change that is under way. It has the decision lock but while it works beside it.
+/// A running change. It holds the decision lock except during [`Change::beside`].
 pub(super) struct Change<'a> {
     locks: &'a Locks,
     backups: &'a RecordBackups,
@@ -52,7 +55,7 @@ pub(super) struct Change<'a> {
     volumes: Vec<VolumeId>,
     drives: Vec<DriveId>,
     began: Instant,
-    /// Backups of records that it has had written.
+    /// Backups of records that this change has requested.
     tickets: Tickets,
 }
 
@@ -104,7 +107,7 @@ impl Locks {
         self.change(backups, Vec::new(), Vec::new(), Instant::now())
     }
 
-    /// Begins a change of some volumes at some drives, once nobody else holds them.
+    /// Begins a change of volumes on drives, once no other change holds them.
     pub fn begin_at<'a>(
         &'a self,
         backups: &'a RecordBackups,
@@ -115,7 +118,7 @@ impl Locks {
         Ok(self.change(backups, volumes, drives, began))
     }
 
-    /// The same, if nobody holds them now.
+    /// Begins a change as [`Locks::begin_at`] does, if no other change holds the volumes and drives now.
     pub fn try_begin_at<'a>(
         &'a self,
         backups: &'a RecordBackups,
@@ -126,7 +129,7 @@ impl Locks {
         Ok(self.change(backups, volumes, drives, began))
     }
 
-    /// True if a change is at a drive.
+    /// True if a change has a slot at a drive.
     pub fn is_in_use(&self, drive: DriveId) -> bool {
         self.held().changes_at(drive) > 0
     }
@@ -142,7 +145,7 @@ impl Locks {
         Change { locks: self, backups, decision, volumes, drives, began, tickets: Tickets::default() }
     }
 
-    /// Takes volumes and drives together; when that was tells the change from others.
+    /// Takes volumes and drives together. The returned time identifies the change.
     fn take(&self, volumes: &[VolumeId], drives: &[DriveId], timeout: Duration) -> Result<Instant, Busy> {
         let until = Instant::now() + timeout;
         let mut held = self.held();
@@ -163,7 +166,7 @@ impl Locks {
 }
 
 impl Change<'_> {
-    /// Works at the drives that this change has a place at, while others decide.
+    /// Works on the drives of this change, while other changes are decided.
     pub fn beside<T>(&mut self, work: impl FnOnce() -> T) -> T {
         self.decision = None;
         let done = work();
@@ -171,8 +174,10 @@ impl Change<'_> {
         done
     }
 
-    /// Takes a new volume and places at its drives, which nobody else can hold for long. Others decide meanwhile if that
-    /// takes time: true if they may have, so that what was decided before must be decided again.
+    /// Takes a new volume and slots at its drives. No other change can hold the new volume for long.
+    ///
+    /// If this has to wait, other changes are decided in between. Returns true in this case: the caller must
+    /// repeat its decision.
     pub fn take(&mut self, volume: VolumeId, drives: Vec<DriveId>) -> Result<bool, Busy> {
         let first = self.locks.take(&[volume], &drives, Duration::ZERO);
         let (began, has_waited) = match first {
@@ -194,7 +199,8 @@ impl Change<'_> {
         self.volumes.contains(&volume)
     }
 
-    /// Backups of records that are written once this change has ended, which waits for them for a bounded time.
+    /// Backups of records that are written once this change has ended. The end waits for them for a bounded
+    /// time.
     pub fn tickets(&mut self) -> &mut Tickets {
         &mut self.tickets
     }
@@ -226,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn change_at_its_drive_holds_up_its_own_volume_alone() {
+    fn change_at_a_drive_blocks_only_its_own_volume() {
         let (locks, backups) = (Locks::default(), RecordBackups::default());
         let mut first = locks.begin_at(&backups, vec![volume(1)], vec![drive(1)]).unwrap();
         first.beside(|| {
@@ -244,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn drive_takes_a_bounded_number_of_changes() {
+    fn drive_accepts_a_bounded_number_of_changes() {
         let (locks, backups) = (Locks::default(), RecordBackups::default());
         let began = |_| locks.take(&[], &[drive(1)], Duration::ZERO).unwrap();
         let all: Vec<Instant> = (0..DRIVE_CHANGES_MAX).map(began).collect();

@@ -1,20 +1,20 @@
-//! Control: what should exist, and making it so.
+//! Control: the desired state of drives, volumes and policies, and the operations that reach it.
 //!
-//! Every operation is validated first; then files, catalogue (durable), data plane, exports and the record
-//! replica beside the extents follow in this order, and then it is answered. Once the catalogue has it, it is done: a
-//! record backup that cannot be written is an alarm ([`record_backups`]). The data plane needs nothing of this to keep
-//! serving.
+//! Every operation is validated first. Then files, catalogue (durable), data plane, exports and the record
+//! backups beside the extents follow in this order, and then the operation is answered. It is done once the
+//! catalogue has it: a record backup that cannot be written is an alarm ([`record_backups`]). The data plane
+//! needs nothing of control to keep serving.
 //!
-//! What holds while several operations run:
-//! * **A read waits for nobody.** It has a snapshot of the model ([`shared`]), touches no file of a drive, and shows what
-//!   was seen there last ([`figures`]).
-//! * **Decisions are taken one after the other**, under the decision lock ([`locks`]), from the model and the catalogue
-//!   alone. Whoever holds it touches no drive and waits for nobody.
-//! * **A volume's files and its record are changed by who holds the volume.** Whoever holds it may work at its drives
-//!   beside the decisions of others. What is being made is in the model, with the state `creating`, from when it is
-//!   decided: its name and its place are taken.
-//! * **A drive is given up only while no change is at it.**
-//! * **Nobody waits for ever**: a change that another one, or a drive, holds up is refused after some seconds.
+//! Rules for concurrent operations:
+//! * **A read waits for nothing.** It uses a snapshot of the model ([`shared`]), touches no file of a drive,
+//!   and shows the latest figures ([`figures`]).
+//! * **Decisions are made one after the other**, under the decision lock ([`locks`]), from the model and the
+//!   catalogue alone. The holder of the lock touches no drive and waits for no other thread.
+//! * **Only the holder of a volume changes its files and its record.** The holder may work on the volume's
+//!   drives while other changes are decided. A new volume is in the model, with the state `creating`, from
+//!   its decision on: its name and its space are taken.
+//! * **A drive is removed only while no change has a slot at it.**
+//! * **Every wait is bounded**: a change that another change or a drive blocks is refused after some seconds.
 
 pub mod alarms;
 mod apply;
@@ -119,7 +119,7 @@ use weir_types::{ClassThresholds, DriveId, VolumeId};
 use crate::dataplane::{DataPlane, VolumeSpec};
 use crate::exports::table::{Export, ExportTable};
 
-/// Stands for the set of drives among the volumes that changes hold.
+/// Represents the set of all drives among the volumes that changes hold.
 const ALL_DRIVES: VolumeId = VolumeId(uuid::Uuid::max());
 
 /// All operations on drives, tenants, volumes and policy groups.
@@ -130,7 +130,7 @@ pub struct Control {
     state_filesystem: StateFilesystem,
     data_plane: Arc<DataPlane>,
     exports: Arc<ExportTable>,
-    /// For threads that outlive who starts them.
+    /// Reference for threads that outlive their starter.
     myself: Weak<Control>,
     locks: Locks,
     model: Shared<Model>,
@@ -138,11 +138,11 @@ pub struct Control {
     record_backups: RecordBackups,
     drive_list: ListBackup,
     alarms: Alarms,
-    /// Since when alarms stand.
+    /// Start time of each active alarm.
     since: Since,
-    /// Where classes of drives begin.
+    /// Thresholds of the drive classes.
     classes: ClassThresholds,
-    /// From how full on a pool is an alarm, in percent.
+    /// Usage from which a pool raises an alarm, in percent.
     pool_full_percent: u8,
     measurements: Measurements,
     moves: Moves,
@@ -157,7 +157,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// The node's own identity, which survives restarts.
+    /// The identity of this node, which survives restarts.
     pub fn node(&self) -> uuid::Uuid {
         self.node
     }
@@ -167,7 +167,7 @@ impl Control {
         u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Numbers of volumes and drives; to know them the records must be readable.
+    /// Number of volumes and of drives. The numbers are known only if the records are readable.
     pub fn counts(&self) -> (usize, usize) {
         let model = self.model();
         (model.volumes.len(), model.drives.len())
@@ -178,41 +178,43 @@ impl Control {
         self.locks.begin(&self.record_backups)
     }
 
-    /// Begins a change of volumes and what lies on their drives, once no other change has them.
+    /// Begins a change of volumes and their files, once no other change holds them.
     ///
     /// # Errors
-    /// Refused if another change of one of them, or too many at one of their drives, do not end.
+    /// Refused if another change of a volume does not end, or if too many changes of one of their drives do
+    /// not end.
     fn begin_volume_change(&self, volumes: &[VolumeId]) -> Outcome<Change<'_>> {
         let (volumes, drives) = (volumes.to_vec(), self.drives_to_touch(volumes));
         let begun = self.locks.begin_at(&self.record_backups, volumes, drives);
         begun.map_err(|busy| self.refuse_busy(&busy))
     }
 
-    /// Begins a change of the records of volumes alone, once no other change has them.
+    /// Begins a change of the records of volumes alone, once no other change holds them.
     ///
     /// # Errors
-    /// Refused if another change of one of them does not end.
+    /// Refused if another change of a volume does not end.
     fn begin_record_change(&self, volumes: &[VolumeId]) -> Outcome<Change<'_>> {
         let begun = self.locks.begin_at(&self.record_backups, volumes.to_vec(), Vec::new());
         begun.map_err(|busy| self.refuse_busy(&busy))
     }
 
-    /// Begins to add or remove a drive, once no other is added or removed.
+    /// Begins to add or remove a drive, once no other drive is being added or removed.
     ///
     /// # Errors
-    /// Refused if that does not end.
+    /// Refused if the other change does not end.
     fn begin_drive_change(&self) -> Outcome<Change<'_>> {
         self.begin_record_change(&[ALL_DRIVES])
     }
 
-    /// The same, if nobody has them; else `None`: background work comes again.
+    /// Begins a change of volumes and drives if no other change holds them, else returns `None`. Background
+    /// work tries again later.
     fn try_volume_change(&self, volumes: &[VolumeId], drives: &[DriveId]) -> Option<Change<'_>> {
         let mut all = self.drives_to_touch(volumes);
         all.extend(drives);
         self.locks.try_begin_at(&self.record_backups, volumes.to_vec(), all).ok()
     }
 
-    /// The drives that volumes are on, each once.
+    /// The drives of volumes, each once.
     fn drives_to_touch(&self, volumes: &[VolumeId]) -> Vec<DriveId> {
         let model = self.model();
         let records = volumes.iter().filter_map(|id| model.volumes.get(id));
@@ -245,7 +247,7 @@ impl Control {
         })
     }
 
-    /// What there is, as it was at one instant.
+    /// A consistent snapshot of the model.
     fn model(&self) -> Arc<Model> {
         self.model.snapshot()
     }
@@ -254,7 +256,7 @@ impl Control {
         self.model.update(change)
     }
 
-    /// Writes a volume's record if nobody else changed it, and remembers it.
+    /// Writes a volume's record to the catalogue, unless another change wrote it first, and to the model.
     fn save_volume(&self, record: &VolumeRecord, revision: u64) -> Outcome<u64> {
         let key = records::keys::volume(record.id);
         let transaction = Transaction::default().compare(&key, revision).put(&key, record)?;
@@ -263,8 +265,9 @@ impl Control {
         Ok(revision)
     }
 
-    /// Opens a volume in the data plane, puts it under its policy, and lets clients attach. Its files are opened while
-    /// others decide.
+    /// Opens a volume in the data plane, puts it under its policy, and lets clients attach.
+    ///
+    /// Other changes are decided while the files are opened.
     fn serve(&self, change: &mut Change<'_>, volume: &VolumeRecord) -> Outcome<()> {
         change.beside(|| self.open_files(volume))?;
         self.bind(volume)?;
@@ -289,7 +292,7 @@ impl Control {
         Ok(())
     }
 
-    /// Lets new clients attach a volume as its record says.
+    /// Lets new clients attach a volume, with the size and mode of its record.
     fn publish(&self, volume: &VolumeRecord) {
         let size = weir_types::units::Size(volume.size_bytes);
         let export = Export {

@@ -1,4 +1,4 @@
-//! What the catalogue holds, in memory, with what is needed to look it up.
+//! Model: the content of the catalogue in memory, with indexes.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -18,7 +18,7 @@ use super::templates::Templates;
 use super::tree::PolicyTree;
 use crate::statistics::VolumeStatistics;
 
-/// A record with the catalogue's revision of it.
+/// A record with its revision in the catalogue.
 #[derive(Clone, Debug)]
 pub struct Versioned<T> {
     /// The record.
@@ -28,16 +28,16 @@ pub struct Versioned<T> {
 }
 
 impl<T> Versioned<T> {
-    /// Refuses a change that was decided on another version of an object than the one that there is.
+    /// Refuses a change that was decided on another version than the current one.
     ///
     /// # Errors
-    /// Conflict, with both versions, if `if_version` names another one.
+    /// Conflict, with both versions, if `if_version` names another version.
     pub fn expect(&self, title: impl Display, if_version: Option<u64>) -> Outcome<&Versioned<T>> {
         refuse_other_version(title, self.revision, if_version).map(|()| self)
     }
 }
 
-/// Refuses a change that was decided on another version of an object than the one that there is.
+/// Refuses a change of an object that was decided on another version than the current one.
 pub fn refuse_other_version(title: impl Display, version: u64, if_version: Option<u64>) -> Outcome<()> {
     match if_version.filter(|expected| *expected != version) {
         None => Ok(()),
@@ -51,8 +51,9 @@ pub fn refuse_other_version(title: impl Display, version: u64, if_version: Optio
 /// Identities by name, then by tenant.
 type Names<I> = BTreeMap<Name, BTreeMap<Name, I>>;
 
-/// All records, and the statistics of open volumes. A change clones it where somebody reads it, so what there is once
-/// for each volume is shared and not cloned with it.
+/// All records, and the statistics of open volumes.
+///
+/// A change clones the model while a reader holds it. So the data of single volumes is shared and not cloned.
 #[derive(Clone, Default)]
 pub struct Model {
     /// Tenants by name.
@@ -63,21 +64,21 @@ pub struct Model {
     pub built_in: BuiltInGroups,
     /// Templates, with the built-in ones.
     pub templates: Templates,
-    /// Volumes by identity, and snapshots, which are volumes that nobody can write to.
+    /// Volumes by identity, and snapshots, which are read-only volumes.
     pub volumes: BTreeMap<VolumeId, Arc<Versioned<VolumeRecord>>>,
-    /// What is no volume any more, and whose space is still to be given back.
+    /// Deleted volumes and parts of volumes whose space is not reclaimed yet.
     pub reclaims: BTreeMap<(VolumeId, DriveId), Reclaim>,
     /// The policies of background work that are not the built-in ones.
     pub background: BTreeMap<BackgroundKind, Versioned<BackgroundPolicy>>,
-    /// The zone of the node, in which drives are of which nothing else is said.
+    /// The zone of the node: the default for drives.
     pub zone: Option<String>,
     /// Drives by identity.
     pub drives: BTreeMap<DriveId, Drive>,
     /// Statistics of the volumes that the data plane serves.
     pub open: BTreeMap<VolumeId, Arc<VolumeStatistics>>,
-    /// The terms that served volumes have of their own where these follow a size, as they are in effect.
+    /// Terms in effect of served volumes whose own terms depend on a size.
     pub adapted: BTreeMap<VolumeId, Terms>,
-    /// What was done under each policy group.
+    /// Totals of the I/O under each policy group.
     pub group_totals: GroupTotals,
     group_names: Names<PolicyGroupId>,
     volume_names: Arc<Names<VolumeId>>,
@@ -146,8 +147,8 @@ impl Model {
         })
     }
 
-    /// Finds a volume. A name without a tenant is one of the default tenant: a request that is sent again must
-    /// not find another tenant's volume.
+    /// Finds a volume. A name without a tenant belongs to the default tenant: a repeated request must not
+    /// find another tenant's volume.
     pub fn volume(&self, tenant: Option<&Name>, name: &Name) -> Outcome<&Versioned<VolumeRecord>> {
         let id = self.find("volume", &self.volume_names, tenant, name)?;
         let found = self.volumes.get(&id).map(Arc::as_ref);
@@ -160,8 +161,8 @@ impl Model {
         found.ok_or_else(|| ControlError::not_found(format!("volume {id} is no more")))
     }
 
-    /// Finds a policy group of either kind, by the same rule as [`Model::volume`]; a built-in one is found from
-    /// every tenant.
+    /// Finds a policy group of either kind, by the same rule as [`Model::volume`]. Every tenant finds the
+    /// built-in groups.
     pub fn group(&self, tenant: Option<&Name>, name: &Name) -> Outcome<&Versioned<PolicyGroupRecord>> {
         let owner = &self.tenant(tenant)?.record.name;
         if let Some(built_in) = self.built_in.named(name).filter(|_| !self.has_group(owner, name)) {
@@ -196,7 +197,7 @@ impl Model {
         self.groups.get(&id).or_else(|| self.built_in.get(id)).map(|group| &group.record)
     }
 
-    /// Refuses policies of a tenant that cannot stand, with one group or the tenant itself as it should become.
+    /// Refuses an invalid policy tree of a tenant, with one changed group or the changed tenant.
     pub fn check_tree(
         &self,
         tenant: &Name,
@@ -211,7 +212,7 @@ impl Model {
         Ok(tree.starting_with(group.map(|group| group.id)).check()?)
     }
 
-    /// Refuses policies of a tenant that cannot stand once one more volume is bound to a group.
+    /// Refuses a policy tree of a tenant that becomes invalid when one more volume is bound to a group.
     pub fn check_tree_with_member(&self, tenant: &Name, group: PolicyGroupId) -> Outcome<()> {
         let mut members = self.member_counts(tenant);
         *members.entry(group).or_default() += 1;
@@ -281,7 +282,7 @@ fn leave<I>(names: &mut Names<I>, name: &Name, tenant: &Name) {
     }
 }
 
-/// Writes names for an error: the first few, and how many more there are.
+/// Writes names for an error: the first few, and the number of the others.
 pub fn list_names(names: impl Iterator<Item = impl Display>) -> String {
     let all: Vec<String> = names.map(|name| name.to_string()).collect();
     let shown = all.iter().take(NAMES_IN_ERROR_MAX).cloned().collect::<Vec<_>>().join(", ");

@@ -1,11 +1,11 @@
-//! Where the replicas of a volume's extents lie.
+//! Placement: the drives of a volume's extent replicas.
 //!
-//! Pure: it knows drives by their identity, and nothing of their files. Two replicas of an extent are never on the same
-//! drive. Replicas have numbers, and an extent may lack the replica of a number: replicas are moved extent by extent, each
-//! between two numbers.
+//! The module is pure: it knows drives by their identity, and nothing of their files. Two replicas of an
+//! extent are never on the same drive. Replicas have slots, and an extent may lack the replica of a slot. A
+//! move works extent by extent, each between two slots.
 //!
-//! The place of a drive among the drives of a volume means the same as long as a daemon runs, because the data plane
-//! knows it by that. So a drive that is forgotten leaves its place empty, and only the next daemon closes the gap.
+//! A drive's position in the volume's list is fixed while a daemon runs, because the data plane uses it as
+//! the drive's name. So a forgotten drive leaves a gap, and only the next daemon closes the gap.
 
 use serde::{Deserialize, Serialize};
 use weir_types::DriveId;
@@ -15,27 +15,32 @@ use super::bounds::DRIVES_MAX;
 use crate::dataplane::{NO_HOME, home_beyond_list};
 use weir_store::extent_count;
 
-/// A replica's drive is kept as its index in the list of drives, in one byte, of which one value stands for none.
+/// A replica's drive is stored as a one-byte index into the list of drives. One value means "none".
 const _: () = assert!(DRIVES_MAX <= NO_HOME as usize);
 
-/// Stands where a drive was that is forgotten; no drive is called that, whose identities are random or nil.
+/// Marks the position of a forgotten drive. No drive has this identity: identities are random or nil.
 const GONE: DriveId = DriveId(uuid::Uuid::max());
 
-/// Which drives hold which extent of a volume.
+/// The drives of each extent of a volume.
 ///
-/// A drive may be named that holds none, because a shrink took them; the volume's folder is there all the same.
+/// A listed drive may hold no extent, because a shrink removed them. The volume's folder exists there all the
+/// same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Form", into = "Form")]
 pub struct Placement {
-    /// The drives, none of them twice, at least one, and [`GONE`] in places of those that are forgotten.
+    /// The drives: at least one, none of them twice, with [`GONE`] at the positions of forgotten drives.
     drives: Vec<DriveId>,
-    /// By replica, of which there is at least one, and extent the index of its drive, or [`NO_HOME`]. Extents beyond a list
-    /// are on the first drive in the first replica, and nowhere in the others.
+    /// For each slot, of which there is at least one, and each extent: the index of its drive, or
+    /// [`NO_HOME`].
+    ///
+    /// Extents beyond a list are on the first drive in slot 0, and absent in the other slots.
     replicas: Vec<Vec<u8>>,
 }
 
-/// How a placement is written: as its drive if there is only one, and without the list of replicas if no extent has
-/// several. So it was before there could be more.
+/// Serialized form of a placement. A single drive is written alone, and the list of replicas is left out if
+/// no extent has several.
+///
+/// These two forms are those of versions without several drives or replicas.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Form {
@@ -45,24 +50,24 @@ enum Form {
 }
 
 impl Placement {
-    /// All on one drive, in one replica.
+    /// All extents on one drive, with one replica each.
     pub fn on(drive: DriveId) -> Placement {
         Placement { drives: vec![drive], replicas: vec![Vec::new()] }
     }
 
-    /// Extent by extent, by replica; `None` if there is no extent.
+    /// The placement of these extents, each with its replicas; `None` if there is no extent.
     pub fn of(extents: &[Vec<DriveId>]) -> Option<Placement> {
         let mut placement = Placement::on(*extents.first()?.first()?);
         placement.extend(0, extents);
         Some(placement)
     }
 
-    /// Adds extents, by replica, to a volume that has this many.
+    /// Adds extents, each with its replicas, to a volume that has this many extents.
     pub fn extend(&mut self, count: u64, more: &[Vec<DriveId>]) {
         let slots = more.iter().map(Vec::len).max().unwrap_or(0).max(self.replicas.len());
         self.replicas.resize(slots, Vec::new());
         for (slot, list) in self.replicas.iter_mut().enumerate() {
-            // The list must reach as far as the volume before it goes on.
+            // The list must cover the present volume before extents are appended.
             list.resize(count as usize, home_beyond_list(slot));
         }
         for homes in more {
@@ -74,8 +79,9 @@ impl Placement {
         self.shorten(count + more.len() as u64);
     }
 
-    /// The index of a drive, which is entered if it is new. Who adds drives to a daemon leaves room for those that are
-    /// forgotten: see [`Placement::gone_count`].
+    /// The index of a drive, which is added if it is new.
+    ///
+    /// A caller that adds drives to a daemon leaves room for forgotten ones: see [`Placement::gone_count`].
     fn index_of(&mut self, drive: DriveId) -> u8 {
         let known = self.drives.iter().position(|known| *known == drive);
         let index = known.unwrap_or_else(|| {
@@ -85,7 +91,7 @@ impl Placement {
         u8::try_from(index).expect("there are no more drives than bytes can count")
     }
 
-    /// Forgets where extents beyond this many were.
+    /// Forgets the placement of extents beyond this many.
     pub fn shorten(&mut self, count: u64) {
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         self.replicas.iter_mut().for_each(|list| list.truncate(count));
@@ -94,8 +100,9 @@ impl Placement {
         }
     }
 
-    /// Says where a replica of an extent is from now on, of a volume that has this many extents; another one must be left
-    /// where there is none.
+    /// Sets or removes the drive of an extent replica, in a volume of `count` extents.
+    ///
+    /// The caller must leave another replica when it removes one.
     pub fn set(&mut self, count: u64, (extent, slot): (u64, usize), drive: Option<DriveId>) {
         let slots = self.replicas.len().max(slot + 1);
         self.replicas.resize(slots, Vec::new());
@@ -105,8 +112,9 @@ impl Placement {
         list[extent as usize] = index;
     }
 
-    /// Forgets a drive that has no replica of any extent of a volume that has this many; its place stays empty. False if it
-    /// has one, or is the only drive.
+    /// Forgets a drive that holds no replica of a volume of `count` extents; its position becomes a gap.
+    ///
+    /// Returns false if the drive holds a replica, or is the only drive.
     pub fn forget(&mut self, count: u64, drive: DriveId) -> bool {
         let Some(place) = self.drives.iter().position(|known| *known == drive) else { return false };
         let is_there = |extent: u64| (0..self.replicas.len()).any(|slot| self.is_at(place, slot, extent));
@@ -117,12 +125,13 @@ impl Placement {
         !is_needed
     }
 
-    /// Number of places that are empty, because the drives there were forgotten.
+    /// Number of gaps in the list of drives.
     pub fn gone_count(&self) -> usize {
         self.drives.iter().filter(|drive| **drive == GONE).count()
     }
 
-    /// The same without empty places. For a daemon that begins: whoever knew drives by their place must know them anew.
+    /// The placement without gaps. This is for a starting daemon only: every user of positions must look them
+    /// up again.
     pub fn compacted(mut self) -> Placement {
         if self.gone_count() == 0 {
             return self;
@@ -135,7 +144,7 @@ impl Placement {
             *home = renumbered.get(usize::from(*home)).copied().unwrap_or(NO_HOME);
         }
         self.drives.retain(|drive| *drive != GONE);
-        // A list that is not needed any more is not written.
+        // A list that is no longer needed is not written.
         self.shorten(u64::MAX);
         self
     }
@@ -145,13 +154,14 @@ impl Placement {
         self.drives.iter().copied().filter(|drive| *drive != GONE).collect()
     }
 
-    /// The drives by their place; `None` where one is forgotten.
+    /// The drives by position; `None` at a gap.
     pub fn places(&self) -> impl Iterator<Item = Option<DriveId>> {
         self.drives.iter().map(|drive| (*drive != GONE).then_some(*drive))
     }
 
-    /// By replica and extent the place of its drive in [`Placement::places`], or [`NO_HOME`]; extents beyond a list are on
-    /// the first drive in the first replica, and nowhere in the others.
+    /// For each slot and extent: the position of its drive in [`Placement::places`], or [`NO_HOME`].
+    ///
+    /// Extents beyond a list are on the first drive in slot 0, and absent in the other slots.
     pub fn replicas(&self) -> &[Vec<u8>] {
         &self.replicas
     }
@@ -174,7 +184,7 @@ impl Placement {
         usize::from(self.index(slot, extent)) == place
     }
 
-    /// The replicas of an extent: their numbers and drives, in the order of the numbers.
+    /// The replicas of an extent: their slots and drives, in the order of the slots.
     pub fn replicas_of(&self, extent: u64) -> impl Iterator<Item = (usize, DriveId)> {
         let home = move |slot| {
             let drive = self.drives.get(usize::from(self.index(slot, extent)))?;
@@ -183,7 +193,7 @@ impl Placement {
         (0..self.replicas.len()).filter_map(home)
     }
 
-    /// The extents that have a replica on a drive, of a volume of this size, in order.
+    /// The extents of a volume of this size that have a replica on a drive, in order.
     pub fn extents_on(&self, drive: DriveId, size_bytes: u64) -> impl Iterator<Item = u32> {
         let place = self.drives.iter().position(|known| *known == drive);
         let is_there = move |extent: &u64| {
@@ -192,7 +202,7 @@ impl Placement {
         (0..extent_count(size_bytes)).filter(is_there).map(|extent| extent as u32)
     }
 
-    /// What a volume of this size may come to occupy on a drive, in bytes.
+    /// Bytes that a volume of this size may come to occupy on a drive.
     pub fn bytes_on(&self, drive: DriveId, size_bytes: u64) -> u64 {
         if self.drives == [drive] {
             return size_bytes;
@@ -214,7 +224,7 @@ impl Placement {
             .collect()
     }
 
-    /// The drives that hold a replica of any extent of a volume of this size, by the number of the replica.
+    /// For each slot: the drives that hold a replica of any extent of a volume of this size.
     pub fn drives_by_replica(&self, size_bytes: u64) -> Vec<Vec<DriveId>> {
         let drives_of = |slot: usize| {
             let mut is_used = vec![false; self.drives.len()];
@@ -229,7 +239,8 @@ impl Placement {
         (0..self.replicas.len()).map(drives_of).collect()
     }
 
-    /// True if some drives together have a replica of each extent of a volume of this size.
+    /// True if the drives that pass `is_there` together have a replica of each extent of a volume of this
+    /// size.
     pub fn is_covered(&self, size_bytes: u64, is_there: impl Fn(DriveId) -> bool) -> bool {
         let is_there: Vec<bool> = self.drives.iter().map(|drive| is_there(*drive)).collect();
         let has =
@@ -263,7 +274,7 @@ impl TryFrom<Form> for Placement {
 }
 
 impl Placement {
-    /// Says what of this cannot be.
+    /// Refuses an invalid placement with the reason.
     fn check(&self) -> Result<(), String> {
         let Placement { drives, replicas } = self;
         let is_twice = |index: usize| drives[index] != GONE && drives[..index].contains(&drives[index]);
@@ -301,7 +312,7 @@ impl Placement {
     }
 }
 
-/// Volumes from before there were several drives are on the one that always existed.
+/// Records from before there were several drives have no placement: their volumes are on the default drive.
 impl Default for Placement {
     fn default() -> Placement {
         Placement::on(DriveId::DEFAULT)
@@ -318,7 +329,7 @@ mod tests {
         DriveId(uuid::Uuid::from_u128(number))
     }
 
-    /// One replica of each extent.
+    /// Extents with one replica each.
     fn single(numbers: &[u128]) -> Vec<Vec<DriveId>> {
         numbers.iter().map(|number| vec![drive(*number)]).collect()
     }
@@ -328,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn single_replicas_are_written_as_they_were_before_there_were_several() {
+    fn single_replicas_keep_their_older_form() {
         let one = Placement::of(&single(&[7, 7, 7])).unwrap();
         assert_eq!(one, Placement::on(drive(7)));
         let written = serde_json::json!(drive(7).to_string());
@@ -346,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_placement_that_cannot_be_is_refused() {
+    fn invalid_placement_is_refused() {
         let several = |drives: &[u128], field: &str, lists: serde_json::Value| {
             let drives: Vec<_> = drives.iter().map(|number| drive(*number).to_string()).collect();
             read(serde_json::json!({"drives": drives, field: lists}))
@@ -378,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_extent_counts_as_far_as_it_goes() {
+    fn last_extent_counts_with_its_actual_size() {
         let placement = Placement::of(&single(&[1, 2, 1])).unwrap();
         let size_bytes = 2 * EXTENT_BYTES + 4096;
         assert_eq!(placement.bytes_on(drive(1), size_bytes), EXTENT_BYTES + 4096);
@@ -392,7 +403,7 @@ mod tests {
         );
     }
 
-    /// Extents with 1 to 3 replicas on different ones of 5 drives.
+    /// Extents with 1 to 3 replicas on distinct drives out of 5.
     fn extents() -> impl Strategy<Value = Vec<Vec<DriveId>>> {
         let homes = (Just(vec![0, 1, 2, 3, 4]).prop_shuffle(), 1usize..4);
         let homes = homes.prop_map(|(order, replicas)| order.into_iter().take(replicas).map(drive).collect());
@@ -405,7 +416,8 @@ mod tests {
         (0..count as u64).map(of).collect()
     }
 
-    /// Forgets a drive if it holds nothing: no other one changes its place, and without the gaps all is as it was.
+    /// Forgets a drive if it holds nothing. No other drive may change its position, and compaction must
+    /// change nothing else.
     fn forget_and_check(
         placement: &mut Placement,
         oracle: &[Vec<DriveId>],
@@ -433,7 +445,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_placement_is_what_a_plain_list_would_be(
+        fn placement_matches_a_plain_list(
             changes in prop::collection::vec((extents(), 0usize..12), 1..8),
             away in 0u128..5,
             forgets in prop::collection::vec(0u128..5, 8),

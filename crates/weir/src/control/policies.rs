@@ -13,51 +13,51 @@ use super::projected_state::Proposal;
 use super::records::{PolicyGroupRecord, VolumeRecord, keys};
 use super::{Change, Control};
 
-/// The two kinds of policy groups. A tenant has one set of names for both.
+/// The two kinds of policy groups. Names are unique across both within a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupKind {
-    /// With terms that stay as they are.
+    /// The terms are constant.
     Fixed,
-    /// With terms that follow the size of each volume.
+    /// The terms depend on the size of each volume.
     Adaptive,
 }
 
-/// What a new policy group should be.
+/// Settings of a new policy group.
 #[derive(Clone, Debug)]
 pub struct CreatePolicyGroup {
-    /// The owner; the default tenant if none is named.
+    /// The owner; if `None`, the default tenant.
     pub tenant: Option<Name>,
-    /// The name.
+    /// Name of the group.
     pub name: Name,
-    /// What is different from terms that say nothing.
+    /// Changes to default terms.
     pub change: TermsChange,
     /// Whether members share one budget.
     pub is_shared: bool,
-    /// The shared group of the same tenant under which it should stand.
+    /// The parent: a shared group of the same tenant.
     pub parent: Option<Name>,
 }
 
-/// What should become different about a policy group; what is `None` stays.
+/// Changes to a policy group; a field that is `None` changes nothing.
 #[derive(Clone, Debug, Default)]
 pub struct ModifyPolicyGroup {
-    /// Its terms.
+    /// Changes to its terms.
     pub change: TermsChange,
-    /// Sharing, which can only be said again and never changed.
+    /// Whether it is shared. The value may be repeated and never changed.
     pub is_shared: Option<bool>,
-    /// Another parent, or none.
+    /// A new parent; `Some(None)` means none.
     pub parent: Option<Option<Name>>,
-    /// Have floors that the pools of its volumes do not have.
+    /// Whether to accept floors that exceed the pools of its volumes.
     pub force: bool,
-    /// Refuse the change unless the group has this version.
+    /// Version that the group must have, or the change is refused.
     pub if_version: Option<u64>,
 }
 
-/// What a new adaptive policy group should be.
+/// Settings of a new adaptive policy group.
 #[derive(Clone, Debug)]
 pub struct CreateAdaptivePolicyGroup {
-    /// The owner; the default tenant if none is named.
+    /// The owner; if `None`, the default tenant.
     pub tenant: Option<Name>,
-    /// The name.
+    /// Name of the group.
     pub name: Name,
     /// Its terms.
     pub terms: AdaptiveTerms,
@@ -68,7 +68,7 @@ pub struct CreateAdaptivePolicyGroup {
 pub struct PolicyGroupView {
     /// Its record.
     pub record: PolicyGroupRecord,
-    /// The name of its parent.
+    /// Name of its parent.
     pub parent: Option<Name>,
     /// True if it always exists and cannot be changed.
     pub is_built_in: bool,
@@ -93,7 +93,7 @@ impl PolicyGroupView {
     }
 }
 
-/// A record that was not written yet.
+/// A record that is not written yet.
 pub(super) fn new_record(tenant: Name, name: Name, number: u64) -> PolicyGroupRecord {
     PolicyGroupRecord {
         id: PolicyGroupId(uuid::Uuid::new_v4()),
@@ -110,7 +110,8 @@ pub(super) fn new_record(tenant: Name, name: Name, number: u64) -> PolicyGroupRe
 }
 
 impl Control {
-    /// All policy groups of a kind, or those of one tenant, by tenant and name. The built-in ones are everybody's.
+    /// All policy groups of a kind, or those of one tenant, by tenant and name. Every tenant has the built-in
+    /// groups.
     pub fn policy_groups(&self, kind: GroupKind, tenant: Option<&Name>) -> Outcome<Vec<PolicyGroupView>> {
         let mut views = self.all_policy_groups(tenant)?;
         views.retain(|view| view.record.adaptive.is_some() == (kind == GroupKind::Adaptive));
@@ -157,11 +158,11 @@ impl Control {
         PolicyGroupView::of(model, record, model.members(record.id).count())
     }
 
-    /// Makes a policy group.
+    /// Creates a policy group.
     ///
     /// # Errors
-    /// Not found for an unknown tenant or parent, conflict for a name that is taken, invalid for terms that make no
-    /// sense by themselves or under the parent.
+    /// Not found for an unknown tenant or parent. Conflict for a name that is taken. Invalid for terms that
+    /// are inconsistent by themselves or with the parent.
     pub fn create_policy_group(&self, request: CreatePolicyGroup) -> Outcome<PolicyGroupView> {
         let _change = self.begin_change();
         let (tenant, number, number_revision) = self.place_of_new(request.tenant.as_ref(), &request.name)?;
@@ -175,10 +176,10 @@ impl Control {
         self.add_group(record, number_revision)
     }
 
-    /// Makes an adaptive policy group. It is never shared: each volume follows its own size.
+    /// Creates an adaptive policy group. It is never shared: the terms depend on each volume's own size.
     ///
     /// # Errors
-    /// Not found for an unknown tenant, conflict for a name that is taken, invalid for terms that make no sense.
+    /// Not found for an unknown tenant, conflict for a name that is taken, invalid for inconsistent terms.
     pub fn create_adaptive_policy_group(
         &self,
         request: CreateAdaptivePolicyGroup,
@@ -217,12 +218,14 @@ impl Control {
         Ok(self.view_of(&self.model(), &record))
     }
 
-    /// Changes the terms or the parent of a policy group; they hold for its volumes from the answer on.
+    /// Changes the terms or the parent of a policy group. The change applies to its volumes before the call
+    /// returns.
     ///
     /// # Errors
-    /// Refused if sharing should change; not found for an unknown parent; invalid for terms that make no
-    /// sense by themselves, under the parent, or above what stands under the group. Refused, too, if pools of
-    /// its volumes do not have its floor, unless it is forced; conflict if it has another version than asked for.
+    /// Refused if sharing would change. Not found for an unknown parent. Invalid for terms that are
+    /// inconsistent by themselves, with the parent, or with the levels below the group. Refused, unless
+    /// forced, if pools of its volumes lack the group's floor. Conflict if the group has another version than
+    /// requested.
     pub fn modify_policy_group(
         &self,
         tenant: Option<&Name>,
@@ -248,11 +251,12 @@ impl Control {
         self.change_group(&mut change, (&old, record), revision, request.force)
     }
 
-    /// Changes the terms of an adaptive policy group; they hold for its volumes from the answer on.
+    /// Changes the terms of an adaptive policy group. The change applies to its volumes before the call
+    /// returns.
     ///
     /// # Errors
-    /// Refused for a built-in group; invalid for terms that make no sense; conflict if it has another version than
-    /// `if_version`.
+    /// Refused for a built-in group; invalid for inconsistent terms; conflict if the group has another
+    /// version than `if_version`.
     pub fn modify_adaptive_policy_group(
         &self,
         tenant: Option<&Name>,
@@ -269,7 +273,7 @@ impl Control {
         self.change_group(&mut change, (&old, new), revision, false)
     }
 
-    /// A policy group that is to be changed, which has the version that was asked for.
+    /// A policy group that is to be changed, if it has the requested version.
     fn group_at(
         &self,
         kind: GroupKind,
@@ -295,11 +299,11 @@ impl Control {
         Ok(self.view_of(&self.model(), &record))
     }
 
-    /// Gives a policy group another name; its volumes stay bound.
+    /// Renames a policy group; its volumes stay bound.
     ///
     /// # Errors
-    /// Conflict if the tenant has a policy group of the new name, or the group another version than `if_version`; refused
-    /// for a built-in group.
+    /// Conflict if the tenant has a policy group of the new name, or if the group has another version than
+    /// `if_version`. Refused for a built-in group.
     pub fn rename_policy_group(
         &self,
         kind: GroupKind,
@@ -320,11 +324,11 @@ impl Control {
         Ok(self.view_of(&self.model(), &record))
     }
 
-    /// Removes a policy group that nothing refers to.
+    /// Deletes a policy group that has no references.
     ///
     /// # Errors
-    /// Refused for a built-in group, and while volumes, groups or its tenant refer to it, which are named; conflict if it has another
-    /// version than `if_version`.
+    /// Refused for a built-in group. Refused while volumes, groups or its tenant refer to it, which are
+    /// named. Conflict if the group has another version than `if_version`.
     pub fn delete_policy_group(
         &self,
         kind: GroupKind,
@@ -356,7 +360,7 @@ impl Control {
         Ok(())
     }
 
-    /// The volumes whose record backups hold a policy group.
+    /// The volumes whose record backups contain a policy group.
     pub(super) fn volumes_that_name(&self, group: PolicyGroupId) -> Vec<VolumeRecord> {
         let model = self.model();
         let volumes = model.volumes.values().map(|volume| &volume.record);
@@ -377,7 +381,7 @@ impl Control {
         Ok(())
     }
 
-    /// The next number of a policy group, and the revision of the highest so far.
+    /// The next number of a policy group, and the revision of the highest number so far.
     pub(super) fn next_number(&self) -> Outcome<(u64, u64)> {
         let entry = self.catalogue.get(keys::POLICY_GROUP_NUMBER)?;
         let Some(entry) = entry else { return Ok((1, 0)) };
@@ -386,7 +390,7 @@ impl Control {
     }
 }
 
-/// Refuses a new or changed group whose terms make no sense, alone or among the others.
+/// Refuses a new or changed group whose terms are inconsistent, alone or in the tree.
 pub(super) fn check_group(model: &Model, record: &PolicyGroupRecord) -> Outcome<()> {
     record.terms.check()?;
     record.adaptive.map_or(Ok(()), |adaptive| adaptive.check())?;

@@ -1,7 +1,7 @@
-//! Pools: drives that are shared as one, how they are used, and which floors are admitted on them.
+//! Pools: drives that are shared as one, their settings, and the admission of floors.
 //!
-//! The drives of one class are a pool, by the name of the class. A drive whose class is not known is a pool of its own,
-//! by its own name. How a pool is used is recorded with each of its drives.
+//! The drives of one class are a pool, named after the class. A drive of unknown class is a pool of its own,
+//! under its own name. A pool's settings are recorded with each of its drives.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -24,59 +24,61 @@ use super::{Control, DatedUsage};
 use crate::dataplane::{DriveQueueDepth, DriveSpec};
 use weir_store::DriveUsage;
 
-/// What should become different about a pool; what is `None` stays.
+/// Changes to a pool; a field that is `None` changes nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ModifyPool {
-    /// How much of the capacity floors and the reserve may be together, in percent.
+    /// Maximum for floors and the reserve together, in percent of the capacity.
     pub over_commit_percent: Option<u32>,
-    /// The part of the capacity that is kept for background work, in percent.
+    /// Part of the capacity that is kept for background work, in percent.
     pub reserve_percent: Option<u32>,
-    /// How much of its size volumes may have together, in percent, or any number.
+    /// Maximum provisioned size in percent of the pool's size; `Some(None)` means no maximum.
     pub over_provision_percent: Option<Option<u32>>,
-    /// Most operations to keep in flight on each drive, or as many as trials find while volumes compete.
+    /// Maximum number of operations in flight on each drive; `Some(None)` lets trials find it while volumes
+    /// compete.
     pub queue_target: Option<Option<u32>>,
-    /// Record it although floors are bound that are not there then.
+    /// Whether to accept the change even if the pool then lacks claimed floors.
     pub force: bool,
-    /// Refuse the change unless the pool has this version.
+    /// Version that the pool must have, or the change is refused.
     pub if_version: Option<u64>,
 }
 
 /// A pool as it is shown.
 #[derive(Clone, Debug)]
 pub struct PoolView {
-    /// Its number: its place among all pools.
+    /// Its number: its position among all pools.
     pub number: usize,
     /// Its name.
     pub name: Name,
-    /// Its class, if that is known.
+    /// Its class, if known.
     pub class: Option<Class>,
     /// Its drives, in the order in which they were added.
     pub drives: Vec<DriveView>,
-    /// How it is used.
+    /// Its settings.
     pub settings: PoolSettings,
-    /// Its version: that of its drive that was changed last.
+    /// Its version: that of its most recently changed drive.
     pub version: u64,
     /// True if the state folder lies on a filesystem of its drives.
     pub has_metadata: bool,
-    /// What is claimed of it.
+    /// The claims on it.
     pub ledger: Ledger,
-    /// How many operations its first drive in use keeps in flight; `None` before the first volume is opened there.
+    /// Number of operations that its first drive in use keeps in flight; `None` before the first volume is
+    /// opened there.
     pub depth: Option<DriveQueueDepth>,
 }
 
 impl PoolView {
-    /// Space on its drives, as far as they are there and stay.
+    /// Space on those of its drives that are present and do not drain.
     pub fn usage(&self) -> DriveUsage {
         let staying = self.drives.iter().filter(|drive| !drive.record.is_draining);
         DriveUsage::together(staying.filter_map(|drive| drive.usage.as_ref().ok()))
     }
 
-    /// What volumes may come to occupy on it, in bytes.
+    /// Bytes that volumes may come to occupy on it.
     pub fn provisioned_bytes(&self) -> u64 {
         self.drives.iter().map(|drive| drive.provisioned_bytes).sum()
     }
 
-    /// Number of its drives that are there.
+    /// Number of its drives that are present.
     pub fn drives_online(&self) -> usize {
         self.drives.iter().filter(|drive| drive.usage.is_ok()).count()
     }
@@ -98,7 +100,7 @@ impl PoolView {
 pub(super) struct Pool<'a> {
     pub name: Name,
     pub class: Option<Class>,
-    /// In the order in which they were added; at least one.
+    /// At least one drive, in the order in which they were added.
     pub drives: Vec<&'a DriveRecord>,
     pub settings: PoolSettings,
 }
@@ -109,13 +111,13 @@ impl<'a> Pool<'a> {
         Pool { name, class: drive.class, drives: vec![drive], settings: drive.pool }
     }
 
-    /// What its drives deliver together, if that is known of all of them.
+    /// The sum of its drives' capacity, if it is known for all of them.
     fn capacity(&self) -> Option<Amount> {
         self.drives.iter().try_fold(Amount::default(), |sum, drive| Some(sum.plus(capacity(drive)?)))
     }
 
     fn holds(&self, volume: &VolumeRecord) -> bool {
-        // Nobody can use a volume any more that is being removed.
+        // A volume that is being deleted cannot be used any more.
         let is_there = || self.drives.iter().any(|drive| volume.placement.names(drive.id));
         volume.state != VolumeState::Deleting && is_there()
     }
@@ -130,7 +132,7 @@ impl<'a> Pool<'a> {
         let volumes = projected_state
             .volumes()
             .filter(|volume| self.holds(volume) && projected_state.may_claim(volume));
-        // What they occupy only matters to adaptive policies, which have no floors.
+        // Used space only matters to adaptive policies, which have no floors.
         Ledger::new(measure, volumes.map(|volume| (volume.tenant.clone(), projected_state.levels(volume, 0))))
     }
 }
@@ -140,8 +142,7 @@ fn name_of(class: Class) -> Name {
     Name::new(class.to_string()).expect("the name of a class is a name")
 }
 
-/// What a drive delivers in the direction in which it delivers less: that of which it is known by what it emulates, or
-/// as it was measured.
+/// A drive's capacity, from its emulation or else its measurement. The slower direction counts.
 fn capacity(drive: &DriveRecord) -> Option<Amount> {
     if let Some(emulation) = drive.emulation {
         let Capacity { iops, bytes_per_second } = emulation.capacity();
@@ -155,7 +156,7 @@ fn capacity(drive: &DriveRecord) -> Option<Amount> {
 }
 
 impl DriveRecord {
-    /// The drive as the data plane needs to know it.
+    /// The drive's settings for the data plane.
     pub(super) fn spec(&self) -> DriveSpec {
         let rates = |direction: MeasuredDirection| DriveRates {
             iops: direction.iops,
@@ -172,8 +173,10 @@ impl DriveRecord {
         }
     }
 
-    /// How long a read takes here, beside other drives: first by class, then by measured latency, of which only what is
-    /// several times as long counts, so that drives of one make share the reads.
+    /// Relative cost of a read on this drive: first by class, then by measured latency.
+    ///
+    /// Latency counts on a logarithmic scale in steps of a factor of four, so that drives of one model share
+    /// the reads.
     pub(super) fn read_cost(&self) -> u32 {
         let rank = self.class.map_or(Class::ALL.len(), |class| Class::High as usize - class as usize);
         let latency_ns = self.measurement().map_or(0, |found| found.read.latency_ns);
@@ -205,12 +208,12 @@ impl Model {
         })
     }
 
-    /// A drive as it is once it is in the pool of its class: used as that is.
+    /// A drive's record with the settings of the pool that it joins.
     pub(super) fn joined(&self, mut drive: DriveRecord) -> DriveRecord {
         let is_other = |pool: &Pool<'_>| pool.drives.iter().any(|known| known.id != drive.id);
         let pool = self.pools().into_iter().find(|pool| pool.class.is_some() && pool.class == drive.class);
         if let Some(pool) = pool.filter(is_other) {
-            // How many operations to keep in flight is each drive's own.
+            // The number of operations in flight is each drive's own setting.
             drive.pool = PoolSettings { queue_target: drive.pool.queue_target, ..pool.settings };
         }
         drive
@@ -221,7 +224,7 @@ impl Model {
         self.pools().into_iter().find(|pool| pool.drives.iter().any(|known| known.id == drive))
     }
 
-    /// The pools of which a change would have floors claim more than there is, and more than now.
+    /// The pools that a change would over-commit further.
     pub(super) fn shortfalls(&self, proposal: &Proposal) -> Vec<Shortfall> {
         let shortfall = |pool: Pool<'_>| {
             let after = pool.ledger(ProjectedState::after(self, proposal));
@@ -236,7 +239,7 @@ impl Model {
     }
 }
 
-/// A pool of which floors would claim more than there is.
+/// A pool whose floors would claim more than the pool has.
 #[derive(Clone, Debug)]
 pub(super) struct Shortfall {
     pool: Name,
@@ -245,13 +248,13 @@ pub(super) struct Shortfall {
 }
 
 impl Shortfall {
-    /// Why that is refused.
+    /// The refusal of the change.
     pub fn refusal(&self) -> ControlError {
         let remedy = self.after.remedy(self.before.bound());
         ControlError::refused(format!("{}; {remedy}", self.words("would be")))
     }
 
-    /// Says so in the log, where somebody wants it all the same.
+    /// Logs an over-commitment that was forced.
     pub fn log(&self) {
         tracing::warn!(pool = %self.pool, "forced: {}", self.words("is"));
     }
@@ -260,8 +263,7 @@ impl Shortfall {
         format!("pool '{}' {verb} over-committed: {}", self.pool, self.after.arithmetic(self.before.bound()))
     }
 
-    /// The first claim that is not there any more, if those that were there before are entered first and all
-    /// others in an order.
+    /// The first claim that no longer fits, if unchanged claims are added first and all others in this order.
     pub fn first_beyond<K: Ord>(&self, order: impl Fn(&Claim) -> K) -> Option<&Claim> {
         let before: BTreeMap<_, _> =
             self.before.claims.iter().map(|claim| (&claim.scope, claim.rate)).collect();
@@ -270,8 +272,8 @@ impl Shortfall {
 }
 
 impl PoolSettings {
-    /// The settings of a drive of the pool. How many operations to keep in flight is each drive's own, unless it is
-    /// chosen for all.
+    /// The changed settings of a drive of the pool. The number of operations in flight stays each drive's own
+    /// unless the request sets it for all.
     fn changed(self, request: ModifyPool) -> PoolSettings {
         PoolSettings {
             over_commit_percent: request.over_commit_percent.unwrap_or(self.over_commit_percent),
@@ -308,7 +310,7 @@ impl PoolSettings {
 }
 
 impl Model {
-    /// The version of a pool: that of its drive that was changed last.
+    /// The version of a pool: that of its most recently changed drive.
     fn pool_version(&self, pool: &Pool<'_>) -> u64 {
         let versions = pool.drives.iter().filter_map(|drive| self.drives.get(&drive.id));
         versions.map(|drive| drive.revision).max().unwrap_or(0)
@@ -329,7 +331,7 @@ impl Control {
     /// One pool.
     ///
     /// # Errors
-    /// Not found if there is none of that name.
+    /// Not found if no pool has that name.
     pub fn pool(&self, name: &Name) -> Outcome<PoolView> {
         self.model().pool(name)?;
         let found = self.pools().into_iter().find(|pool| pool.name == *name);
@@ -359,11 +361,11 @@ impl Control {
         }
     }
 
-    /// Changes how a pool is used; it holds from the answer on.
+    /// Changes the settings of a pool. The change applies before the call returns.
     ///
     /// # Errors
-    /// Not found if there is none of that name; invalid for values that are not accepted; refused if floors
-    /// are bound that are not there then, unless it is forced; conflict if it has another version than asked for.
+    /// Not found if no pool has that name. Invalid for values that are not accepted. Refused, unless forced,
+    /// if the pool then lacks claimed floors. Conflict if the pool has another version than requested.
     pub fn modify_pool(&self, name: &Name, request: ModifyPool) -> Outcome<PoolView> {
         let _change = self.begin_change();
         let (settings, drives) = {
@@ -383,7 +385,7 @@ impl Control {
         self.pool(name)
     }
 
-    /// Writes with its drives how a pool is used.
+    /// Writes a pool's settings with its drives.
     fn save_pool(&self, drives: &[(DriveId, PoolSettings)]) -> Outcome<()> {
         let changed: Vec<(DriveRecord, u64)> = {
             let model = self.model();
@@ -410,7 +412,7 @@ impl Control {
         Ok(())
     }
 
-    /// Refuses a change after which floors claim more of a pool than there is, unless it is forced or they
+    /// Refuses a change after which floors claim more than a pool has, unless it is forced or the floors
     /// claim no more than before.
     pub(super) fn admit(&self, proposal: &Proposal, force: bool) -> Outcome<()> {
         let shortfalls = self.model().shortfalls(proposal);
@@ -423,8 +425,9 @@ impl Control {
         }
     }
 
-    /// An alarm for each pool of which floors claim more than there is. It follows from the records alone: it
-    /// is there after a restart, and gone with its cause.
+    /// One alarm for each over-committed pool.
+    ///
+    /// The alarm follows from the records alone: it survives a restart and ends with its cause.
     pub(super) fn over_commit_alarms(&self) -> Vec<ActiveAlarm> {
         let model = self.model();
         let pools = model.pools();

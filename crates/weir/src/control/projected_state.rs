@@ -1,4 +1,4 @@
-//! The records as they are, or as they would be after a change that is not made yet.
+//! Projected state: the records as they are, or as a proposed change would leave them.
 
 use std::collections::BTreeMap;
 
@@ -8,42 +8,42 @@ use super::bounds::GROUP_DEPTH_MAX;
 use super::model::Model;
 use super::records::{PolicyGroupRecord, PoolSettings, TenantRecord, VolumeRecord};
 
-/// A change of records: those that would be different, as they would be.
+/// A proposed change: the records that it would write.
 #[derive(Clone, Debug, Default)]
 pub struct Proposal {
-    /// Policy groups; `None` for those that would be gone.
+    /// Policy groups; `None` for groups that the change deletes.
     pub groups: BTreeMap<PolicyGroupId, Option<PolicyGroupRecord>>,
     /// Tenants.
     pub tenants: BTreeMap<Name, TenantRecord>,
-    /// Volumes, also new ones.
+    /// Volumes, including new ones.
     pub volumes: BTreeMap<VolumeId, VolumeRecord>,
-    /// How pools are used, by their names.
+    /// Settings of pools, by pool name.
     pub pools: BTreeMap<Name, PoolSettings>,
 }
 
 impl Proposal {
-    /// One policy group would be different.
+    /// A change of one policy group.
     pub fn group(record: &PolicyGroupRecord) -> Proposal {
         Proposal { groups: BTreeMap::from([(record.id, Some(record.clone()))]), ..Proposal::default() }
     }
 
-    /// One tenant would be different.
+    /// A change of one tenant.
     pub fn tenant(record: &TenantRecord) -> Proposal {
         Proposal { tenants: BTreeMap::from([(record.name.clone(), record.clone())]), ..Proposal::default() }
     }
 
-    /// One volume would be different, or there.
+    /// A change or creation of one volume.
     pub fn volume(record: &VolumeRecord) -> Proposal {
         Proposal { volumes: BTreeMap::from([(record.id, record.clone())]), ..Proposal::default() }
     }
 
-    /// One pool would be used differently.
+    /// A change of one pool's settings.
     pub fn pool(name: &Name, settings: PoolSettings) -> Proposal {
         Proposal { pools: BTreeMap::from([(name.clone(), settings)]), ..Proposal::default() }
     }
 }
 
-/// What policies, volumes and pools are, or would be.
+/// Policies, volumes and pools, as they are or as a proposal would leave them.
 #[derive(Clone, Copy)]
 pub struct ProjectedState<'a> {
     model: &'a Model,
@@ -51,12 +51,12 @@ pub struct ProjectedState<'a> {
 }
 
 impl<'a> ProjectedState<'a> {
-    /// As everything is.
+    /// The state now.
     pub fn now(model: &'a Model) -> ProjectedState<'a> {
         ProjectedState { model, proposal: None }
     }
 
-    /// As everything would be.
+    /// The state after the proposal.
     pub fn after(model: &'a Model, proposal: &'a Proposal) -> ProjectedState<'a> {
         ProjectedState { model, proposal: Some(proposal) }
     }
@@ -69,14 +69,16 @@ impl<'a> ProjectedState<'a> {
         }
     }
 
-    /// The group whose terms are those of a tenant.
+    /// The group whose terms apply to a tenant.
     pub fn group_of_tenant(self, name: &Name) -> Option<PolicyGroupId> {
         let proposed = self.proposal.and_then(|proposal| proposal.tenants.get(name));
         proposed.or_else(|| Some(&self.model.tenants.get(name)?.record))?.policy_group
     }
 
-    /// True if any level of a volume can have a floor. Answered without what [`ProjectedState::levels`] needs to tell of
-    /// them: most volumes have none, and all of a pool are asked about at every change.
+    /// True if any level of a volume can have a floor.
+    ///
+    /// The answer is cheaper than [`ProjectedState::levels`]. Most volumes have no floor, and every change
+    /// asks about all volumes of a pool.
     pub fn may_claim(self, volume: &VolumeRecord) -> bool {
         let above = |id: &PolicyGroupId| self.group(*id)?.parent;
         let groups = std::iter::successors(volume.policy_group, above).take(GROUP_DEPTH_MAX);
@@ -92,7 +94,7 @@ impl<'a> ProjectedState<'a> {
         now.map(|(_, volume)| &volume.record).chain(proposed.into_iter().flat_map(BTreeMap::values))
     }
 
-    /// How a pool is used that is used so at present.
+    /// The settings of a pool, given its present ones.
     pub fn settings(self, pool: &Name, now: PoolSettings) -> PoolSettings {
         let proposed = self.proposal.and_then(|proposal| proposal.pools.get(pool));
         proposed.copied().unwrap_or(now)

@@ -1,4 +1,4 @@
-//! Filling an empty catalogue from the record backups that lie beside the volumes' extents.
+//! Rebuild: filling an empty catalogue from the record backups beside the volumes' extents.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use super::records::{
 use weir_store::Store;
 use weir_store::format;
 
-/// What the backups say, taken together.
+/// Content of all backups together.
 #[derive(Default)]
 struct Findings {
     tenants: BTreeMap<Name, TenantRecord>,
@@ -25,7 +25,7 @@ struct Findings {
     volumes: BTreeMap<(Name, String), VolumeRecord>,
 }
 
-/// A backup, and where it was found.
+/// A backup, and the folder that it was found in.
 struct Found {
     drive: DriveId,
     folder: PathBuf,
@@ -35,8 +35,8 @@ struct Found {
 /// Restores tenants, volumes, bindings, bound policy groups and templates in use in one transaction.
 ///
 /// # Errors
-/// Refused if the catalogue has volumes; and if a drive is missing; invalid if a backup cannot be read or two contradict each other, with
-/// the folder named. Nothing has changed then.
+/// Refused if the catalogue has volumes, or if a drive is missing. Invalid if a backup cannot be read or two
+/// backups contradict each other; the message names the folder. After an error nothing has changed.
 pub fn rebuild(drives: &BTreeMap<DriveId, Drive>, catalogue: &dyn Catalogue) -> Outcome<()> {
     let existing = catalogue.range(keys::VOLUMES)?.len();
     if existing > 0 {
@@ -102,12 +102,13 @@ fn read_backup(store: &Store, id: VolumeId) -> Outcome<RecordBackup> {
     Ok(backup)
 }
 
-/// The newest of a volume's backups, with the drives on which it was found.
+/// The newest of a volume's backups, checked against the drives that have one.
 fn settle(id: VolumeId, mut found: Vec<Found>) -> Outcome<RecordBackup> {
     found.sort_by_key(|found| found.backup.volume.generation);
     let Found { drive, folder, mut backup } = found.pop().expect("a volume was found somewhere");
     let placement = &mut backup.volume.placement;
-    // Backups have numbers, which their replica metadata know them by: these stay as they are recorded.
+    // Replica metadata knows replicas by their slots, so a placement with several drives or replicas stays as
+    // recorded.
     if placement.drives().len() == 1 && !placement.has_replicas() {
         if let Some(other) = found.pop() {
             let (folder, other) = (folder.display(), other.folder.display());
@@ -115,7 +116,7 @@ fn settle(id: VolumeId, mut found: Vec<Found>) -> Outcome<RecordBackup> {
                 "volume {id} lies on two drives, in {other} and in {folder}; move one folder away to rebuild"
             )));
         }
-        // A volume is where its files are.
+        // A volume on a single drive is where its files are.
         *placement = Placement::on(drive);
         return Ok(backup);
     }
@@ -123,7 +124,7 @@ fn settle(id: VolumeId, mut found: Vec<Found>) -> Outcome<RecordBackup> {
     let is_covered = placement.is_covered(backup.volume.size_bytes, |wanted| is_found(&wanted));
     match placement.drives().iter().find(|wanted| !is_found(wanted)) {
         None => Ok(backup),
-        // What it lacks there is told when it is opened.
+        // The missing replicas are reported when the volume is opened.
         Some(_) if placement.has_replicas() && is_covered => Ok(backup),
         Some(missing) => Err(ControlError::invalid(format!(
             "volume {id} in {} has extents on drive {missing} too, where nothing of it is; \
@@ -148,7 +149,7 @@ impl Findings {
                 *newest = template;
             }
         }
-        // The files are whole, whatever the record was about to become.
+        // The files are whole in every recorded state.
         let volume = VolumeRecord { state: VolumeState::Online, deleted_at: None, ..backup.volume };
         let id = volume.id;
         let name = (volume.tenant.clone(), volume.export_name());

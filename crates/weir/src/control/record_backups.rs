@@ -1,9 +1,10 @@
-//! Backups of volumes' records beside their extents, written by one thread for each drive after the catalogue has the
-//! records.
+//! Record backups: the volumes' records beside their extents, written after the catalogue by one thread per
+//! drive.
 //!
-//! A change is done when the catalogue says so. That a backup of its record cannot be written, because the drive is full or
-//! does not answer, is an alarm and no failure: the backup stays due and is tried again until it is written. What is written
-//! is what the catalogue says by then, so backups never go back. A drive that hangs costs one thread.
+//! A change is done once the catalogue has it. A backup that cannot be written, because the drive is full or
+//! does not answer, is an alarm and not an error. The backup stays due and is retried until it is written.
+//! Its content is the catalogue's at the time of the write, so backups never go back. A drive that hangs
+//! costs one thread.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,14 +22,14 @@ use super::records::{BACKUP_FORMAT, PolicyGroupRecord, RecordBackup, VolumeRecor
 use weir_store::RecordUpdate;
 use weir_store::format::MINIMUM_READER;
 
-/// How long a change that is done waits for the backups of its records before it is answered without them.
+/// How long a finished change waits for the backups of its records before it is answered without them.
 const ANSWER_WAIT: Duration = Duration::from_secs(1);
-/// How long a write of backups takes at most before it is told that the drive does not answer.
+/// Maximum time of a write of backups before the drive is reported as not answering.
 const OVERDUE: Duration = Duration::from_secs(5);
-/// How soon backups that could not be written are tried again.
+/// Pause before a failed write of backups is repeated.
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
 
-/// What is to be written, by drive.
+/// Due backups, by drive.
 #[derive(Default)]
 pub(super) struct RecordBackups {
     drives: Mutex<BTreeMap<DriveId, Queue>>,
@@ -38,25 +39,25 @@ pub(super) struct RecordBackups {
 /// The backups on one drive.
 #[derive(Default)]
 struct Queue {
-    /// Volumes whose backups are not up to date.
+    /// Volumes whose backups are out of date.
     due: BTreeSet<VolumeId>,
     /// Number of the latest request.
     asked: u64,
-    /// All requests up to this one were carried out or failed.
+    /// Number of the latest request that succeeded or failed; all earlier ones are settled too.
     settled: u64,
-    /// When the thread began to write that does so now.
+    /// Start of the current write, while the drive's thread runs.
     writing_since: Option<Instant>,
     fault: Option<Fault>,
 }
 
-/// Why backups on a drive are not up to date.
+/// Why backups on a drive are out of date.
 struct Fault {
     message: String,
     volumes: usize,
     retry_at: Instant,
 }
 
-/// Requests that a change waits for: the latest at each drive.
+/// Requests that a change waits for: the latest one at each drive.
 #[derive(Debug, Default)]
 pub(super) struct Tickets(BTreeMap<DriveId, u64>);
 
@@ -65,7 +66,8 @@ impl RecordBackups {
         self.drives.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that the backups of some volumes' records on a drive are to be written; true if nobody does so yet.
+    /// Requests backups of volumes' records on a drive. Returns the number of the request, and true if a
+    /// thread must be started.
     fn ask(&self, drive: DriveId, volumes: BTreeSet<VolumeId>) -> (u64, bool) {
         let mut drives = self.drives();
         let queue = drives.entry(drive).or_default();
@@ -74,7 +76,7 @@ impl RecordBackups {
         (queue.asked, queue.start())
     }
 
-    /// Waits for a bounded time until what was asked for is written, or could not be.
+    /// Waits a bounded time until the requests are settled.
     pub fn wait(&self, tickets: &Tickets) {
         if tickets.0.is_empty() {
             return;
@@ -83,11 +85,11 @@ impl RecordBackups {
             let is_open = |queue: &Queue, ticket: u64| queue.settled < ticket && !queue.is_overdue();
             tickets.0.iter().any(|(id, ticket)| drives.get(id).is_some_and(|queue| is_open(queue, *ticket)))
         };
-        // Whether it was in time is told by the alarm.
+        // An alarm reports backups that are late.
         let _ = self.settled.wait_timeout_while(self.drives(), ANSWER_WAIT, is_open);
     }
 
-    /// What the thread of a drive writes next; `None` ends it.
+    /// The next volumes for a drive's thread; `None` ends the thread.
     fn next(&self, drive: DriveId) -> Option<(BTreeSet<VolumeId>, u64)> {
         let mut drives = self.drives();
         let queue = drives.get_mut(&drive)?;
@@ -99,7 +101,7 @@ impl RecordBackups {
         Some((queue.due.clone(), queue.asked))
     }
 
-    /// Notes what became of an attempt.
+    /// Stores the result of a write.
     fn note(
         &self,
         drive: DriveId,
@@ -128,7 +130,7 @@ impl RecordBackups {
         self.settled.notify_all();
     }
 
-    /// Drives where backups are to be tried again now.
+    /// Drives where backups are due for a retry.
     fn retries(&self) -> Vec<DriveId> {
         let mut drives = self.drives();
         let is_due =
@@ -149,7 +151,7 @@ impl RecordBackups {
 }
 
 impl Queue {
-    /// True if a thread has to be started, which is noted.
+    /// Marks the queue as being written. Returns true if a thread must be started.
     fn start(&mut self) -> bool {
         let is_idle = self.writing_since.is_none();
         self.writing_since.get_or_insert_with(Instant::now);
@@ -160,7 +162,7 @@ impl Queue {
         self.writing_since.is_some_and(|since| since.elapsed() > OVERDUE)
     }
 
-    /// What is wrong with the backups, if anything is.
+    /// The text of the alarm, if backups on the drive are out of date.
     fn trouble(&self, drive: &str) -> Option<String> {
         let since = self.writing_since.filter(|_| self.is_overdue());
         if let Some(since) = since {
@@ -180,8 +182,10 @@ impl Queue {
 }
 
 impl Control {
-    /// Has the backups of some volumes' records written on all their drives that are there; on a drive that is missing they
-    /// are when it is back. The change waits for them when it ends.
+    /// Requests backups of volumes' records on all present drives of these volumes. The change waits for them
+    /// when it ends.
+    ///
+    /// A missing drive gets its backups when it is back.
     pub(super) fn write_record_backups<'a>(
         &self,
         tickets: &mut Tickets,
@@ -203,7 +207,7 @@ impl Control {
         }
     }
 
-    /// Tries again to write backups of records that could not be written.
+    /// Retries failed writes of record backups.
     pub fn retry_record_backups(&self) {
         self.record_backups.retries().into_iter().for_each(|drive| self.start_copier(drive));
         self.retry_drive_list_backup();
@@ -222,13 +226,14 @@ impl Control {
         }
     }
 
-    /// Brings backups on a drive up to date that are not. What cannot be written is told with how many there are.
+    /// Writes the outdated backups among these volumes. On failure, returns the message and the number of
+    /// backups.
     fn update_record_backups(&self, drive: DriveId, volumes: &BTreeSet<VolumeId>) -> Option<(String, usize)> {
         let Ok(store) = self.store(drive) else { return None };
         let outdated = || -> Outcome<Vec<RecordUpdate>> {
             let model = self.model();
             let all = volumes.iter().filter_map(|id| Some(&model.volumes.get(id)?.record));
-            // The files of one that is being made or moved come with their backup.
+            // A volume that is being created or moved there gets its backup with its files.
             let here = all.filter(|volume| volume.placement.names(drive) && store.folder(volume.id).exists());
             let backups = here.map(|volume| record_backup(&model, volume));
             let is_other = |backup: &Outcome<RecordUpdate>| {
@@ -253,7 +258,8 @@ impl Control {
         record_backup(&self.model(), volume)
     }
 
-    /// An alarm for each drive on which backups of records are not up to date, and one if that of the list of drives is not.
+    /// One alarm for each drive with outdated record backups, and one if the list of drives has no current
+    /// backup.
     pub(super) fn record_backup_alarms(&self) -> Vec<ActiveAlarm> {
         let model = self.model();
         let drives = self.record_backups.drives();
@@ -287,7 +293,7 @@ fn record_backup(model: &Model, volume: &VolumeRecord) -> Outcome<RecordUpdate> 
     Ok(RecordUpdate { volume: volume.id, content })
 }
 
-/// Writes backups on a drive until none is asked for any more, or the daemon ends.
+/// Writes backups on a drive until no request is left, or the daemon ends.
 fn write_until_done(control: &Weak<Control>, drive: DriveId) {
     while let Some(control) = control.upgrade() {
         let Some((volumes, ticket)) = control.record_backups.next(drive) else { return };

@@ -1,4 +1,4 @@
-//! Recording what volumes are asked for, with the policies and drives that they have.
+//! Recording the requests to volumes, with the volumes' policies and drives.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use super::records::VolumeRecord;
 use crate::dataplane::{DataPlane, Recording};
 use crate::trace::{self, Header, RECORD_BYTES, Trace, TraceDrive, TraceLevel, TraceVolume};
 
-/// What is to be recorded.
+/// Settings of a recording.
 #[derive(Clone, Debug)]
 pub struct RecordVolumes {
     /// The volumes, each with its tenant if one was named.
     pub volumes: Vec<(Option<Name>, Name)>,
-    /// For how long.
+    /// Length of the recording in seconds.
     pub seconds: u32,
-    /// The most that the trace may have, in bytes.
+    /// Maximum size of the trace in bytes.
     pub bytes_max: u64,
 }
 
-/// A recording under way. It ends with this value.
+/// A recording under way. It ends when this value is dropped.
 pub struct RunningRecording {
     recording: Arc<Recording>,
     data_plane: Arc<DataPlane>,
@@ -35,15 +35,15 @@ pub struct RunningRecording {
 }
 
 impl RunningRecording {
-    /// True once there is no room for more.
+    /// True once the trace has no space left.
     pub fn is_full(&self) -> bool {
         self.recording.is_full()
     }
 
-    /// Ends it; the trace in its form.
+    /// Ends the recording and returns the encoded trace.
     ///
     /// # Errors
-    /// If the policies of the volumes are too long for it.
+    /// If the policies of the volumes are too long for the trace.
     pub fn finish(mut self) -> Outcome<Vec<u8>> {
         self.data_plane.stop_recording(&self.volumes);
         let records = self.recording.take();
@@ -82,7 +82,7 @@ impl RecordVolumes {
         Ok(())
     }
 
-    /// The requests for which there is room behind a header.
+    /// The number of requests that fit behind a header.
     fn records_max(&self, header: &Header) -> Outcome<u64> {
         let before = trace::header_bytes(header).map_err(ControlError::refused)?;
         let least = before + RECORD_BYTES as u64;
@@ -96,12 +96,12 @@ impl RecordVolumes {
     }
 }
 
-/// Describes volumes; their drives are told once each.
+/// The header of a trace of these volumes, with each drive once.
 fn describe(model: &Model, volumes: &[(VolumeRecord, u64)], seconds: u32) -> Header {
     let mut header = Header { duration_ns: u64::from(seconds) * 1_000_000_000, ..Header::default() };
     let mut drives: BTreeMap<DriveId, usize> = BTreeMap::new();
     for (volume, used_bytes) in volumes {
-        // The trace has one drive for a volume: of several it is the first.
+        // The trace has one drive for a volume: the first of several.
         let Some(drive) = model.drives_of(volume).next() else { continue };
         let index = *drives.entry(drive.id).or_insert_with(|| {
             header.drives.push(TraceDrive {
@@ -128,7 +128,7 @@ pub(super) fn trace_levels(model: &Model, volume: &VolumeRecord, used_bytes: u64
     let levels = model.levels(volume, used_bytes);
     let names: Vec<Name> = levels.iter().map(|level| level.name.clone()).collect();
     let path = super::levels::path(volume, levels);
-    // What the path has more than the levels is the tenant, at its top.
+    // If the path is longer than the levels, it starts with the tenant.
     let tenant = (path.len() > names.len()).then(|| volume.tenant.clone());
     let names = tenant.into_iter().chain(names);
     path.into_iter()
@@ -138,10 +138,10 @@ pub(super) fn trace_levels(model: &Model, volume: &VolumeRecord, used_bytes: u64
 }
 
 impl Control {
-    /// Begins to record volumes; one recording runs at a time.
+    /// Starts to record volumes; one recording runs at a time.
     ///
     /// # Errors
-    /// If something is not accepted, a volume is unknown or not served, or another recording runs.
+    /// If a value is not accepted, a volume is unknown or not served, or another recording runs.
     pub fn start_recording(&self, request: &RecordVolumes) -> Outcome<RunningRecording> {
         request.check()?;
         let volumes = self.volumes_to_record(request)?;

@@ -1,4 +1,4 @@
-//! The records that the catalogue keeps, and the replica that lies beside a volume's extents.
+//! The records of the catalogue, and the record backup beside a volume's extents.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -18,11 +18,10 @@ pub const DEFAULT_DRIVE: &str = "default";
 /// Name of the tenant that always exists.
 pub const DEFAULT_TENANT: &str = "default";
 
-/// Class of a volume that asked for none: the lowest, as with Portworx, so that nothing fast is taken
-/// unasked.
+/// Class of a volume that requests none: the lowest, as with Portworx, so that no fast drive is used unasked.
 pub const DEFAULT_CLASS: Class = Class::Low;
 
-/// Version of the form of [`RecordBackup`].
+/// Format version of [`RecordBackup`].
 pub const BACKUP_FORMAT: u32 = 1;
 
 /// An owner of volumes and policy groups.
@@ -30,10 +29,10 @@ pub const BACKUP_FORMAT: u32 = 1;
 pub struct TenantRecord {
     /// Its name.
     pub name: Name,
-    /// The shared policy group whose terms are those of the whole tenant.
+    /// Shared policy group whose terms apply to the whole tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy_group: Option<PolicyGroupId>,
-    /// The policy group that volumes get which are made without one.
+    /// Default policy group: volumes that are created without a group are bound to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_policy_group: Option<PolicyGroupId>,
     /// When it was made.
@@ -45,7 +44,7 @@ pub struct TenantRecord {
 pub struct PolicyGroupRecord {
     /// Its identity, which survives a rename.
     pub id: PolicyGroupId,
-    /// Its number: small, unique on this daemon, never used again.
+    /// Its number: small, unique on this daemon, never reused.
     pub number: u64,
     /// The tenant that owns it.
     pub tenant: Name,
@@ -56,30 +55,31 @@ pub struct PolicyGroupRecord {
     pub terms: Terms,
     /// True if all members share one budget, false if each has its own. Never changes.
     pub is_shared: bool,
-    /// The shared group of the same tenant under which this one stands.
+    /// Its parent: a shared group of the same tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<PolicyGroupId>,
-    /// What the terms of each member are computed from, if they follow its size. Never comes or goes.
+    /// Parameters from which each member's terms are computed, if they depend on its size. A group never
+    /// gains or loses them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adaptive: Option<AdaptiveTerms>,
-    /// Counts changes, so that the newest of several replicas is known.
+    /// Number of changes, which tells the newest of several backups.
     pub generation: u64,
-    /// When it was made.
+    /// Time of its creation.
     pub created_at: Timestamp,
 }
 
-/// How a pool is used.
+/// Settings of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PoolSettings {
-    /// How much of the capacity floors and the reserve may be together, in percent.
+    /// Maximum for floors and the reserve together, in percent of the capacity.
     pub over_commit_percent: u32,
-    /// The part of the capacity that is kept for background work, in percent.
+    /// Part of the capacity that is kept for background work, in percent.
     pub reserve_percent: u32,
-    /// How much of its size volumes may have together, in percent; `None` for any number.
+    /// Maximum provisioned size in percent of the pool's size; `None` means no maximum.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over_provision_percent: Option<u32>,
-    /// Most operations to keep in flight; if `None`, as many as trials find while volumes compete.
+    /// Maximum number of operations in flight; if `None`, trials find it while volumes compete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_target: Option<u32>,
 }
@@ -95,71 +95,73 @@ impl Default for PoolSettings {
     }
 }
 
-/// A directory that holds volumes.
+/// A drive: a directory that holds volumes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriveRecord {
-    /// Its identity; that of the one in the state folder is [`DriveId::DEFAULT`].
+    /// Its identity; the drive in the state folder has [`DriveId::DEFAULT`].
     pub id: DriveId,
     /// Its name.
     pub name: Name,
-    /// Its folder, without symbolic links. That of the default drive, and of a block device, follows the state folder.
+    /// Its folder, without symbolic links. The folders of the default drive and of block devices lie in the
+    /// state folder and follow it.
     pub path: PathBuf,
     /// The block device that is mounted there, if the drive is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<DeviceRecord>,
-    /// How it behaves, if it is emulated.
+    /// Emulated performance, if the drive is emulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulation: Option<Emulation>,
-    /// The class of what it delivers, once that is known; drives of one class are one pool.
+    /// Its class, once known; drives of one class are one pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<Class>,
-    /// What its measurements found, and whether its class was chosen instead.
+    /// Results of its measurements, and whether its class was chosen by hand.
     #[serde(default, skip_serializing_if = "Measured::is_empty")]
     pub measured: Measured,
-    /// It is being emptied, and takes nothing more.
+    /// True if the drive drains and accepts nothing more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_draining: bool,
-    /// How its pool is used. Records from before floors were admitted lack it.
+    /// Settings of its pool. Records from before floors were admitted lack it.
     #[serde(default)]
     pub pool: PoolSettings,
-    /// The zone that it is in, if that is not its node's: what fails together with others there.
+    /// Its zone, which is a failure domain; if `None`, the zone of its node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<Name>,
-    /// The rack within the zone that it is in.
+    /// Its rack within the zone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<Name>,
-    /// When it was added.
+    /// Time when it was added.
     pub created_at: Timestamp,
 }
 
-/// Settings of volumes by a name: where each replica lives, and which is read.
+/// A template: named volume settings that say where each replica lives, and which replicas are read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TemplateRecord {
     /// Its name, which never changes.
     pub name: Name,
-    /// The class of each replica, in the order of the replicas; 1 to [`REPLICAS_MAX`](super::bounds::REPLICAS_MAX) of them.
+    /// The class of each replica in the order of the slots; 1 to
+    /// [`REPLICAS_MAX`](super::bounds::REPLICAS_MAX) of them.
     pub replicas: Vec<Class>,
-    /// The class of the replicas that are read, as long as one of them has everything; the fastest if `None`.
+    /// Class of the replicas that are read while one of them has everything; the fastest if `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_from: Option<Class>,
-    /// The policy group that volumes are bound to which are made from it, of the tenant of each.
+    /// Policy group that new volumes with this template are bound to, in the tenant of each volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy_group: Option<Name>,
-    /// Counts changes, so that the newest of several replicas is known.
+    /// Number of changes, which tells the newest of several backups.
     pub generation: u64,
-    /// When it was made.
+    /// Time of its creation.
     pub created_at: Timestamp,
 }
 
-/// Where a volume is in its life.
+/// Lifecycle state of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VolumeState {
-    /// Its files are being made; undone by the next start.
+    /// Its files are being created. The next start undoes an unfinished creation.
     Creating,
     /// It can be used.
     Online,
-    /// It is deleted, and its space is given back in the background, by the next daemon if need be.
+    /// It is deleted. Its space is reclaimed in the background, if necessary by the next daemon.
     Deleting,
 }
 
@@ -174,51 +176,52 @@ pub struct VolumeRecord {
     pub name: Name,
     /// Its size in bytes.
     pub size_bytes: u64,
-    /// Where its extents lie. Records from before there were several drives lack it, and later ones named one.
+    /// Placement of its extents. Records from before there were several drives lack it, and later ones named
+    /// one drive.
     #[serde(default, alias = "drive")]
     pub placement: Placement,
-    /// How many replicas of each extent there should be. Records from before there could be several lack it.
+    /// Desired number of replicas of each extent. Records from before there could be several lack it.
     #[serde(default = "one_replica")]
     pub replicas: u8,
-    /// The template that says how many replicas there are, of which class each is and which is read. Records from before
+    /// Template that sets the number and class of replicas, and which replicas are read. Records from before
     /// there were templates lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<Name>,
-    /// The class that was asked for.
+    /// Requested class.
     pub io_priority: Class,
-    /// What becomes of it if that class cannot be had. Records from before volumes were placed by it lack it.
+    /// Behaviour if that class is not available. Records from before volumes were placed by class lack it.
     #[serde(default)]
     pub class_policy: ClassPolicy,
-    /// Counts changes, so that the newest of several replicas is known. Records from before there could be several
-    /// replicas lack it.
+    /// Number of changes, which tells the newest of several backups. Records from before there could be
+    /// several lack it.
     #[serde(default)]
     pub generation: u64,
     /// The policy group that it is bound to.
     pub policy_group: Option<PolicyGroupId>,
-    /// Whether clients are kept from changing its data. Records from before this could be asked for lack it.
+    /// Whether clients may only read it. Records from before this setting existed lack it.
     #[serde(default)]
     pub is_read_only: bool,
-    /// What it is a snapshot of, if it is one: then its name is unique among those of that volume.
+    /// The origin, if it is a snapshot: then its name is unique among the snapshots of that volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<SnapshotOf>,
-    /// The volume or snapshot that it was cloned from, as that was called then.
+    /// The volume or snapshot that it was cloned from, under its name at that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cloned_from: Option<String>,
-    /// Where it is in its life.
+    /// Its lifecycle state.
     pub state: VolumeState,
-    /// When it was made.
+    /// Time of its creation.
     pub created_at: Timestamp,
-    /// When it was deleted, if it was.
+    /// Time of its deletion, if it is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_at: Option<Timestamp>,
 }
 
-/// The volume that a snapshot shows as it was.
+/// The origin of a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotOf {
     /// The volume.
     pub volume: VolumeId,
-    /// Its name, which a snapshot is called by: it follows renames.
+    /// The volume's name, which is part of the snapshot's name and follows renames.
     pub volume_name: Name,
 }
 
@@ -226,10 +229,10 @@ fn one_replica() -> u8 {
     1
 }
 
-/// The replica beside a volume's extents: enough to rebuild a lost catalogue.
+/// The record backup beside a volume's extents: enough to rebuild a lost catalogue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordBackup {
-    /// Version of this form: [`BACKUP_FORMAT`].
+    /// Format version: [`BACKUP_FORMAT`].
     pub format: u32,
     /// The least version that a reader needs; see [`weir_store::format`].
     #[serde(default = "first_reader")]
@@ -240,16 +243,15 @@ pub struct RecordBackup {
     pub tenant: TenantRecord,
     /// The policy group that it is bound to.
     pub policy_group: Option<PolicyGroupRecord>,
-    /// The policy groups that this one stands under and that its tenant names. Replicas from before nesting lack
-    /// them.
+    /// The groups above this group, and those that its tenant names. Backups from before nesting lack them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_groups: Vec<PolicyGroupRecord>,
-    /// The template that it follows, unless that is built in. Replicas from before there were templates lack it.
+    /// The volume's template, unless it is built in. Backups from before there were templates lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<TemplateRecord>,
 }
 
-/// The node's own identity.
+/// The identity of this node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRecord {
     /// Its identity.
@@ -257,14 +259,14 @@ pub struct NodeRecord {
 }
 
 impl DriveRecord {
-    /// Where it is for whoever gave it: its block device or its folder.
+    /// Path of the drive as the operator gave it: its block device or its folder.
     pub fn place(&self) -> &Path {
         self.device.as_ref().map_or(&self.path, |device| &device.path)
     }
 }
 
 impl PolicyGroupRecord {
-    /// The terms of a member of these sizes, as far as they are its own: a shared group's are not.
+    /// The own terms of a member of these sizes. Members of a shared group have none of their own.
     pub fn own_terms(&self, allocated_bytes: u64, used_bytes: u64) -> Terms {
         match &self.adaptive {
             Some(adaptive) => adaptive.terms(allocated_bytes, used_bytes),
@@ -273,22 +275,23 @@ impl PolicyGroupRecord {
         }
     }
 
-    /// What kind of group it is, in words.
+    /// Its kind, in words.
     pub fn kind(&self) -> &'static str {
         if self.adaptive.is_some() { "adaptive policy group" } else { "policy group" }
     }
 }
 
 impl TenantRecord {
-    /// A new tenant that asks for nothing.
+    /// A new tenant with default settings.
     pub fn new(name: Name, created_at: Timestamp) -> TenantRecord {
         TenantRecord { name, policy_group: None, default_policy_group: None, created_at }
     }
 }
 
 impl VolumeRecord {
-    /// The name under which clients attach the volume: its name, with its tenant unless that is the default. That of a
-    /// snapshot stands behind the name of its volume and `@`.
+    /// The name under which clients attach the volume: its name, with its tenant unless that is the default.
+    ///
+    /// A snapshot's name follows the name of its volume and `@`.
     pub fn export_name(&self) -> String {
         let name = match &self.snapshot {
             None => self.name.to_string(),
@@ -300,7 +303,7 @@ impl VolumeRecord {
         }
     }
 
-    /// What it is, with its name, in words.
+    /// Its kind and name, in words.
     pub fn title(&self) -> String {
         let what = if self.snapshot.is_some() { "snapshot" } else { "volume" };
         format!("{what} '{}'", self.export_name())
@@ -323,17 +326,17 @@ pub mod keys {
     pub const LOST_WRITES: &str = "lost-writes/";
     /// Prefix of the policies of background work that are not the built-in ones.
     pub const BACKGROUND_POLICIES: &str = "background-policy/";
-    /// Prefix of filesystems that were begun on block devices and are no drive's yet.
+    /// Prefix of filesystems that were begun on block devices and belong to no drive yet.
     pub const DEVICE_FORMATS: &str = "device-format/";
-    /// Prefix of how the last scrub of each volume ended.
+    /// Prefix of the results of each volume's last scrub.
     pub const SCRUBS: &str = "scrub/";
     /// Prefix of all volumes.
     pub const VOLUMES: &str = "volume/";
     /// The highest number that a policy group ever had.
     pub const POLICY_GROUP_NUMBER: &str = "counter/policy-group";
-    /// Who may read the catalogue.
+    /// The versions that may read the catalogue.
     pub const FORMAT: &str = "format/self";
-    /// The node's own identity.
+    /// The identity of this node.
     pub const NODE: &str = "node/self";
 
     /// Key of a tenant.
@@ -356,12 +359,12 @@ pub mod keys {
         format!("{BACKGROUND_POLICIES}{kind}")
     }
 
-    /// Key of that writes to a drive were lost.
+    /// Key of a drive's lost writes.
     pub fn lost_writes(id: DriveId) -> String {
         format!("{LOST_WRITES}{id}")
     }
 
-    /// Key of how the last scrub of a volume ended.
+    /// Key of the result of a volume's last scrub.
     pub fn scrub(id: VolumeId) -> String {
         format!("{SCRUBS}{id}")
     }
@@ -420,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn emulated_drives_from_before_seeks_flushes_and_parallelism_are_read_and_written_as_they_were() {
+    fn older_emulated_drive_records_round_trip_unchanged() {
         for (before, parameters) in [
             (r#"{"iops":2000,"latency_ns":0}"#, "iops=2000"),
             (r#"{"iops":7,"bytes_per_second":5000000,"latency_ns":9}"#, "iops=7,bandwidth=5MB/s,latency=9ns"),
@@ -442,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_read_as_they_were_written() {
+    fn records_round_trip() {
         let terms = Terms {
             operation_size: weir_types::OperationSize::Bytes(4096),
             weight: weir_types::Weight(7),

@@ -1,7 +1,7 @@
-//! How the extents of a volume with several replicas begin, and what an operator must know of its replicas.
+//! Recovered extents of volumes with several replicas, and the alarms about their replicas.
 //!
-//! Files are looked at here; what follows from what is found is decided by `weir-volume`. A volume that never had more
-//! than one replica has no replica metadata and no epoch records, and nothing is read for it.
+//! This module examines the files, and `weir-volume` decides what follows from them. A volume that never had
+//! more than one replica has no replica metadata and no epoch records, and no file is read for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -23,13 +23,14 @@ use weir_store::{ExtentFault, Faults, epoch_record, extent_count, extent_fault};
 
 /// Folder of all epoch records in the state folder.
 const EPOCH_RECORDS_FOLDER: &str = "epoch-records";
-/// What an operator is told of an extent that stays out of service.
+/// Alarm text of an extent that stays out of service.
 const FAILED_BEFORE: &str = "fails every request: its last replica in sync had a failed write or sync before this start, so \
     nobody knows what it holds; restore a snapshot, or accept it as it is by removing the volume's file of epoch records \
     while the daemon is stopped and all its drives are there";
 
-/// The metadata beside each replica of an extent that is new, with its first epoch: all replicas have everything. `None` if there
-/// is only one.
+/// The metadata beside each replica of a new extent, with its first epoch: all replicas are in sync.
+///
+/// `None` if there is only one replica.
 pub(super) fn first_metadata(volume: &VolumeRecord, epoch: u64) -> Option<ReplicaMetadata> {
     let replicas = usize::from(volume.replicas);
     let replica_state =
@@ -38,16 +39,16 @@ pub(super) fn first_metadata(volume: &VolumeRecord, epoch: u64) -> Option<Replic
     (replicas > 1).then(|| ReplicaMetadata::first(epoch, replica_states))
 }
 
-/// A look at all replicas of a volume's extents.
+/// An examination of all replicas of a volume's extents.
 #[derive(Default)]
 struct Look {
-    /// The folders of the drives that are there.
+    /// The folders of the drives that are present.
     folders: BTreeMap<DriveId, PathBuf>,
-    /// The replica metadata of replicas that are behind a journal, if that is ready.
+    /// Paths of the metadata of replicas behind a journal; `None` if the journal is not ready.
     journaled: BTreeMap<ExtentReplica, Option<PathBuf>>,
-    /// Extent files that are not as they must be.
+    /// Faulty extent files.
     files: Faults,
-    /// Replica metadata that are not as they must be.
+    /// Faulty replica metadata.
     all_metadata: Faults,
 }
 
@@ -98,7 +99,7 @@ impl Control {
         self.state.join(EPOCH_RECORDS_FOLDER).join(volume.to_string())
     }
 
-    /// The first epoch of extents that are to be made, from this one on.
+    /// The first epoch of new extents from `first` on.
     pub(super) fn first_epoch(&self, volume: &VolumeRecord, first: u64) -> Outcome<u64> {
         let epoch_records =
             epoch_record::read_all(&self.epoch_records(volume.id), extent_count(volume.size_bytes))?;
@@ -106,7 +107,7 @@ impl Control {
         Ok(first_epoch(epoch_records.get(first..).unwrap_or_default()))
     }
 
-    /// Notes durably that extents from this one on are new, and their first epoch.
+    /// Writes durable epoch records of new extents from `first` on, with their first epoch.
     pub(super) fn begin_epoch_records(&self, volume: &VolumeRecord, first: u64, epoch: u64) -> Outcome<()> {
         if !self.has_metadata(volume) {
             return Ok(());
@@ -117,8 +118,9 @@ impl Control {
         Ok(epoch_record::begin(&self.epoch_records(volume.id), extents(first, volume.size_bytes), new)?)
     }
 
-    /// How the extents of a volume begin that were just made, with their first epoch; empty if none has, or had, several
-    /// replicas.
+    /// The recovered extents of new extents from `first` on, with their first epoch.
+    ///
+    /// Empty if no extent has, or had, several replicas.
     pub(super) fn new_recovered_extents(
         &self,
         volume: &VolumeRecord,
@@ -135,16 +137,19 @@ impl Control {
         extents(first, volume.size_bytes).map(|_| recovered_extent()).collect()
     }
 
-    /// True if any extent of a volume has, or had, several replicas, also if the one that was added last is not recorded.
+    /// True if any extent of a volume has, or had, several replicas, even if the record lacks the newest
+    /// replica.
     pub(super) fn has_metadata(&self, volume: &VolumeRecord) -> bool {
         volume.placement.has_replicas() || self.epoch_records(volume.id).exists()
     }
 
-    /// How the extents of a volume begin that is opened; empty if none ever had more than one replica. What is wrong with
-    /// single replicas is raised.
+    /// The recovered extents of a volume that is opened; empty if no extent ever had more than one replica.
+    ///
+    /// Faults of single replicas become alarms.
     ///
     /// # Errors
-    /// Refused if an extent cannot be served from the replicas that are there; the message says which, and why.
+    /// Refused if an extent cannot be served from the replicas that are present. The message names the extent
+    /// and the reason.
     pub(super) fn recovered_extents(&self, volume: &VolumeRecord) -> Outcome<Vec<RecoveredExtent>> {
         if !self.has_metadata(volume) {
             return Ok(Vec::new());
@@ -183,7 +188,7 @@ impl Control {
         all.filter(|volume| volume.placement.has_replicas()).cloned().collect()
     }
 
-    /// The extents of a volume with replicas that those on drives that are there could serve, as their files say.
+    /// The extents of a volume that the replicas on present drives could serve, according to their files.
     pub(super) fn servable_extents(&self, volume: &VolumeRecord) -> Outcome<BTreeSet<u32>> {
         let epoch_records =
             epoch_record::read_all(&self.epoch_records(volume.id), extent_count(volume.size_bytes))?;
@@ -202,9 +207,10 @@ impl Control {
         Look { folders, journaled: self.journaled_metadata(volume), ..Look::default() }
     }
 
-    /// The replica metadata of a volume's replicas that are behind journals, as far as those are ready.
+    /// The metadata paths of a volume's replicas behind journals; `None` for those whose journal is not
+    /// ready.
     fn journaled_metadata(&self, volume: &VolumeRecord) -> BTreeMap<ExtentReplica, Option<PathBuf>> {
-        // What was decided when they were made ready counts, and not what a second look says.
+        // The decision made when the journals became ready counts, and not a second examination.
         let bindings = self.journals.bindings(volume.id);
         let metadata = |extent: u32, slot: usize, drive: DriveId| {
             let metadata = match self.journal_of(volume.id, drive, (extent, slot)) {
@@ -221,8 +227,9 @@ impl Control {
         extents(0, volume.size_bytes).flat_map(of_extent).collect()
     }
 
-    /// An alarm for each volume with replicas of which some are on drives that are missing, or closer together than what
-    /// is said of where drives are. They follow from the records and the drives alone.
+    /// One alarm for each volume with replicas on missing drives, and one if replicas share a failure domain.
+    ///
+    /// The alarms follow from the records and the drives alone.
     pub(super) fn replica_alarms(&self) -> Vec<ActiveAlarm> {
         let moving: BTreeSet<VolumeId> = self.moves.under_way();
         let model = self.model();
@@ -230,7 +237,7 @@ impl Control {
         let copied =
             volumes.filter(|volume| volume.state == VolumeState::Online && volume.placement.has_replicas());
         let messages = copied.flat_map(|volume| {
-            // What a move passes through is not where replicas stay.
+            // The placement during a move is temporary.
             let is_moving = moving.contains(&volume.id);
             let close = if is_moving { None } else { close_replicas(&model, volume) };
             let messages = [missing_replicas(&model, volume), close];
@@ -247,13 +254,13 @@ impl Control {
     }
 }
 
-/// The extents from one on of a volume of this size.
+/// The extents from `first` on of a volume of this size.
 fn extents(first: u64, size_bytes: u64) -> Range<u32> {
     let number = |extents: u64| u32::try_from(extents).expect("a volume's size is bounded");
     number(first)..number(extent_count(size_bytes))
 }
 
-/// How many replicas of a volume's extents are on drives that are missing, if any are.
+/// The number of a volume's extent replicas on missing drives, in words, if there are any.
 fn missing_replicas(model: &Model, volume: &VolumeRecord) -> Option<String> {
     let placement = &volume.placement;
     let missing: Vec<DriveId> =
@@ -270,7 +277,7 @@ fn missing_replicas(model: &Model, volume: &VolumeRecord) -> Option<String> {
         .then(|| format!("{replicas} of the {all} replicas of its extents are missing, on: {names}"))
 }
 
-/// Of how many extents replicas share a zone, or a rack, if it is said where drives are.
+/// The number of extents whose replicas share a zone or a rack, in words, if drives have zones or racks.
 fn close_replicas(model: &Model, volume: &VolumeRecord) -> Option<String> {
     let drives: BTreeMap<DriveId, FailureDomain> =
         model.drives_of(volume).map(|drive| (drive.id, model.domain_of(drive))).collect();
@@ -279,7 +286,7 @@ fn close_replicas(model: &Model, volume: &VolumeRecord) -> Option<String> {
     if !has_zones && !has_racks {
         return None;
     }
-    // Of very many extents most have their replicas on the same few drives.
+    // Even among very many extents, most have their replicas on the same few drives.
     let mut homes: BTreeMap<Vec<DriveId>, u64> = BTreeMap::new();
     for extent in 0..extent_count(volume.size_bytes) {
         let home = volume.placement.replicas_of(extent).map(|(_, drive)| drive).collect();
@@ -307,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_not_there() {
+    fn unusable_replica_is_not_recovered() {
         let (both, known) = {
             use ReplicaState::{Absent, InSync};
             ([InSync, InSync, Absent, Absent], EpochRecord { allocated: 1, committed: 1, is_failed: false })

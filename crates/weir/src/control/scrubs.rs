@@ -1,4 +1,5 @@
-//! Scrubs of volumes: which go on, how the last one of each volume ended, and what is said of volumes at rest.
+//! Scrubs of volumes: running scrubs, the result of each volume's last scrub, and alarms about damaged
+//! blocks.
 //!
 //! The data plane scrubs; here it is begun, and noted when it has ended. A scrub does not go on by itself after a
 //! restart: what it has validated stays valid.
@@ -24,11 +25,11 @@ use crate::dataplane::{ProgressSnapshot, ScrubEnd, ScrubProgress, ScrubSnapshot}
 use crate::statistics::ChecksumCounters;
 use weir_store::checksums::{self, checksum_file_name};
 
-/// How long whoever gives up a scrub waits until it has ended: what is under way comes to its end first.
+/// How long a cancelled scrub is waited for: operations under way finish first.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 const END_PAUSE: Duration = Duration::from_millis(10);
 
-/// How the last scrub of a volume ended, as the catalogue keeps it.
+/// Result of a volume's last scrub, as stored in the catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct ScrubRecord {
     state: ScrubState,
@@ -41,32 +42,32 @@ struct ScrubRecord {
     extents_passed_over: u64,
 }
 
-/// Where a scrub stands.
+/// State of a scrub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScrubState {
-    /// The volume was never scrubbed to an end.
+    /// No scrub of the volume has ended yet.
     Never,
-    /// It waits until others are done.
+    /// It waits until other scrubs are done.
     Waiting,
-    /// It goes on as its policy and the drives allow it.
+    /// It runs as fast as its policy and the drives allow.
     Running,
-    /// All was examined.
+    /// The whole volume was examined.
     Completed,
-    /// Somebody gave it up.
+    /// An operator cancelled it.
     Cancelled,
-    /// The volume became smaller or was closed meanwhile.
+    /// The volume shrank or was closed during the scrub.
     Interrupted,
 }
 
 impl ScrubState {
-    /// True if it has not ended.
+    /// True if the scrub has not ended.
     pub fn is_going_on(self) -> bool {
         matches!(self, ScrubState::Waiting | ScrubState::Running)
     }
 }
 
-/// The scrub of a volume that goes on, or else its last one, and what is known of the volume at rest.
+/// The running scrub of a volume, or else its last one, and the state of the volume's data at rest.
 #[derive(Clone, Debug)]
 pub struct ScrubView {
     /// The volume.
@@ -75,26 +76,26 @@ pub struct ScrubView {
     pub tenant: Name,
     /// Its name.
     pub name: Name,
-    /// Where the scrub stands.
+    /// State of the scrub.
     pub state: ScrubState,
-    /// When it was asked for.
+    /// Time of the request.
     pub begun_at: Option<Timestamp>,
-    /// When it ended.
+    /// Time of its end.
     pub ended_at: Option<Timestamp>,
-    /// What it has counted.
+    /// Counters of the scrub.
     pub counted: ScrubSnapshot,
-    /// What is known of the volume at rest, whoever found it.
+    /// Checksums and damaged blocks of the volume, whether a scrub or a read found them.
     pub checksums: ChecksumCounters,
 }
 
-/// A scrub that goes on.
+/// A running scrub.
 #[derive(Clone, Debug)]
 struct RunningScrub {
     begun_at: Timestamp,
     progress: Arc<ScrubProgress>,
 }
 
-/// What is known of scrubs: at most one that goes on and one that ended for each volume.
+/// At most one running and one ended scrub for each volume.
 #[derive(Debug, Default)]
 pub(super) struct Scrubs {
     running: Mutex<BTreeMap<VolumeId, RunningScrub>>,
@@ -170,8 +171,10 @@ impl ScrubView {
 }
 
 impl Control {
-    /// What is said beside the replicas of a volume at rest, by extent and duplicate; `None` where it cannot be read. Of volumes
-    /// that were never scrubbed there is nothing to read.
+    /// The checksum headers beside a volume's replicas, by extent and slot; `None` where a header cannot be
+    /// read.
+    ///
+    /// A volume that was never scrubbed has none.
     pub(super) fn headers(&self, volume: &VolumeRecord) -> Vec<(u32, usize, Option<ChecksumHeader>)> {
         let mut found = Vec::new();
         for (drive, store) in self.stores_there(volume) {
@@ -193,7 +196,7 @@ impl Control {
         found
     }
 
-    /// Reads how scrubs have ended, of volumes that there are.
+    /// Loads the results of scrubs of existing volumes.
     pub(super) fn load_scrubs(&self) -> Outcome<()> {
         for entry in self.catalogue.range(keys::SCRUBS)? {
             let id = entry.key.strip_prefix(keys::SCRUBS).and_then(|id| id.parse().ok()).map(VolumeId);
@@ -205,7 +208,7 @@ impl Control {
         Ok(())
     }
 
-    /// Begins to scrub a volume in the background. One that is being scrubbed goes on.
+    /// Starts to scrub a volume in the background. A running scrub continues.
     ///
     /// # Errors
     /// Not found for an unknown volume, refused for one that is not served.
@@ -246,7 +249,7 @@ impl Control {
         Ok(self.view_of_scrub(&record))
     }
 
-    /// What is known of all volumes, or those of one tenant, by tenant and name.
+    /// The scrubs of all volumes, or those of one tenant, by tenant and name.
     ///
     /// # Errors
     /// Not found for an unknown tenant.
@@ -265,14 +268,14 @@ impl Control {
         ScrubView::of(volume, &self.scrubs, rest)
     }
 
-    /// What is known of a volume at rest; `None` if it was never scrubbed.
+    /// The scrub of a volume; `None` if it was never scrubbed and nothing is known of its data at rest.
     pub(super) fn scrub_of(&self, volume: &VolumeRecord) -> Option<ScrubView> {
         let view = self.view_of_scrub(volume);
         let is_known = view.state != ScrubState::Never || !view.checksums.damaged.is_empty();
         (is_known || view.checksums.checksummed_bytes > 0).then_some(view)
     }
 
-    /// A volume is no more.
+    /// Forgets the scrubs of a deleted volume.
     pub(super) fn forget_scrub(&self, volume: VolumeId) {
         self.scrubs.running().remove(&volume);
         if self.scrubs.ended().remove(&volume).is_some()
@@ -283,7 +286,7 @@ impl Control {
         }
     }
 
-    /// Notes which scrubs have ended.
+    /// Records the scrubs that have ended.
     pub fn settle_scrubs(&self) {
         let all: Vec<_> = self.scrubs.running().iter().map(|(id, scrub)| (*id, scrub.clone())).collect();
         for (id, scrub) in all {
@@ -295,7 +298,7 @@ impl Control {
 
     fn note_scrub(&self, id: VolumeId, scrub: &RunningScrub, end: ScrubEnd) {
         let _change = self.begin_change();
-        // It was noted, or the volume deleted, meanwhile.
+        // Another thread recorded it in the meantime, or the volume was deleted.
         let is_other = |known: &RunningScrub| !Arc::ptr_eq(&known.progress, &scrub.progress);
         if self.scrubs.running().get(&id).is_none_or(is_other) || !self.model().volumes.contains_key(&id) {
             return;
@@ -313,7 +316,7 @@ impl Control {
         self.scrubs.running().remove(&id);
     }
 
-    /// Scrubs that go on, as background work.
+    /// Running scrubs, as background work.
     pub(super) fn scrub_jobs(&self, model: &Model) -> Vec<BackgroundJob> {
         let job = |(id, scrub): (&VolumeId, &RunningScrub)| {
             let volume = &model.volumes.get(id)?.record;
@@ -339,7 +342,8 @@ impl Control {
         running.iter().filter(|(_, scrub)| scrub.progress.end().is_none()).filter_map(job).collect()
     }
 
-    /// An alarm for each extent with blocks of which no replica is known to be good. They stand until these are overwritten.
+    /// One alarm for each extent that has blocks without a replica known to be correct. It stays until the
+    /// blocks are overwritten.
     pub(super) fn scrub_alarms(&self) -> Vec<ActiveAlarm> {
         let model = self.model();
         let of_volume = |(id, open): (&VolumeId, &Arc<crate::statistics::VolumeStatistics>)| {
@@ -361,12 +365,12 @@ fn checksums_of(model: &Model, volume: &VolumeRecord) -> ChecksumCounters {
     model.open.get(&volume.id).map(|open| open.checksums.counters()).unwrap_or_default()
 }
 
-/// Where a block of an extent lies in its volume, in bytes.
+/// Offset of a block of an extent in its volume, in bytes.
 pub fn offset_of(extent: u32, block: u32) -> u64 {
     u64::from(extent) * EXTENT_BYTES + u64::from(block) * BLOCK_BYTES
 }
 
-/// What an operator must know of damaged blocks of an extent.
+/// Alarm text about damaged blocks of an extent.
 fn damage_words(extent: u32, damaged: &[Damaged]) -> String {
     let (rotten, undecided): (Vec<_>, Vec<_>) =
         damaged.iter().partition(|damaged| damaged.expected.is_some());
@@ -391,7 +395,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_alarm_names_where_and_what_of_both_kinds() {
+    fn damage_alarm_names_offset_and_both_kinds() {
         let rotten = |block| Damaged { block, expected: Some(1) };
         let one = damage_words(1, &[rotten(2)]);
         assert_eq!(

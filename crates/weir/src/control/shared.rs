@@ -1,8 +1,8 @@
-//! The model as all share it: whoever reads has one that never changes, whoever changes it puts another in its place.
+//! Shared model: a reader holds a snapshot that never changes, and an update replaces the current state.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 
-/// Something of which readers hold snapshots.
+/// A state of which readers hold snapshots.
 #[derive(Default)]
 pub(super) struct Shared<T> {
     current: RwLock<Arc<T>>,
@@ -16,13 +16,14 @@ impl<T: Clone> Shared<T> {
         Shared { current: RwLock::new(Arc::new(first)), updating: Mutex::new(()) }
     }
 
-    /// What there is now, which stays as it is for whoever holds it.
+    /// The current state. It stays the same for its holder.
     pub fn snapshot(&self) -> Arc<T> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes what is read from here on. Where somebody reads what there was, a clone is changed, and nobody waits for
-    /// the cloning but other updates.
+    /// Changes the current state.
+    ///
+    /// If a reader holds the state, a clone is changed instead. Only other updates wait for the cloning.
     pub fn update<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         let _updating: MutexGuard<'_, ()> = self.updating.lock().unwrap_or_else(PoisonError::into_inner);
         let mut current = self.write();
@@ -35,7 +36,7 @@ impl<T: Clone> Shared<T> {
         drop(before);
         let answer = change(&mut after);
         let replaced = std::mem::replace(&mut *self.write(), Arc::new(after));
-        // It may be the last to know it, and much to drop.
+        // This may be the last reference, and dropping a large state takes time, so the lock is free here.
         drop(replaced);
         answer
     }
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn snapshot_never_changes_and_holds_up_no_update() {
+    fn snapshot_never_changes_and_blocks_no_update() {
         let shared = Shared::new(vec![1]);
         let before = shared.snapshot();
         let second = shared.snapshot();

@@ -1,7 +1,8 @@
-//! Snapshots: what a volume, or several at one instant, held, to be read, cloned and restored.
+//! Snapshots: the content of one volume, or of several at one instant, to be read, cloned and restored.
 //!
-//! A snapshot is a volume of its own that nobody can write to: it is placed, served, mirrored, moved and deleted as any
-//! other. It shares what it holds with its volume where filesystems can do that, and needs it for nothing.
+//! A snapshot is a read-only volume of its own. It is placed, served, mirrored, moved and deleted like any
+//! other volume. It shares extents with its volume on filesystems that can do so, and does not depend on the
+//! volume.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,14 +20,14 @@ use super::volumes::{VolumeView, refuse_more};
 use super::{Change, Control};
 use weir_store::snapshot::Occupied;
 
-/// What snapshots should be made.
+/// A request to create snapshots.
 #[derive(Clone, Debug)]
 pub struct CreateSnapshots {
-    /// The owner of the volumes; if `None`, each is looked for as usual.
+    /// Owner of the volumes; if `None`, each volume is looked up as usual.
     pub tenant: Option<Name>,
     /// The volumes, all of which are in the snapshot at the same instant.
     pub volumes: Vec<Name>,
-    /// The name of each snapshot.
+    /// Name of each snapshot.
     pub name: Name,
 }
 
@@ -37,9 +38,9 @@ pub struct SnapshotView {
     pub record: VolumeRecord,
     /// Its version.
     pub version: u64,
-    /// The volume that it shows as it was.
+    /// The volume that it was made of.
     pub of: SnapshotOf,
-    /// What its files occupy, of one replica; `None` if they cannot be examined.
+    /// Bytes that its files occupy in one replica; `None` if they cannot be examined.
     pub occupied: Option<Occupied>,
 }
 
@@ -55,7 +56,7 @@ impl Model {
         all.filter(move |record| record.snapshot.as_ref().is_some_and(|of| of.volume == volume))
     }
 
-    /// Number of snapshots by volume, of those that have any.
+    /// Number of snapshots by volume, for volumes that have any.
     pub(super) fn snapshot_counts(&self) -> BTreeMap<VolumeId, u64> {
         let mut counts = BTreeMap::new();
         for of in self.volumes.values().filter_map(|volume| volume.record.snapshot.as_ref()) {
@@ -81,7 +82,7 @@ impl Model {
         })
     }
 
-    /// Gives snapshots the names of their volumes, which a rename that was interrupted may have left as they were.
+    /// Updates the volume names in snapshots, which an interrupted rename may have left unchanged.
     pub(super) fn name_snapshots(&mut self) {
         let name = |volume: &VolumeRecord| (volume.id, volume.name.clone());
         let names: BTreeMap<VolumeId, Name> = self.plain_volumes().map(name).collect();
@@ -105,13 +106,13 @@ impl Control {
     pub fn create_snapshots(&self, request: &CreateSnapshots) -> Outcome<Vec<SnapshotView>> {
         let begun = self.begin_snapshots(&[], || self.snapshot_pairs(request))?;
         let records = self.finish_snapshots(begun, |change, pairs| {
-            // A volume may have got another name meanwhile.
+            // A volume may have been renamed in the meantime.
             let online = |pair: &Pair| -> Outcome<VolumeRecord> {
                 let of = snapshot_of(&self.model().volume_by_id(pair.source.id)?.record);
                 Ok(VolumeRecord { snapshot: Some(of), state: VolumeState::Online, ..pair.target.clone() })
             };
             let records: Vec<VolumeRecord> = pairs.iter().map(online).collect::<Outcome<_>>()?;
-            // One transaction: after a crash there are all of them, or none.
+            // One transaction: after a crash either all snapshots exist, or none.
             self.put_online(&records)?;
             records.iter().for_each(|record| self.serve_new(change, record));
             Ok(records)
@@ -154,7 +155,7 @@ impl Control {
         Ok(())
     }
 
-    /// Serves a volume that exists durably: if that fails now, the next start tries again.
+    /// Serves a volume that exists durably. If this fails, the next start tries again.
     pub(super) fn serve_new(&self, change: &mut Change<'_>, record: &VolumeRecord) {
         self.write_record_backups(change.tickets(), [record]);
         if let Err(error) = self.serve(change, record) {
@@ -162,7 +163,7 @@ impl Control {
         }
     }
 
-    /// The snapshots of a volume, of those of a tenant, or all, in the order of their volumes and their making.
+    /// The snapshots of a volume, of a tenant's volumes, or of all, by volume and time of creation.
     ///
     /// # Errors
     /// Not found for an unknown tenant or volume.
@@ -197,11 +198,11 @@ impl Control {
         records.into_iter().zip(occupied).map(view).collect()
     }
 
-    /// Removes a snapshot; what only it holds is given back in the background.
+    /// Deletes a snapshot. Space that only the snapshot uses is reclaimed in the background.
     ///
     /// # Errors
-    /// Not found if there is none of that name; refused while clients read it, unless it is forced; conflict if it has
-    /// another version than `if_version`.
+    /// Not found if no snapshot has that name. Refused while clients are attached, unless forced. Conflict if
+    /// the snapshot has another version than `if_version`.
     pub fn delete_snapshot(
         &self,
         tenant: Option<&Name>,
@@ -223,12 +224,13 @@ impl Control {
         self.delete_record(&mut change, &record, force)
     }
 
-    /// Makes a volume what it was when a snapshot was made of it, size included; the snapshot stays. Either is so at any
-    /// instant, also if the power fails: a clone of the snapshot takes the volume's place.
+    /// Restores a volume to the content and size of a snapshot; the snapshot stays.
+    ///
+    /// A clone of the snapshot takes the volume's place. The change is atomic, also in a power cut.
     ///
     /// # Errors
-    /// Not found if there is no such snapshot; refused while clients are attached, unless `force` ends their connections;
-    /// conflict if the volume has another version than `if_version`.
+    /// Not found if the volume has no snapshot of that name. Refused while clients are attached, unless
+    /// `force` ends their connections. Conflict if the volume has another version than `if_version`.
     pub fn restore_snapshot(
         &self,
         tenant: Option<&Name>,
@@ -242,14 +244,14 @@ impl Control {
         if !force {
             self.refuse_attached(&attached)?;
         }
-        // Its snapshots become those of the clone.
+        // The snapshots of the volume become those of the clone.
         let mut others: Vec<VolumeId> = self.model().snapshots_of(id).map(|snapshot| snapshot.id).collect();
         others.push(id);
         let begun = self.begin_snapshots(&others, || {
             let model = self.model();
             let snapshot = model.snapshots_of(id).find(|snapshot| snapshot.name == *name);
             let snapshot = snapshot.and_then(|snapshot| model.volumes.get(&snapshot.id)).map(Arc::as_ref);
-            // Who has it under this name now says what it has.
+            // If the snapshot is gone, the lookup by name gives the error.
             let source = online(snapshot.map_or_else(|| model.snapshot(tenant, volume, name), Ok)?)?;
             let now = model.volume_by_id(id)?;
             let now = &now.expect(now.record.title(), if_version)?.record;
@@ -272,7 +274,8 @@ impl Control {
         self.volume(Some(&restored.tenant), &restored.name)
     }
 
-    /// Puts a volume whose files are in place where another one was, whose snapshots become its own.
+    /// Replaces a volume by another one whose files are in place. The snapshots of the old volume become
+    /// those of the new one.
     fn replace_volume(
         &self,
         change: &mut Change<'_>,
@@ -291,7 +294,7 @@ impl Control {
             transaction = transaction.put(keys::volume(record.id), record)?;
         }
         let revision = self.catalogue.commit(transaction)?;
-        // From here on it is done, whatever happens: what fails now is for the next start.
+        // From here on the restore is done. The next start repairs a later failure.
         let taken_down = self.take_down(change, &gone);
         self.update(|model| all.iter().for_each(|record| model.put_volume(record.clone(), revision)));
         self.write_record_backups(change.tickets(), &all[1..]);
@@ -301,7 +304,7 @@ impl Control {
         Ok(new)
     }
 
-    /// Gives the snapshots of a volume its new name.
+    /// Updates the volume name in the snapshots of a renamed volume.
     pub(super) fn rename_snapshots(&self, change: &mut Change<'_>, volume: &VolumeRecord) -> Outcome<()> {
         let snapshots: Vec<VolumeRecord> = self.model().snapshots_of(volume.id).cloned().collect();
         let renamed = |old: &VolumeRecord| {
@@ -320,7 +323,7 @@ impl Control {
         Ok(())
     }
 
-    /// Refuses to make a volume smaller than it was when a snapshot of it was made.
+    /// Refuses to shrink a volume below the size of one of its snapshots.
     pub(super) fn refuse_below_snapshots(&self, volume: &VolumeRecord, size_bytes: u64) -> Outcome<()> {
         let model = self.model();
         let larger = || model.snapshots_of(volume.id).filter(|snapshot| snapshot.size_bytes > size_bytes);
@@ -346,7 +349,7 @@ impl Control {
     }
 }
 
-/// Refuses what is not a whole volume.
+/// Refuses a volume that is not online.
 pub(super) fn online(volume: &Versioned<VolumeRecord>) -> Outcome<&VolumeRecord> {
     let record = &volume.record;
     if record.state == VolumeState::Online {
@@ -375,7 +378,7 @@ fn snapshot_record(source: &VolumeRecord, name: Name) -> VolumeRecord {
     }
 }
 
-/// A volume as it is when it holds what a snapshot does.
+/// The record of a volume with the content of a snapshot.
 fn restored(now: &VolumeRecord, snapshot: &VolumeRecord, id: VolumeId) -> VolumeRecord {
     VolumeRecord {
         id,

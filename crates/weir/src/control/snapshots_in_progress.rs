@@ -1,5 +1,4 @@
-//! Making new volumes of what others hold at one instant, while these go on being written to: the ground of snapshots,
-//! clones and restoring.
+//! Snapshots in progress: new volumes with the content of others at one instant, while these are written.
 //!
 //! It does not know what the new volumes are for. They come into being in the order of all changes: a record that says
 //! that they are being made, files, everything in the snapshot and durable, and only then what makes them volumes. No lock
@@ -30,7 +29,7 @@ const FIRST_EPOCH: u64 = 1;
 const FIRST_EPOCH_RECORD: EpochRecord =
     EpochRecord { allocated: FIRST_EPOCH, committed: FIRST_EPOCH, is_failed: false };
 
-/// A volume, and the new one that what it holds goes to.
+/// A volume, and the new volume that gets its content.
 #[derive(Clone, Debug)]
 pub(super) struct Pair {
     pub source: VolumeRecord,
@@ -65,7 +64,7 @@ impl SnapshotsInProgress {
         Some(Entered { snapshots_in_progress: self, volumes })
     }
 
-    /// Waits until none concerns any of some volumes; false if that takes too long.
+    /// Waits until no snapshot in progress concerns any of the volumes; false if that takes too long.
     fn wait(&self, volumes: &[VolumeId], until: Instant) -> bool {
         let pause = until.saturating_duration_since(Instant::now());
         let is_busy = |under_way: &mut BTreeMap<VolumeId, _>| {
@@ -94,9 +93,9 @@ impl Drop for Entered<'_> {
 pub(super) struct Begun<'a> {
     pairs: Vec<Pair>,
     specs: Vec<SnapshotSpec>,
-    /// The writes to each drive since before the first file was made there.
+    /// The writes to each drive, from before the first file was made there.
     writes: BTreeMap<DriveId, WriteScope>,
-    /// The volumes that stay as they are meanwhile.
+    /// The volumes that must not change until the end.
     concerned: Vec<VolumeId>,
     _entered: Entered<'a>,
 }
@@ -115,7 +114,7 @@ impl Control {
             let mut change = self.begin_volume_change(&concerned)?;
             let pairs = pairs()?;
             if pairs.iter().any(|pair| !change.holds(pair.source.id)) {
-                // Others bear the names by now.
+                // Other volumes have these names now.
                 continue;
             }
             let progress = || Arc::<SnapshotProgress>::default();
@@ -124,7 +123,7 @@ impl Control {
             let pairwise = all.iter().flat_map(|(source, target, progress)| {
                 [(*source, Arc::clone(progress)), (*target, Arc::clone(progress))]
             });
-            // Whoever stays as it is for it is told how far it is.
+            // The volumes in `others` show the progress of the first pair.
             let first = all.first().map_or_else(progress, |(.., progress)| Arc::clone(progress));
             let others_too = others.iter().map(|other| (*other, Arc::clone(&first)));
             let entries = pairwise.chain(others_too).collect();
@@ -166,7 +165,7 @@ impl Control {
         std::iter::once(volume).chain(snapshots).find_map(left)
     }
 
-    /// Notes durably what is going to be made, and makes its files.
+    /// Records a new volume durably as `creating`, and makes its files.
     fn prepare(&self, pair: &Pair, progress: Arc<SnapshotProgress>) -> Outcome<SnapshotSpec> {
         let Pair { source, target } = pair;
         let key = keys::volume(target.id);
@@ -179,7 +178,8 @@ impl Control {
         Ok(SnapshotSpec { volume: source.id, targets, progress })
     }
 
-    /// Where filesystems cannot share, everything is copied: a drive must not fill up by it.
+    /// Refuses snapshots that do not fit. Filesystems that cannot share duplicate everything, and this must
+    /// not fill a drive.
     fn refuse_without_space(&self, pairs: &[Pair]) -> Outcome<()> {
         let mut needed: BTreeMap<u64, u64> = BTreeMap::new();
         for source in pairs.iter().map(|pair| &pair.source) {
@@ -212,7 +212,8 @@ impl Control {
     ) -> Outcome<T> {
         let in_snapshot = self.data_plane.snapshot(&begun.specs);
         let in_snapshot = in_snapshot.map_err(|error| ControlError::refused(error.to_string()));
-        // Nobody should wait for all of it to become durable: what is left for later is little.
+        // This makes most data durable before the locks are taken, so that the final sync under locks is
+        // short.
         let settled = in_snapshot.and_then(|in_snapshot| {
             begun.writes.values().try_for_each(WriteScope::make_durable)?;
             Ok(in_snapshot)
@@ -230,8 +231,10 @@ impl Control {
         published.inspect_err(|_| change.beside(|| self.undo_snapshots(&begun.pairs)))
     }
 
-    /// Gives back what was made so far. What cannot be taken back now is at the next start, because the catalogue says
-    /// what to do. Nobody was told of these volumes; what bears one of their names is something else.
+    /// Reclaims the files that were made so far. Files that cannot be reclaimed now are reclaimed at the next
+    /// start, because the catalogue has the records.
+    ///
+    /// No client knows these volumes. Another volume may have one of their names, and is not touched.
     fn undo_snapshots(&self, pairs: &[Pair]) {
         for Pair { target, .. } in pairs {
             match self.mark_deleting(target) {
@@ -282,7 +285,7 @@ impl Control {
             let extents = 0..u32::try_from(count).expect("a volume's size is bounded");
             epoch_record::begin(&self.epoch_records(target.id), extents, FIRST_EPOCH_RECORD)?;
         }
-        // Nothing is asked of a drive that did not answer before.
+        // No request goes to a drive that did not answer before.
         let unused: Vec<DriveId> = target
             .placement
             .drives()
@@ -321,7 +324,7 @@ fn came_late(drive: DriveId) -> ControlError {
     ControlError::refused(format!("drive {drive} came back while the snapshot was in progress; try again"))
 }
 
-/// Where the extents of a volume that is made of another are: where those are, and on no drive beside.
+/// Placement of a volume made of another: the drives that hold its extents, and no others.
 pub(super) fn placement_like(source: &VolumeRecord) -> Placement {
     let mut placement = source.placement.clone();
     for drive in source.placement.drives() {
@@ -334,7 +337,7 @@ fn is_on(volume: &VolumeRecord, drive: DriveId, extent: u32) -> bool {
     volume.placement.replicas_of(extent.into()).any(|(_, on)| on == drive)
 }
 
-/// The metadata of an extent all of whose replicas are alike.
+/// The metadata of an extent whose replicas are all in sync.
 fn metadata_of(slots: Slots) -> ReplicaMetadata {
     let replica_state = |slot| if slots.contains(slot) { ReplicaState::InSync } else { ReplicaState::Absent };
     ReplicaMetadata::first(FIRST_EPOCH, std::array::from_fn(replica_state))

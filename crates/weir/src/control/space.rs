@@ -1,8 +1,9 @@
-//! Space of the state folder: volumes are refused more before its filesystem is full, and an alarm says why no change is
-//! accepted where it cannot be written.
+//! Space of the state folder: the reserve that volumes leave there, and the alarm if the folder cannot be
+//! written.
 //!
-//! The catalogue, replica metadata and sockets need a little space there at any time, and a start must not need what
-//! volumes have taken. So drives on the same filesystem get only what it has above a reserve.
+//! The catalogue, replica metadata and sockets need a little space there at any time, and a start must not
+//! need space that volumes have taken. So drives on the same filesystem get only its space above a reserve.
+//! Without a writable state folder no change is accepted, and the alarm gives the reason.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -12,7 +13,7 @@ use super::bounds::{STATE_RESERVE_BYTES_MAX, STATE_RESERVE_PART};
 use super::catalogue::{CATALOGUE_BYTES_MIN, CatalogueFault};
 use weir_store::space::{Obstacle, Space};
 
-/// The filesystem of the state folder, as it was seen last; nobody who only reads waits for it.
+/// The filesystem of the state folder at the last check. Readers do not wait for a check.
 #[derive(Default)]
 pub(super) struct StateFilesystem(Mutex<Option<Result<Space, String>>>);
 
@@ -27,7 +28,7 @@ impl StateFilesystem {
 }
 
 impl Control {
-    /// Why no change is accepted now, if that is known.
+    /// An alarm with the reason why no change is accepted now, if it is known.
     pub(super) fn state_alarms(&self) -> Vec<ActiveAlarm> {
         let why = why_unwritable(self.state_filesystem.seen().as_ref(), self.catalogue.fault());
         let alarm = |why| ActiveAlarm {
@@ -40,12 +41,13 @@ impl Control {
         why.map(alarm).into_iter().collect()
     }
 
-    /// Tells the data plane what volumes may still take on drives that share the state folder's filesystem.
+    /// Tells the data plane the space that volumes may still take on drives that share the state folder's
+    /// filesystem.
     pub fn set_space_aside(&self) {
         let look = self.data_plane.begin_look_at_space();
         let seen = Space::of(&self.state).map_err(|error| error.to_string());
         self.state_filesystem.is(seen.clone());
-        // While the system does not tell, what was said last holds.
+        // While the system does not answer, the previous values stay in effect.
         let Ok(space) = seen else { return };
         self.data_plane.set_space_aside(look, reserve_bytes(space.size_bytes), space.free_bytes);
         for (drive, store) in self.stores() {
@@ -54,12 +56,11 @@ impl Control {
     }
 }
 
-/// Why the state folder cannot be written: what its filesystem says of itself, and what the last change met that was to
-/// be written there.
+/// Why the state folder cannot be written, from the state of its filesystem and the last failed change.
 fn why_unwritable(seen: Option<&Result<Space, String>>, met: Option<CatalogueFault>) -> Option<String> {
     let met = met.map(|fault| (fault.obstacle, fault.error.to_string()));
     match (seen, met) {
-        // A later look cannot show that this is over.
+        // A later check of the filesystem cannot show that this fault is over.
         (_, Some((None | Some(Obstacle::Disk | Obstacle::ReadOnly), error))) => Some(error),
         (Some(Err(error)), _) => Some(format!("its filesystem does not answer: {error}")),
         (Some(Ok(space)), _) if space.is_read_only => Some(Obstacle::ReadOnly.explain_there(space)),
@@ -70,7 +71,7 @@ fn why_unwritable(seen: Option<&Result<Space, String>>, met: Option<CatalogueFau
     }
 }
 
-/// What volumes leave free on the state folder's filesystem, by its size.
+/// Bytes that volumes leave free on the state folder's filesystem, by its size.
 fn reserve_bytes(size_bytes: u64) -> u64 {
     (size_bytes / STATE_RESERVE_PART).min(STATE_RESERVE_BYTES_MAX)
 }
@@ -81,7 +82,7 @@ mod tests {
     use crate::control::catalogue::CatalogueError;
 
     #[test]
-    fn why_the_state_folder_cannot_be_written_is_what_stands_now() {
+    fn unwritable_reason_reflects_current_state() {
         let filesystem = |free_bytes, is_read_only| {
             Ok(Space { mount: "/var".into(), filesystem: 1, size_bytes: 1 << 30, free_bytes, is_read_only })
         };
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn reserve_is_a_small_part_of_small_filesystems_and_bounded_on_large_ones() {
+    fn reserve_is_proportional_and_bounded() {
         assert_eq!(reserve_bytes(96 << 20), 3 << 20);
         assert_eq!(reserve_bytes(1 << 40), STATE_RESERVE_BYTES_MAX);
     }

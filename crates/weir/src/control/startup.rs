@@ -1,4 +1,4 @@
-//! Bringing control up: finishing or undoing what a crash interrupted, then serving every volume.
+//! Startup of control: finishing or undoing interrupted changes after a crash, then serving every volume.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -36,33 +36,33 @@ use weir_store::format::{self, FormatRecord};
 /// Name of the catalogue in the state folder.
 const CATALOGUE_FILE: &str = "catalogue.sqlite";
 
-/// Where control keeps its things and how it starts.
+/// Paths and settings for the start of control.
 #[derive(Clone, Debug)]
 pub struct ControlConfig {
     /// The state folder: the catalogue, and the default drive `drive`.
     pub state: PathBuf,
-    /// Fill an empty catalogue from the record backups beside the extents first.
+    /// Whether to fill an empty catalogue from the record backups beside the extents first.
     pub rebuild_catalogue: bool,
-    /// Drives that there should be. If there are any, that in the state folder is not made.
+    /// Drives of the configuration. If there are any, the drive in the state folder is not made.
     pub drives: Vec<ConfiguredDrive>,
-    /// Where classes of drives begin.
+    /// Thresholds of the drive classes.
     pub classes: ClassThresholds,
-    /// The size of write journals that are made, in bytes.
+    /// Size of new write journals in bytes.
     pub journal_bytes: u64,
-    /// Whether to measure the drive in the state folder while nothing is known of it and nothing lies on it.
+    /// Whether to measure the drive in the state folder while it is unmeasured and empty.
     pub measure_default: bool,
-    /// From how full on a pool is an alarm, in percent.
+    /// Usage from which a pool raises an alarm, in percent.
     pub pool_full_percent: u8,
-    /// The zone that the node is in, if that is known.
+    /// The zone of the node, if known.
     pub zone: Option<String>,
 }
 
 impl Control {
-    /// Opens the catalogue, cleans up after a crash, and serves all volumes.
+    /// Opens the catalogue, repairs the remains of a crash, and serves all volumes.
     ///
     /// # Errors
-    /// If the drive or the catalogue cannot be used, or a rebuild is asked for that would destroy something.
-    /// A volume that cannot be served is an alarm and not an error.
+    /// If the drive or the catalogue cannot be used, or if a requested rebuild would destroy something. A
+    /// volume that cannot be served is an alarm and not an error.
     pub fn start(
         config: &ControlConfig,
         data_plane: Arc<DataPlane>,
@@ -140,22 +140,22 @@ impl Control {
         }
     }
 
-    /// Serves a volume after what was interrupted there is finished, and brings its record backups up to date.
+    /// Finishes interrupted changes of a volume, serves it, and brings its record backups up to date.
     pub(super) fn open_again(&self, change: &mut Change<'_>, record: &VolumeRecord) -> Outcome<()> {
         self.write_record_backups(change.tickets(), [record]);
         change.beside(|| self.repair(record))?;
         self.serve(change, record)
     }
 
-    /// Finishes an interrupted resize.
+    /// Finishes an interrupted resize or move.
     pub(super) fn repair(&self, record: &VolumeRecord) -> Outcome<()> {
         self.delete_strays(record)?;
         self.trim(record, record.size_bytes)?;
         self.delete_stray_extents(record)
     }
 
-    /// Raises an alarm for folders on a drive that the catalogue does not know there. They may be volumes whose
-    /// catalogue was lost, so they are never removed.
+    /// Raises an alarm for folders on a drive that the catalogue does not know there. They may be volumes of
+    /// a lost catalogue, so they are never removed.
     fn report_unknown_folders(&self, drive: DriveId, store: &Store) -> Outcome<()> {
         let scan = store.scan()?;
         let mut known: BTreeSet<VolumeId> =
@@ -178,7 +178,8 @@ impl Control {
     }
 }
 
-/// Opens the catalogue. A damaged one stops the start, unless it is to be rebuilt: then it is set aside.
+/// Opens the catalogue. A damaged catalogue stops the start, unless a rebuild is requested: then it is set
+/// aside.
 fn open_catalogue(state: &Path, rebuild: bool) -> Outcome<SqliteCatalogue> {
     let path = state.join(CATALOGUE_FILE);
     let error = match SqliteCatalogue::open(&path) {
@@ -199,14 +200,15 @@ fn open_catalogue(state: &Path, rebuild: bool) -> Outcome<SqliteCatalogue> {
     }
     let suffix = format!("damaged-{}", Timestamp::now().as_second());
     for name in ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"] {
-        // A file that is not there needs not be set aside.
+        // A missing file need not be set aside.
         let _ = std::fs::rename(state.join(name), state.join(format!("{name}.{suffix}")));
     }
     tracing::warn!(%error, "the damaged catalogue was set aside with the suffix .{suffix}");
     Ok(SqliteCatalogue::open(&path)?)
 }
 
-/// Refuses a catalogue that is for newer readers, before anything of it is used, and says who may read it from now on.
+/// Refuses a catalogue that needs a newer reader before any of it is used. Otherwise records the lowest
+/// reader version from now on.
 fn settle_format(catalogue: &dyn Catalogue) -> Outcome<()> {
     let entry = catalogue.get(keys::FORMAT)?;
     if let Some(entry) = &entry {
@@ -236,8 +238,9 @@ fn node_identity(catalogue: &dyn Catalogue) -> Outcome<uuid::Uuid> {
     Ok(node.id)
 }
 
-/// Reads everything but the drives, which are open already; makes the default tenant if there is none yet. Apart from
-/// the model, answers the volumes whose making or removal was interrupted: their names are free.
+/// Reads all records except the drives, which are open already. Creates the default tenant if there is none.
+///
+/// Returns the model, and the volumes whose creation or deletion was interrupted: their names are free.
 fn load(catalogue: &dyn Catalogue, drives: BTreeMap<DriveId, Drive>) -> Outcome<(Model, Vec<VolumeRecord>)> {
     make_default_tenant(catalogue)?;
     let mut model = Model::default();
@@ -248,7 +251,7 @@ fn load(catalogue: &dyn Catalogue, drives: BTreeMap<DriveId, Drive>) -> Outcome<
     load_policies(catalogue, &mut model)?;
     let mut interrupted = Vec::new();
     for_each(catalogue, keys::VOLUMES, |mut record: VolumeRecord, revision| {
-        // Nobody knows drives by their place yet.
+        // No part of this daemon uses positions of drives yet.
         record.placement = record.placement.compacted();
         match record.state {
             VolumeState::Online => model.put_volume(record, revision),

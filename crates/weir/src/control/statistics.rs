@@ -1,4 +1,4 @@
-//! What was done so far, by volume and by policy group.
+//! Statistics by volume and by policy group.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,34 +13,34 @@ use super::records::{PolicyGroupRecord, VolumeRecord};
 use super::totals::Totals;
 use crate::statistics::VolumeCounters;
 
-/// What one volume did so far.
+/// Statistics of one volume.
 #[derive(Clone, Debug)]
 pub struct VolumeSample {
     /// The volume.
     pub volume: Arc<Versioned<VolumeRecord>>,
     /// The policy group that it is bound to.
     pub policy: Option<Name>,
-    /// What was counted.
+    /// Its counters.
     pub counters: VolumeCounters,
 }
 
-/// What the members of one policy group did so far while they were members.
+/// Statistics of one policy group: the I/O of its members during their membership.
 #[derive(Clone, Debug)]
 pub struct PolicyGroupSample {
     /// The policy group.
     pub record: PolicyGroupRecord,
     /// Number of volumes that are bound to it.
     pub workloads: usize,
-    /// What was counted.
+    /// Totals of its members.
     pub totals: Totals,
-    /// Requests of its members that are not yet answered.
+    /// Number of its members' unanswered requests.
     pub queue_depth: u64,
-    /// Of these, requests held back by a ceiling.
+    /// Number of requests among them that a ceiling holds back.
     pub queue_depth_delayed: u64,
 }
 
 impl Model {
-    /// What a volume did so far.
+    /// Totals of a volume.
     pub fn volume_totals(&self, volume: VolumeId) -> Totals {
         self.open.get(&volume).map(|statistics| Totals::from(&statistics.counters())).unwrap_or_default()
     }
@@ -56,7 +56,7 @@ impl Model {
 }
 
 impl Control {
-    /// What volumes did so far: all, those of one tenant, or one; all at the same instant.
+    /// Statistics of all volumes, those of one tenant, or one volume, all at the same instant.
     pub fn volume_samples(&self, tenant: Option<&Name>, name: Option<&Name>) -> Outcome<Vec<VolumeSample>> {
         let ids = match name {
             Some(name) => vec![self.model().volume(tenant, name)?.record.id],
@@ -72,7 +72,7 @@ impl Control {
         Ok(ids.iter().filter_map(sample).collect())
     }
 
-    /// What the members of policy groups did so far: of all groups, those of one tenant, or one.
+    /// Statistics of all policy groups, those of one tenant, or one group.
     pub fn policy_group_samples(
         &self,
         tenant: Option<&Name>,
@@ -82,7 +82,7 @@ impl Control {
             Some(name) => vec![self.policy_group_of_any_kind(tenant, name)?],
             None => self.all_policy_groups(tenant)?,
         };
-        // Built-in groups that nobody uses only make the answer long.
+        // Unused built-in groups would only make the answer long.
         let views = views.into_iter().filter(|view| !view.is_built_in || view.workloads > 0);
         let model = self.model();
         let depths = model.queue_depths();
@@ -96,7 +96,7 @@ impl Control {
 }
 
 impl Model {
-    /// Requests not yet answered, and of these held back, by policy group.
+    /// Number of unanswered requests, and of those held back by a ceiling, by policy group.
     fn queue_depths(&self) -> BTreeMap<PolicyGroupId, (u64, u64)> {
         let mut depths: BTreeMap<_, (u64, u64)> = BTreeMap::new();
         for volume in self.volumes.values() {

@@ -1,33 +1,35 @@
-//! Rates of volumes, counted by the daemon and timed by its own clock, so that a busy machine makes no ceiling look
-//! exceeded. How exactly a ceiling is reached is for the benches; here it is only waited until it is.
+//! Rates of volumes, counted by the daemon and timed by the daemon's own clock.
+//!
+//! A busy machine therefore makes no ceiling look exceeded. The benches measure how exactly a ceiling is
+//! reached. Tests only wait until it is reached.
 
 use serde_json::Value;
 
 use super::daemon::Daemon;
 use super::wait_until;
 
-/// The part of its rate that a busy volume is waited for to have.
+/// Fraction of its rate that a busy volume must reach before the wait ends.
 const REACHED: f64 = 0.85;
-/// What may come at once of a volume whose requests waited through a stall of the machine, in seconds of its rate.
+/// Catch-up that a volume may deliver at once after a stall of the machine, in seconds of its rate.
 const CATCH_UP_SECONDS: f64 = 0.1;
 /// All kinds of requests.
 const KINDS: [&str; 3] = ["read", "write", "other"];
 
-/// Volumes that are used, and which of their requests are counted.
+/// Set of volumes and kinds of requests whose answers are counted.
 pub struct Counted<'a> {
     daemon: &'a Daemon,
     volumes: Vec<&'a str>,
     kinds: Vec<&'a str>,
 }
 
-/// Requests answered until a moment that is not before `at_ns` of the daemon's clock.
+/// Number of requests answered until a moment that is not before `at_ns` of the daemon's clock.
 #[derive(Clone, Copy)]
 struct Sample {
     at_ns: u64,
     answered: u64,
 }
 
-/// What was answered in a span of time, and what is at least as long as that span.
+/// Requests answered in a time span, and an upper bound of the length of that span.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
     pub answered: u64,
@@ -35,19 +37,19 @@ pub struct Span {
 }
 
 impl Span {
-    /// The most that a ceiling lets through in it.
+    /// Returns the most requests that a ceiling lets through in this span.
     pub fn most(&self, iops: f64) -> f64 {
         iops * (self.seconds + CATCH_UP_SECONDS) + 2.0
     }
 }
 
 impl<'a> Counted<'a> {
-    /// All requests of volumes, together.
+    /// Counts all requests of the given volumes together.
     pub fn all(daemon: &'a Daemon, volumes: &[&'a str]) -> Counted<'a> {
         Counted { daemon, volumes: volumes.to_vec(), kinds: KINDS.to_vec() }
     }
 
-    /// The requests of one kind of a volume.
+    /// Counts the requests of one kind of one volume.
     pub fn only(daemon: &'a Daemon, volume: &'a str, kind: &'a str) -> Counted<'a> {
         Counted { daemon, volumes: vec![volume], kinds: vec![kind] }
     }
@@ -61,25 +63,26 @@ impl<'a> Counted<'a> {
         Sample { at_ns: statistics["timestamp_ns"].as_u64().unwrap(), answered: volumes.map(answered).sum() }
     }
 
-    /// What is answered while something is done.
+    /// Counts the answers while `work` runs.
     pub fn during(&self, work: impl FnOnce()) -> Span {
         let first = self.sample();
         work();
         let last = self.sample();
-        // A sample's time is taken before its counts, so this one is not before those of the last.
+        // A sample takes its time before its counts. The time of `end` is therefore not before the counts of
+        // `last`.
         let end = self.sample();
         Span { answered: last.answered - first.answered, seconds: (end.at_ns - first.at_ns) as f64 / 1e9 }
     }
 
-    /// Waits until so many requests more are answered.
+    /// Waits until this many more requests are answered.
     pub fn wait_for(&self, requests: u64) {
         let first = self.sample().answered;
         wait_until("requests are answered", || self.sample().answered >= first + requests);
     }
 
-    /// Waits until requests are answered at this rate, which is never exceeded.
+    /// Waits until requests are answered at this rate, and asserts that they never exceed it.
     pub fn keep_to(&self, iops: f64) {
-        // What was admitted before a change is answered first.
+        // Requests admitted before a change are answered first.
         self.wait_for((iops / 2.0) as u64 + 1);
         wait_until(&format!("{:?} have {iops} IOPS", self.volumes), || {
             let span = self.during(|| self.wait_for(iops as u64 + 1));
@@ -97,7 +100,7 @@ impl<'a> Counted<'a> {
     }
 }
 
-/// Waits until so many seconds have passed for the daemon.
+/// Waits until the daemon's clock has advanced by this many seconds.
 pub fn pass_seconds(daemon: &Daemon, seconds: u64) {
     let now_ns = || daemon.get("/v1/statistics/volumes")["timestamp_ns"].as_u64().unwrap();
     let begun_ns = now_ns();

@@ -1,18 +1,18 @@
-//! Waiting for a condition: the one place where a test looks at a clock. The limit guards against a test that hangs; it
-//! says nothing about how fast anything is, and no test may.
+//! Waiting for a condition: the only place where a test looks at a clock.
+//!
+//! The limit guards against a test that hangs. It says nothing about speed, and no test may do so.
 
 use std::time::{Duration, Instant};
 
-/// How long a condition may take to become true before a test gives up: minutes, because the machine may be busy with
-/// other things.
+/// Longest time until a condition must hold: minutes, because the machine may be busy with other work.
 pub const TIMEOUT: Duration = Duration::from_secs(300);
-/// Time between two looks.
+/// Pause between two checks of a condition.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Waits until a condition holds.
 ///
 /// # Panics
-/// If it does not hold within [`TIMEOUT`].
+/// If the condition does not hold within [`TIMEOUT`].
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + TIMEOUT;
     while !condition() {
@@ -21,12 +21,12 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// An instant from which a test makes up others.
+/// Returns an instant from which a test derives other instants.
 pub fn origin() -> Instant {
     Instant::now()
 }
 
-/// What a client measures of its own requests, to be compared with what the daemon says of them and with nothing else.
+/// Latency that a client measures of its own requests. It is compared only with the daemon's figures.
 pub struct Stopwatch(Instant);
 
 impl Stopwatch {

@@ -1,4 +1,5 @@
-//! An operator that makes, changes and deletes things until the daemon dies, and knows what must exist then.
+//! Commands: an operator that creates, changes and deletes objects until the daemon dies, and knows which
+//! must exist then.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,20 +12,20 @@ use serde_json::Value;
 use crate::common::daemon::{Daemon, State};
 use crate::common::random::Random;
 
-/// Names that volumes and policy groups take turns in.
+/// Number of names that volumes and policy groups share.
 const NAMES: u64 = 6;
 
-/// A volume: its size and its policy group.
+/// Volume: its size and its policy group.
 type Volume = (u64, Option<String>);
 
-/// What exists: volumes with their size and policy, policy groups with their ceiling.
+/// Existing objects: volumes with size and policy group, policy groups with their ceiling.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Things {
     volumes: BTreeMap<String, Volume>,
     groups: BTreeMap<String, u64>,
 }
 
-/// What must exist; two possibilities if a command was not answered.
+/// Objects that must exist. There are two possible states if a command was not answered.
 #[derive(Clone, Default)]
 pub struct Expected {
     answered: Things,
@@ -32,7 +33,7 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// Compares with what the daemon says, and takes that over.
+    /// Compares the expected objects with the daemon's lists, and adopts the daemon's state.
     pub fn check(&mut self, daemon: &Daemon, others: &[&str]) {
         let found = Things { volumes: volumes(daemon, others), groups: groups(daemon) };
         let alternative = self.unanswered.take();
@@ -42,7 +43,7 @@ impl Expected {
         self.answered = found;
     }
 
-    /// Compares the volumes alone: a catalogue that was lost takes groups with it that bind nothing.
+    /// Compares the volumes alone: a lost catalogue also loses the groups that bind nothing.
     pub fn check_volumes(&self, daemon: &Daemon, others: &[&str]) {
         assert_eq!(volumes(daemon, others), self.answered.volumes, "the rebuilt catalogue");
     }
@@ -69,7 +70,7 @@ fn groups(daemon: &Daemon) -> BTreeMap<String, u64> {
     list["policy_groups"].as_array().unwrap().iter().map(describe).collect()
 }
 
-/// The operator at work.
+/// Operator thread that runs commands.
 pub struct Commands {
     answered: Arc<AtomicU64>,
     thread: JoinHandle<Expected>,
@@ -83,7 +84,7 @@ impl Commands {
         Commands { answered, thread }
     }
 
-    /// Commands that were answered so far.
+    /// Returns the number of commands answered so far.
     pub fn answered(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)
     }
@@ -101,7 +102,7 @@ fn give_until_unanswered(state: &State, mut expected: Expected, seed: u64, count
         let words: Vec<&str> = command.split(' ').collect();
         let ran = state.weir(&words);
         if ran.code != Some(0) {
-            // Every command is one that must succeed, so it was the crash.
+            // Every command must succeed, so only the crash can have failed it.
             let is_gone = !ran.stderr.contains("refused:") && is_about_connection(&ran.stderr);
             assert!(is_gone, "'{command}' was refused: {}", ran.stderr);
             expected.unanswered = Some((after, command));
@@ -112,12 +113,12 @@ fn give_until_unanswered(state: &State, mut expected: Expected, seed: u64, count
     }
 }
 
-/// True if a message tells of a daemon that is gone.
+/// Returns true if an error message is about a daemon that is gone.
 fn is_about_connection(message: &str) -> bool {
     ["daemon", "connect", "closed", "reset", "send"].iter().any(|word| message.contains(word))
 }
 
-/// A command that must succeed, and what exists after it.
+/// Chooses a command that must succeed, and returns it with the objects that exist after it.
 fn next_command(things: &Things, random: &mut Random) -> (String, Things) {
     let mut after = things.clone();
     let number = random.below(NAMES);
@@ -173,7 +174,7 @@ fn change(after: &mut Things, volume: &str, group: &str, random: &mut Random) ->
     }
 }
 
-/// All files below a folder, and folders that are empty, by their path from `root`.
+/// Lists all files and empty folders below a folder, by their path from `root`.
 pub fn list_files(root: &Path, folder: &Path, found: &mut Vec<String>) {
     let entries: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     if entries.is_empty() && folder != root {

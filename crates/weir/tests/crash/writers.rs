@@ -1,4 +1,4 @@
-//! Clients that write stamped blocks until the daemon dies, and know what each block may hold then.
+//! Writers: clients that write stamped blocks until the daemon dies, and know what each block may hold then.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,22 +11,22 @@ use crate::common::nbd::{Client, FLUSH, FUA, NO_HOLE, TRIM, WRITE, WRITE_ZEROES}
 use crate::common::random::Random;
 
 const BLOCK: usize = 4096;
-/// Blocks of one region: a window that crosses the boundary between two extents.
+/// Blocks of one region, which crosses the boundary between two extents.
 const BLOCKS: u64 = 2048;
-/// Requests of one batch, which are under way at the same time.
+/// Most requests of one batch, all in flight at the same time.
 const BATCH_MAX: u64 = 12;
-/// Blocks of one request.
+/// Most blocks of one request.
 const REQUEST_BLOCKS_MAX: u64 = 40;
-/// The stamp of a block of zeroes.
+/// Stamp of a block of zeroes.
 const ZEROES: u64 = 0;
 
-/// Blocks that one client has to itself, and what they may hold.
+/// Blocks that only one client writes, and their possible contents.
 pub struct Region {
     volume: &'static str,
     start: u64,
     /// Stamp of the last acknowledged change of each block.
     acknowledged: Vec<u64>,
-    /// Stamp of the change of a block that was under way when the daemon died.
+    /// Stamp of the change of a block that was in flight when the daemon died.
     under_way: HashMap<u64, u64>,
     next_stamp: u64,
 }
@@ -39,7 +39,7 @@ impl Region {
         Region { volume, start, acknowledged, under_way: HashMap::new(), next_stamp: 1 + (number << 48) }
     }
 
-    /// Every block holds its last acknowledged content, or that of a change that was under way.
+    /// Checks that every block holds its last acknowledged content or that of a change that was in flight.
     pub fn check(&mut self, daemon: &Daemon) {
         let mut client = Client::attach(&daemon.nbd_socket(), self.volume);
         for block in 0..BLOCKS {
@@ -59,7 +59,7 @@ impl Region {
     }
 }
 
-/// A block full of its stamp and number, so that a mixture or a misplaced block is seen.
+/// Returns a block filled with its stamp and number, so that a mixed or misplaced block is detected.
 fn stamped(stamp: u64, block: u64) -> Vec<u8> {
     let pair = [stamp.to_le_bytes(), block.to_le_bytes()].concat();
     pair.repeat(BLOCK / pair.len())
@@ -74,7 +74,7 @@ fn stamp_of(data: &[u8], block: u64) -> u64 {
     stamp
 }
 
-/// A client at work.
+/// Client thread that writes batches.
 pub struct Writer {
     acknowledged: Arc<AtomicU64>,
     thread: JoinHandle<Region>,
@@ -93,7 +93,7 @@ impl Writer {
         Writer { acknowledged, thread }
     }
 
-    /// Changes that were acknowledged so far.
+    /// Returns the number of changes acknowledged so far.
     pub fn acknowledged(&self) -> u64 {
         self.acknowledged.load(Ordering::Relaxed)
     }
@@ -104,10 +104,10 @@ impl Writer {
     }
 }
 
-/// One request of a batch: the blocks that it changes, and to which stamp.
+/// Request of a batch: its first block, number of blocks, and new stamp.
 type Change = (u64, u64, u64);
 
-/// Sends requests that do not overlap, and perhaps a flush among them, then reads all replies.
+/// Sends requests that do not overlap, sometimes with a flush, and then reads all replies.
 fn write_batch(
     client: &mut Client,
     region: &mut Region,
@@ -152,7 +152,7 @@ fn send_change(
     let command = *random.pick(&[WRITE, WRITE, WRITE, WRITE, WRITE, TRIM, WRITE_ZEROES]);
     let stamp = if command == WRITE { region.next_stamp } else { ZEROES };
     region.next_stamp += 1;
-    // Noted first: from the first byte on that is sent it may happen.
+    // The change is recorded before the request is sent, because it may take effect from the first byte on.
     (block..block + blocks).for_each(|block| {
         region.under_way.insert(block, stamp);
     });

@@ -1,10 +1,10 @@
-//! What is told of drives, and of the replicas of the volume `vol1`, and waiting for it.
+//! Reported states of drives and of the replicas of volume `vol1`, and waits for them.
 
 use crate::common::daemon::Daemon;
 use crate::common::nbd::{Client, EIO};
 use crate::common::wait_until;
 
-/// Waits until the daemon has noticed that a drive is missing, or that it is back.
+/// Waits until the daemon reports this state of a drive, for example missing or online.
 pub fn wait_for_drive(daemon: &Daemon, drive: &str, state: &str) {
     let words = format!("drive '{drive}' at ");
     let is_missing = || alarms(daemon).iter().any(|alarm| alarm.starts_with(&words));
@@ -12,20 +12,20 @@ pub fn wait_for_drive(daemon: &Daemon, drive: &str, state: &str) {
     assert_eq!(daemon.json(&["drive", "show", drive])["state"], state);
 }
 
-/// The messages of all alarms that stand.
+/// Returns the messages of all active alarms.
 pub fn alarms(daemon: &Daemon) -> Vec<String> {
     let status = daemon.json(&["status"]);
     let alarms = status["alarms"].as_array().unwrap().iter();
     alarms.map(|alarm| alarm["message"].as_str().unwrap().to_owned()).collect()
 }
 
-/// True if an alarm says this.
+/// Returns true if an active alarm contains these words.
 pub fn is_told(daemon: &Daemon, words: &str) -> bool {
     alarms(daemon).iter().any(|alarm| alarm.contains(words))
 }
 
-/// The list, an inspection and the metrics say the same of the volume's health, and of how many extent replicas are in
-/// sync, stale and missing.
+/// Asserts that list, inspection and metrics agree on the volume's health. They must also agree on the
+/// numbers of extent replicas in sync, stale and missing.
 pub fn assert_shown(daemon: &Daemon, health: &str, replicas: Option<[u64; 3]>) {
     let volume = daemon.json(&["volume", "inspect", "vol1"]);
     assert_eq!(volume["health"], health, "{volume}");
@@ -46,12 +46,13 @@ pub fn assert_shown(daemon: &Daemon, health: &str, replicas: Option<[u64; 3]>) {
     assert_eq!(states.map(|state| metric(&format!("extent_replicas_{state}"))), expected);
 }
 
-/// Replicas of extents that lack something.
+/// Returns the number of stale extent replicas.
 pub fn stale(daemon: &Daemon) -> u64 {
     replicas(daemon, "stale")
 }
 
-/// Replicas of extents that have everything; those that are not stale may be missing still, while their drive is back.
+/// Returns the number of extent replicas in sync. The others may still be missing, not stale, while their
+/// drive comes back.
 pub fn in_sync(daemon: &Daemon) -> u64 {
     replicas(daemon, "in_sync")
 }
@@ -60,12 +61,12 @@ fn replicas(daemon: &Daemon, state: &str) -> u64 {
     daemon.json(&["volume", "inspect", "vol1"])["replication"][state].as_u64().unwrap()
 }
 
-/// Waits until requests are answered: a drive is told as online just before its files are used again.
+/// Waits until requests are answered: a drive is reported online just before its files are used again.
 pub fn wait_until_served(client: &mut Client) {
     wait_until("requests to be answered", || client.read(0, 4096).is_ok());
 }
 
-/// Waits until requests are refused: a drive is told as missing just before its files are left alone.
+/// Waits until requests are refused: a drive is reported missing just before its files are no longer used.
 pub fn wait_until_refused(client: &mut Client) {
     wait_until("requests to be refused", || client.read(0, 4096) == Err(EIO));
 }

@@ -1,11 +1,11 @@
-//! A state folder on a small filesystem that it shares with the default drive, which volumes fill.
+//! Small filesystem: the state folder shares it with the default drive, whose volumes fill it.
 
 use crate::common::daemon::{Daemon, State};
 use crate::common::mounts::Mount;
 use crate::common::nbd::{Client, ENOSPC};
 use crate::{MIB, attach};
 
-/// Writes until there is no space; where that was.
+/// Writes until there is no space. Returns the piece at which the space ended.
 fn write_until_full(client: &mut Client) -> u64 {
     for piece in 0..client.size / MIB {
         match client.write(piece * MIB, &vec![0xaa; MIB as usize]) {
@@ -19,7 +19,7 @@ fn write_until_full(client: &mut Client) -> u64 {
     panic!("the volume ended before there was no space");
 }
 
-/// A daemon whose state folder and default drive are on one small filesystem.
+/// Puts the state folder and the default drive of a daemon on one small filesystem.
 pub fn on_one_filesystem(kind: &str) -> (State, Mount) {
     let state = State::new();
     let mount = match kind {
@@ -30,16 +30,16 @@ pub fn on_one_filesystem(kind: &str) -> (State, Mount) {
     (state, mount)
 }
 
-/// A daemon whose volume has filled the filesystem of its state folder.
+/// Daemon whose volume has filled the filesystem of its state folder.
 pub struct Full {
     pub daemon: Daemon,
     pub mount: Mount,
     pub client: Client,
-    /// Pieces of the volume that were written.
+    /// Number of pieces of the volume that were written.
     pub end: u64,
 }
 
-/// A volume that has filled a filesystem.
+/// Fills the filesystem of the state folder with a volume.
 pub fn full(kind: &str) -> Full {
     let (state, mount) = on_one_filesystem(kind);
     let daemon = state.start(&["--reactors", "2"]);
@@ -50,7 +50,7 @@ pub fn full(kind: &str) -> Full {
 }
 
 impl Full {
-    /// Gives back the last pieces.
+    /// Trims the last pieces of the volume.
     pub fn give_back(mut self, pieces: u64) -> Full {
         self.end -= pieces;
         self.client.trim(self.end * MIB, (pieces * MIB) as u32).unwrap();
@@ -59,7 +59,8 @@ impl Full {
     }
 }
 
-/// Asserts that volumes left alone what the state folder may need, and that it can be changed.
+/// Asserts that the volumes left the reserve of the state folder free, and that the state folder accepts
+/// changes.
 pub fn assert_set_aside(daemon: &Daemon, mount: &Mount, kind: &str) {
     let size_bytes = rustix::fs::statvfs(mount.point()).map(|space| space.f_blocks * space.f_frsize).unwrap();
     let free_bytes = mount.free_bytes();

@@ -1,4 +1,4 @@
-//! A client that measures the latency of its own requests.
+//! Measuring client: it measures the latency of its own requests.
 
 use std::collections::BTreeMap;
 use std::thread::JoinHandle;
@@ -10,7 +10,7 @@ use crate::common::wait::Stopwatch;
 /// Bytes of one request.
 const REQUEST_BYTES: u64 = 4096;
 
-/// The least that the latencies of so many requests can sum up to at so many answers per second, in nanoseconds: each
+/// Returns the least total latency of `count` requests at `iops` answers per second, in nanoseconds. Each
 /// request is sent when an earlier one is answered, `depth` of them at a time.
 pub fn least_ns(depth: u64, count: u64, iops: u64) -> f64 {
     let first = depth.min(count);
@@ -18,7 +18,7 @@ pub fn least_ns(depth: u64, count: u64, iops: u64) -> f64 {
     turns as f64 * 1e9 / iops as f64
 }
 
-/// Writes `count` times with `depth` requests under way; answers the sum of their latencies in nanoseconds.
+/// Writes `count` times with `depth` requests in flight, and returns their total latency in nanoseconds.
 pub fn measure(daemon: &Daemon, export: &str, depth: u64, count: u64) -> JoinHandle<u64> {
     let mut client = Client::attach(&daemon.nbd_socket(), export);
     std::thread::spawn(move || {

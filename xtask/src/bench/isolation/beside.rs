@@ -1,8 +1,8 @@
-//! The same loads on the real disk: bare files, Weir, qemu-nbd on three files, and the kernel's BFQ with equal
-//! weights.
+//! Isolation on the real disk: the same loads on bare files, Weir, qemu-nbd on three files, and the kernel's
+//! BFQ with equal weights.
 //!
-//! Only Weir is judged, and only if the processors are not what is short: on few cores the load itself takes
-//! most of them, and then who gets less is decided by the kernel's scheduler of threads.
+//! Only Weir is judged, and only if the processors are not the bottleneck. On few cores the load itself takes
+//! most of them. The kernel's thread scheduler then decides the shares.
 
 use std::path::{Path, PathBuf};
 
@@ -17,14 +17,14 @@ use crate::world::folder::Folder;
 use crate::world::peers::{BlockGroup, Peer};
 use crate::world::weighted::WeightedDevice;
 
-/// From which part of the processors' time on they and not the disk are what is short.
+/// Fraction of processor time from which on the processors and not the disk are the bottleneck.
 const BUSY_EXHAUSTED: f64 = 0.9;
-/// What volumes 2 and 3 must keep of what they had with equal loads.
+/// Fraction of their rate with equal loads that volumes 2 and 3 must keep.
 const KEPT_MIN: f64 = 0.8;
 /// Weight of each group under BFQ, its default.
 const BFQ_WEIGHT: u32 = 100;
 
-/// Something that serves three targets, and what it showed, round by round.
+/// Server of three targets, with its results round by round.
 struct Subject {
     name: &'static str,
     targets: [Target; 3],
@@ -46,13 +46,13 @@ impl Subject {
         Ok(())
     }
 
-    /// Medians of the equal loads, and of those with a noisy one.
+    /// Returns the medians with equal loads, and with a noisy one.
     fn pair(&self) -> [Figures; 2] {
         [Figures::median(&self.equal), Figures::median(&self.noisy)]
     }
 }
 
-/// Measures all in turn.
+/// Measures all subjects in turn.
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     let (rounds, seconds) = if options.is_quick { (1, 2) } else { (3, 4) };
     let disk = |name: &str| Folder::on_disk(options.disk.as_deref(), &repository_root(), name);
@@ -112,7 +112,7 @@ fn start_qemu(folder: &Path, files: &[PathBuf; 3]) -> Result<[Peer; 3]> {
     Ok([start(0)?, start(1)?, start(2)?])
 }
 
-/// Three parts of one device, because BFQ shares out a device.
+/// Starts a device with three parts, one per group, because BFQ divides one device.
 fn start_weighted(folder: &Path) -> Result<(WeightedDevice, [BlockGroup; 3])> {
     let file = folder.join("weighted");
     Load::fill("fill-weighted", Target::File(file.clone()), 3 * REGION_BYTES).run(folder)?;
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_counts_only_where_the_disk_is_short() {
+    fn loss_counts_only_if_the_disk_is_the_bottleneck() {
         assert!(judged(0.8, 0.5).is_ok());
         assert!(judged(0.79, 0.5).is_err());
         assert!(judged(0.1, 0.9).is_ok());

@@ -1,5 +1,6 @@
-//! A floor against a neighbour of overwhelming weight: delivered in every second in which it is asked for, and
-//! the neighbour's at once when it is not.
+//! Floor bench: a floor against a neighbour of overwhelming weight.
+//!
+//! Every second with demand delivers the floor. The neighbour gets the whole pool as soon as the demand ends.
 
 use std::time::Duration;
 
@@ -12,28 +13,30 @@ use crate::numbers::{between, worst_window};
 use crate::report::{Report, print_table};
 use crate::world::fio::{Completion, Load, Log, Outcome};
 
-/// The floor in operations per second, and the part of it that every second must have.
+/// Floor in operations per second, and fraction of it that every second must have.
 const FLOOR_IOPS: f64 = 5000.0;
 const FLOOR_PART_MIN: f64 = 0.95;
-/// What volume 2 keeps outstanding: enough to take its floor at 6 ms an operation.
+/// Requests that volume 2 keeps outstanding: enough to reach its floor at 6 ms an operation.
 const FLOOR_DEPTH: u32 = 32;
-/// How soon the neighbour must have all of the pool, and for how long that is looked at, in milliseconds.
+/// Time until the neighbour must have the whole pool, and length of the judged time after it, in
+/// milliseconds.
 const TAKEOVER_MS: u64 = 100;
 const ALONE_MS: u64 = 2000;
-/// Width of the windows in that time in milliseconds, and how far each may be from the whole pool.
+/// Width of the windows in this time in milliseconds, and largest relative difference of each from the whole
+/// pool.
 const WINDOW_MS: u64 = 100;
 const WINDOW_TOLERANCE: f64 = 0.05;
 
-/// What the loads showed.
+/// Results of the loads.
 struct Delivered {
     /// Completions of volume 2 in each whole second between its first and its last.
     seconds: Vec<usize>,
-    /// The 100 ms of volume 1 that are furthest from the whole pool, before volume 2 came: what the machine, and
-    /// not volume 2, does to such a window.
+    /// Completions of volume 1 in the 100 ms furthest from the whole pool, before volume 2 began. The machine
+    /// and not volume 2 causes this difference.
     worst_before: f64,
-    /// What volume 1 did in the first 100 ms in which it must have the whole pool.
+    /// Completions of volume 1 in the first 100 ms in which it must have the whole pool.
     first_alone: f64,
-    /// The 100 ms of that time that are furthest from the whole pool.
+    /// Completions of volume 1 in the 100 ms furthest from the whole pool, while it must have the whole pool.
     worst_alone: f64,
 }
 
@@ -135,19 +138,19 @@ mod tests {
     }
 
     #[test]
-    fn a_second_without_its_floor_is_seen() {
+    fn second_below_floor_is_detected() {
         assert!(judged(|_| 5, |at_ms| if at_ms < 5000 { 16 } else { 21 }).is_ok());
         assert!(judged(|at_ms| if (3000..3100).contains(&at_ms) { 0 } else { 5 }, |_| 21).is_err());
     }
 
     #[test]
-    fn a_neighbour_that_gets_the_pool_late_is_seen() {
+    fn late_takeover_of_the_pool_is_detected() {
         assert!(judged(|_| 5, |at_ms| if at_ms < 5090 { 16 } else { 21 }).is_ok());
         assert!(judged(|_| 5, |at_ms| if at_ms < 5190 { 16 } else { 21 }).is_err());
     }
 
     #[test]
-    fn nobody_asking_is_no_floor_delivered() {
+    fn missing_demand_is_no_delivered_floor() {
         assert!(judged(|_| 0, |_| 21).is_err());
     }
 }

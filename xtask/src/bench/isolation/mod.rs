@@ -1,6 +1,9 @@
-//! Three volumes on one pool and no ceiling anywhere: each has its share whatever the others bring, shares
-//! follow weights, and a floor comes first. Beside it the same load through qemu-nbd, under BFQ, and on the
-//! real disk.
+//! Isolation bench: three volumes on one pool without any ceiling.
+//!
+//! * Each volume has its share under any load of the others.
+//! * Shares follow weights, and a floor takes precedence.
+//!
+//! The same load also runs through qemu-nbd, under BFQ, and on the real disk.
 
 mod beside;
 mod floor;
@@ -15,27 +18,27 @@ use crate::world::fio::{Load, Target};
 use crate::world::folder::Folder;
 use trial::{Figures, JOBS, JOBS_NOISY, REGION_BYTES, Trial};
 
-/// What the emulated drive does per second: that of the document's file system.
+/// Operations per second of the emulated drive: the rate of the document's filesystem.
 const DRIVE_IOPS: f64 = 21_000.0;
-/// The volumes.
+/// Names of the volumes.
 const VOLUMES: [&str; 3] = ["v1", "v2", "v3"];
-/// How far a volume may be from its share, in per cent of it.
+/// Largest difference between a volume's rate and its share, in per cent of the share.
 const SHARE_OFF_PER_CENT_MAX: f64 = 5.0;
-/// How much the 99th percentile of the quiet volumes may grow.
+/// Largest growth of the quiet volumes' 99th percentile, as a factor.
 const P99_GROWTH_MAX: f64 = 1.5;
-/// The part of what the drive can do that must be done.
+/// Fraction of the drive's rate that must be delivered.
 const TOTAL_PART_MIN: f64 = 0.97;
 /// Weights of the volumes, as in the policy groups that they are bound to.
 const WEIGHTS: [u32; 3] = [400, 200, 100];
 
-/// A daemon with three volumes, a part of each of them written.
+/// Daemon with three volumes, of each of which a part is written.
 struct Pool {
     daemon: Daemon,
     folder: Folder,
 }
 
 impl Pool {
-    /// On the emulated drive if it is one, else on the default drive in the folder.
+    /// Starts the daemon, with volumes on the emulated drive or else on the default drive in the folder.
     fn start(options: &Options, folder: Folder, is_emulated: bool) -> Result<Pool> {
         let daemon = Daemon::start(&options.binary, &folder.path().join("state"), &["--reactors", "2"])?;
         let mut place = "";
@@ -67,7 +70,7 @@ impl Pool {
     }
 }
 
-/// Rows of the table that is being made, for people and for programs.
+/// Rows of the table in progress, for people and for programs.
 struct Table<'a> {
     report: &'a mut Report,
     rows: Vec<Vec<String>>,
@@ -101,7 +104,7 @@ pub fn run(options: &Options) -> Result<Report> {
     Ok(report)
 }
 
-/// Three equal loads, and then one with 16 times the requests, in turn.
+/// Measures three equal loads, and one load with 16 times the requests, in turn.
 fn measure_equal(pool: &Pool, rounds: usize, seconds: u64, report: &mut Report) -> Result<()> {
     let (mut equal, mut noisy) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
@@ -135,7 +138,7 @@ fn claim_shares(what: &str, figures: &Figures, weights: [f64; 3], report: &mut R
     report.claim(what, format!("worst {off:+.2} %"), off.abs() <= SHARE_OFF_PER_CENT_MAX);
 }
 
-/// Weights 4:2:1, the noise once where most and once where least of the weight is.
+/// Measures weights 4:2:1, with the noise once on the largest weight and once on the smallest.
 fn measure_weights(pool: &Pool, seconds: u64, report: &mut Report) -> Result<()> {
     for (volume, weight) in VOLUMES.iter().zip(WEIGHTS) {
         pool.daemon.run(&format!("qos policy-group create w{weight} --weight {weight} -is-shared false"))?;
@@ -172,18 +175,18 @@ mod tests {
     }
 
     #[test]
-    fn thirds_of_all_of_the_drive_hold() {
+    fn equal_thirds_of_the_drive_pass() {
         assert_eq!(failures(figures([7000.0; 3], 10.0), figures([7300.0, 6800.0, 6900.0], 15.0)), "");
     }
 
     #[test]
-    fn more_than_its_share_and_a_long_tail_are_seen() {
+    fn excess_share_and_long_tail_are_detected() {
         let error = failures(figures([7000.0; 3], 10.0), figures([7700.0, 6650.0, 6650.0], 15.1));
         assert!(error.contains("2 of 5"), "{error}");
     }
 
     #[test]
-    fn idle_drive_are_seen() {
+    fn idle_drive_is_detected() {
         let error = failures(figures([7000.0; 3], 10.0), figures([6700.0; 3], 10.0));
         assert!(error.contains("1 of 5"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! Three loads at once, and what each of them got in the time in which all of them ran.
+//! Trial: three loads at once, and the result of each in the time in which all three ran.
 
 use std::path::Path;
 
@@ -10,38 +10,39 @@ use crate::report::{grouped, milliseconds};
 use crate::world::fio::{Completion, Load, Log, Outcome, Target};
 use crate::world::processor::ProcessorTime;
 
-/// Bytes of each volume that are written first, and loaded then.
+/// Bytes of each volume that are written first, and then loaded.
 pub const REGION_BYTES: u64 = 128 << 20;
-/// The document's load: two jobs, each with 256 requests outstanding.
+/// Document's load: two jobs, each with 256 requests outstanding.
 pub const DEPTH: u32 = 256;
 pub const JOBS: u32 = 2;
 /// Jobs of the noisy volume: 16 times the requests of the others.
 pub const JOBS_NOISY: u32 = 16 * JOBS;
 /// Time for all loads to start and to settle, in milliseconds.
 pub const SETTLE_MS: u64 = 2000;
-/// What a load runs longer than what is counted, in seconds: settling, and starting one after another.
+/// Time that a load runs longer than the counted time, in seconds: for settling, and because loads start one
+/// after another.
 const MARGIN_SECONDS: u64 = 4;
 
-/// Three targets, loaded with so many jobs each.
+/// Three targets, each loaded with its number of jobs.
 pub struct Trial<'a> {
     pub targets: &'a [Target; 3],
-    /// Where in its target each load begins, in bytes.
+    /// Offset in its target at which each load begins, in bytes.
     pub offsets_bytes: [u64; 3],
     pub jobs: [u32; 3],
     pub seconds: u64,
 }
 
-/// What three loads got.
+/// Results of three loads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     pub iops: [f64; 3],
     pub p99_us: [f64; 3],
-    /// Part of the machine's processor time that was used, of 1.
+    /// Fraction of the machine's processor time that was used, from 0 to 1.
     pub busy: f64,
 }
 
 impl Trial<'_> {
-    /// Runs the loads; their files go into `folder`.
+    /// Runs the loads. Their files go into `folder`.
     pub fn run(&self, folder: &Path) -> Result<Figures> {
         let mut running = Vec::new();
         for index in 0..3 {
@@ -69,7 +70,7 @@ impl Trial<'_> {
     }
 }
 
-/// Counts from when all have run for a while, and not beyond the first that ends.
+/// Counts from the time when all loads have settled until the first load ends.
 fn measure(outcomes: &[Outcome], seconds: u64) -> Figures {
     let at_ms = |completion: Option<&Completion>| completion.map_or(0, |completion| completion.at_ms);
     let firsts = outcomes.iter().map(|outcome| at_ms(outcome.completions.first()));
@@ -85,7 +86,7 @@ fn measure(outcomes: &[Outcome], seconds: u64) -> Figures {
 }
 
 impl Figures {
-    /// The middle of several rounds, figure by figure.
+    /// Returns the median of several rounds, figure by figure.
     pub fn median(rounds: &[Figures]) -> Figures {
         let middle = |figure: &dyn Fn(&Figures) -> f64| median(rounds.iter().map(figure));
         Figures {
@@ -95,12 +96,12 @@ impl Figures {
         }
     }
 
-    /// Operations per second of all three.
+    /// Returns the operations per second of all three loads.
     pub fn total(&self) -> f64 {
         self.iops.iter().sum()
     }
 
-    /// How far the worst of the three is from what its weight entitles it to, in per cent of that.
+    /// Returns the largest difference between a load and the share of its weight, in per cent of the share.
     pub fn worst_off_per_cent(&self, weights: [f64; 3]) -> f64 {
         let sum: f64 = weights.iter().sum();
         let off =
@@ -108,12 +109,12 @@ impl Figures {
         [0, 1, 2].map(off).into_iter().max_by(|a, b| a.abs().total_cmp(&b.abs())).unwrap_or(0.0)
     }
 
-    /// The 99th percentiles of volumes 2 and 3 as multiples of what they were; the larger one.
+    /// Returns the larger growth of the 99th percentiles of volumes 2 and 3, as a factor.
     pub fn p99_growth(&self, before: &Figures) -> f64 {
         [1, 2].map(|index| self.p99_us[index] / before.p99_us[index].max(1.0)).into_iter().fold(0.0, f64::max)
     }
 
-    /// The parts of their former rate that volumes 2 and 3 keep; the smaller one.
+    /// Returns the smaller fraction of their former rate that volumes 2 and 3 keep.
     pub fn kept(&self, before: &Figures) -> f64 {
         [1, 2]
             .map(|index| self.iops[index] / before.iops[index].max(1.0))
@@ -135,7 +136,7 @@ impl Figures {
         "CPU busy %",
     ];
 
-    /// A line of that table.
+    /// Returns a line of the table.
     pub fn cells(&self, what: &str, load: &str) -> Vec<String> {
         let mut cells = vec![what.to_owned(), load.to_owned()];
         cells.extend(self.iops.iter().map(|&iops| grouped(iops)));
@@ -145,7 +146,7 @@ impl Figures {
         cells
     }
 
-    /// A row for programs.
+    /// Returns a row for programs.
     pub fn row(&self, what: &str, load: &str) -> Value {
         json!({"what": what, "load": load, "iops": self.iops, "p99_us": self.p99_us, "busy": self.busy})
     }
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_time_in_which_all_run_counts() {
+    fn only_time_with_all_loads_counts() {
         let outcomes = [outcome(0, 9000, 1000), outcome(500, 9000, 2000), outcome(1000, 4000, 3000)];
         let figures = measure(&outcomes, 5);
         assert!(figures.iops.iter().all(|iops| (iops - 1000.0).abs() < 2.0), "{:?}", figures.iops);

@@ -1,5 +1,7 @@
-//! Changes of where replicas are that are interrupted by kill -9 at random moments: the next daemon goes on with each, it
-//! ends as it was asked for, and nothing that was acknowledged is lost or wrong.
+//! Killed moves: changes of replica placement are interrupted by kill -9 at random moments.
+//!
+//! The next daemon continues each change, and the change ends as requested. No acknowledged write is lost or
+//! wrong.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -15,28 +17,29 @@ use crate::report::{Report, print_table};
 use crate::world::fio::Load;
 use crate::world::now_ms;
 
-/// Written as a whole before each kill, and acknowledged by then; not by the client that is killed too.
+/// Area that is written as a whole and acknowledged before each kill. The client that is killed too does not
+/// write it.
 const ACKNOWLEDGED: Area = Area { start: GIB - 64 * MIB, bytes: MIB / 2 };
-/// What each round writes there can be told from what the one before it did.
+/// Checksums of alternate rounds, which tell the writes of one round from those of the round before.
 const CHECKSUMS: [&str; 2] = ["md5", "crc32c"];
-/// A change that takes no longer than this, in milliseconds, would be over before all of that is written: it is written
-/// before the change then, and else while it is on its way.
+/// Duration of a short change, in milliseconds. It would end before the area is written, so the area is
+/// written before it. For a longer change the area is written during the change.
 const SHORT_MS: u64 = 2000;
-/// Between two looks at a volume whose daemon has just begun.
+/// Pause between two checks of a volume after a start.
 const LOOK_PAUSE: Duration = Duration::from_millis(10);
-/// What is looked at of a replica at a time.
+/// Bytes of a replica that are compared at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// What came of one kill.
+/// Result of one kill.
 struct Round {
     change: &'static Change,
     killed_after_ms: u64,
-    /// Extents whose replicas were not where they should be when the next daemon began.
+    /// Extents whose replicas were not in place when the next daemon started.
     extents_left: u64,
     ended_after: Duration,
 }
 
-/// Kills and looks.
+/// Kills the daemon and checks the replicas, round by round.
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     let kills = if options.is_quick { 6 } else { 20 };
     let mut stage = Stage::new(options)?;
@@ -67,7 +70,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// A number below a bound (SplitMix64).
+/// Returns a random number below a bound (SplitMix64).
 fn random_below(seed: &mut u64, bound: u64) -> u64 {
     *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *seed;
@@ -109,14 +112,14 @@ fn kill_once(
     Ok(Round { change, killed_after_ms, extents_left, ended_after })
 }
 
-/// Extents whose replicas are not where they should be, once the daemon has looked.
+/// Returns the number of extents whose replicas are not in place, once the daemon has counted them.
 fn extents_left(stage: &Stage) -> Result<u64> {
     loop {
         let volume = stage.inspect()?;
         if volume.get("moving").is_none() {
             return Ok(0);
         }
-        // Nothing is told before it is counted how many there are.
+        // The number is absent or 0 until the daemon has counted the extents.
         match volume["moving"]["extents_left"].as_u64() {
             None | Some(0) => std::thread::sleep(LOOK_PAUSE),
             Some(left) => return Ok(left),
@@ -124,7 +127,7 @@ fn extents_left(stage: &Stage) -> Result<u64> {
     }
 }
 
-/// Fails unless each extent has replicas where it should, and no others, all of which have the same bytes.
+/// Fails unless each extent has exactly the expected replicas, all with the same bytes.
 fn look_at_replicas(stage: &Stage, change: &Change) -> Result<()> {
     wait_for_empty_journals(stage.daemon())?;
     let volume = stage.inspect()?;
@@ -150,7 +153,7 @@ fn look_at_replicas(stage: &Stage, change: &Change) -> Result<()> {
     Ok(())
 }
 
-/// The files of the replicas of an extent on drives of one kind.
+/// Returns the replica files of an extent on drives of one kind.
 fn files_of(stage: &Stage, volume: &Value, drive: &str, extent: u64) -> Vec<PathBuf> {
     let id = volume["id"].as_str().unwrap_or_default();
     let file = |number: usize| {

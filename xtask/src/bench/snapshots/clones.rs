@@ -1,6 +1,8 @@
-//! Thirty developers, each with a clone of one volume, together under one policy, and what is left to the volume itself: when
-//! it works flat out, and when it does half of that, so that there is room for what the policy lets pass. Beside thirty such
-//! clients of another daemon, whose volumes are in memory, it loses what the clients alone take from the processors.
+//! Clones bench: thirty developers, each with a clone of one volume, together under one policy.
+//!
+//! The bench measures the rate and latency left to the parent volume. The parent runs flat out, and at half
+//! of that rate, so that there is room for the clones. For comparison, thirty clients use another daemon with
+//! volumes in memory. They show the loss that only the clients' processor use causes.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,15 +17,15 @@ use crate::world::daemon::Daemon;
 use crate::world::fio::{Load, Outcome, Running};
 use crate::world::folder::Folder;
 
-/// Developers who each work on a clone, and what all of them may do together.
+/// Number of developers, each with a clone, and their common limit.
 const CLONES: u32 = 30;
 const CLONES_LIMIT: &str = "3000IOPS";
-/// Until thirty clients have begun: that takes all of a small machine's processors.
+/// Time until thirty clients have started, which takes all processors of a small machine.
 const CLONES_BEGIN: Duration = Duration::from_secs(3);
-/// What the 99th percentile may be of what it is without the clones.
+/// Largest 99th percentile with clones, as a multiple of the one without.
 const P99_RATIO_MAX: f64 = 1.2;
 
-/// The volume, those who work beside it, and the others, on a daemon of their own.
+/// Parent volume with its clones, and the other daemon with volumes of its own.
 struct Scene<'scene> {
     stage: &'scene Stage,
     strangers: &'scene Daemon,
@@ -31,7 +33,7 @@ struct Scene<'scene> {
     seconds: u64,
 }
 
-/// Who works beside the volume.
+/// Neighbours of the parent volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beside {
     Nobody,
@@ -39,7 +41,7 @@ enum Beside {
     Strangers,
 }
 
-/// The outcomes of a load, by who worked beside it, and how much those did.
+/// Outcomes of a load by neighbour, and the total rates of the clones.
 #[derive(Default)]
 struct Comparison {
     alone: Vec<Outcome>,
@@ -48,7 +50,7 @@ struct Comparison {
     clones_iops: Vec<f64>,
 }
 
-/// Measures it.
+/// Measures the parent flat out and at half of its rate, with each neighbour.
 pub fn work_on_clones(options: &Options, written: u64, report: &mut Report) -> Result<()> {
     let (rounds, seconds) = if options.is_quick { (1, 4) } else { (5, 8) };
     let stage = Stage::new(options)?;
@@ -80,7 +82,7 @@ fn limit_together(daemon: &Daemon) -> Result<()> {
 }
 
 impl Scene<'_> {
-    /// Loads the volume with so many requests a second, or as many as it takes, with each neighbour in turn.
+    /// Loads the parent at a rate per second, or as fast as it can, with each neighbour in turn.
     fn measure(&self, rate: Option<u64>, rounds: usize) -> Result<Comparison> {
         let mut course = Comparison::default();
         for _ in 0..rounds {
@@ -93,7 +95,7 @@ impl Scene<'_> {
         Ok(course)
     }
 
-    /// What the volume did, and what those beside it did together per second.
+    /// Returns the outcome of the parent, and the total operations per second of its neighbours.
     fn load(&self, rate: Option<u64>, beside: Beside) -> Result<(Outcome, f64)> {
         let folder = self.stage.folder.path();
         let running = match beside {
@@ -106,7 +108,7 @@ impl Scene<'_> {
         }
         let load = Load { pattern: "randrw", depth: 4, ..self.stage.load("data", self.written) };
         let mut load = Load { seconds: self.seconds, ..load };
-        // For reads and for writes, which come in equal parts; at random instants, as from many users.
+        // Reads and writes have half of the rate each. They come at random instants, as from many users.
         let each = rate.map(|rate| rate / 2);
         load.extra.extend(each.map(|each| format!("--rate_iops={each},{each}")));
         load.extra.extend(each.map(|_| "--rate_process=poisson".to_owned()));

@@ -1,4 +1,5 @@
-//! The same load on plain files of the same filesystem, which are reflinked instead of snapshots: no daemon is in the way.
+//! Plain files bench: the same load on files of the same filesystem, which are reflinked instead of
+//! snapshots, without any daemon.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use anyhow::{Context, Result};
 use super::{Course, GIB, LOG_BYTES, Options, Stage};
 use crate::world::fio::{Load, Target};
 
-/// Measures it, on a filesystem as Weir makes it.
+/// Measures on a filesystem as Weir creates it.
 pub fn reflink_files(options: &Options, written: u64, seconds: [u64; 2]) -> Result<Course> {
     let stage = Stage::new(options)?;
     let mounts = stage.folder.path().join("state/mounts");
@@ -19,7 +20,7 @@ pub fn reflink_files(options: &Options, written: u64, seconds: [u64; 2]) -> Resu
     Course::run(stage.folder.path(), [data.0, log.0], seconds, |number| reflink(&mount, &files, number))
 }
 
-/// Writes files of a GiB each, as extents are, and answers a load on all of them.
+/// Writes files of a GiB each, as extents are, and returns a load on all of them.
 fn create(stage: &Stage, mount: &Path, name: &str, bytes: u64) -> Result<(Load, Vec<PathBuf>)> {
     let files: Vec<PathBuf> = (0..bytes / GIB).map(|index| mount.join(format!("{name}-{index}"))).collect();
     let names: Vec<_> = files.iter().map(|path| path.to_string_lossy()).collect();
@@ -31,7 +32,7 @@ fn create(stage: &Stage, mount: &Path, name: &str, bytes: u64) -> Result<(Load, 
     Ok((Load { extra, ..Load::new(name, target, bytes) }, files))
 }
 
-/// Shares all files with new ones, durably.
+/// Reflinks all files to new ones, durably.
 fn reflink(mount: &Path, files: &[PathBuf], number: u32) -> Result<()> {
     for path in files {
         let name = path.file_name().context("a file has a name")?.to_string_lossy();

@@ -1,4 +1,4 @@
-//! Writes of a killed daemon that the drive still has to carry out.
+//! Fencing: writes of a killed daemon that are still in flight at the drive.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::guest::inside::{self, Disk};
 
 /// Bytes of a block.
 const BLOCK_BYTES: usize = 4096;
-/// How long the drive takes for a write.
+/// Time that the drive takes for a write.
 const DELAY: Duration = Duration::from_secs(8);
 
-/// A block that the next daemon has read changes no more, unless a client of it writes there.
+/// Checks that a block read by the next daemon no longer changes, unless a client of this daemon writes it.
 pub fn killed() -> Result<()> {
     let data = Disk::mapped("data", "vdb")?;
     inside::mount_xfs_with_data_on(&data)?;

@@ -1,4 +1,4 @@
-//! What a start makes stable.
+//! Flush at the start of the daemon.
 
 use std::fs::File;
 
@@ -6,8 +6,9 @@ use anyhow::{Result, ensure};
 
 use crate::guest::inside::{self, DRIVE, Disk};
 
-/// What a killed daemon wrote may be in the cache of the disk alone, and is read as the newest after the start. Forcing the
-/// filesystem's log flushes another disk here, and none where the log is clean.
+/// Checks that a start flushes the cache of the data disk. Data of a killed daemon may be only in this cache,
+/// and the next daemon reads it as current. A forced log of the filesystem flushes another disk here, and no
+/// disk if the log is clean.
 pub fn start() -> Result<()> {
     inside::mount_xfs_with_data_on(&Disk::mapped("data", "vdb")?)?;
     let daemon = inside::start_with_volume()?;

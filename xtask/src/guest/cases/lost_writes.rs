@@ -1,4 +1,4 @@
-//! What a killed daemon wrote and the drive never got.
+//! Lost writes: a killed daemon wrote data that never reached the drive.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,10 +11,11 @@ use crate::guest::commands::run;
 use crate::guest::inside::{self, DRIVE, Disk};
 use crate::world::daemon::Daemon;
 
-/// Drives of one filesystem: whoever asks it second is told nothing.
+/// Drives of one filesystem. The kernel reports a failed sync only to the first drive that syncs.
 const DRIVES: [&str; 2] = ["one", "two"];
 
-/// The kernel says once that a sync failed: all drives there, and the start after that one, must know it all the same.
+/// The kernel reports a failed sync only once. Checks that all drives of the filesystem and the following
+/// start still know of it.
 pub fn remembered() -> Result<()> {
     let data = Disk::mapped("data", "vdb")?;
     kill_unsynced(&data)?;
@@ -33,11 +34,11 @@ pub fn remembered() -> Result<()> {
     Ok(())
 }
 
-/// The same of drives that are missing at the start, and found while the daemon runs.
+/// Checks the same for drives that are missing at the start and found while the daemon runs.
 pub fn found_later() -> Result<()> {
     let data = Disk::mapped("data", "vdb")?;
     kill_unsynced(&data)?;
-    // Mounted elsewhere too, the filesystem stays in the kernel with what is to be told of it.
+    // A second mount keeps the filesystem in the kernel, with its unreported failure.
     let elsewhere = Path::new("/mnt/elsewhere");
     std::fs::create_dir(elsewhere)?;
     run(Command::new("mount").args(["--bind", DRIVE]).arg(elsewhere))?;
@@ -54,7 +55,8 @@ pub fn found_later() -> Result<()> {
     Ok(())
 }
 
-/// Drives with a volume each on one filesystem, whose daemon is killed with writes that were acknowledged and not flushed.
+/// Creates drives with a volume each on one filesystem, and kills the daemon after writes that are
+/// acknowledged and not flushed.
 fn kill_unsynced(data: &Disk) -> Result<()> {
     inside::mount_xfs_with_data_on(data)?;
     let daemon = inside::start()?;
@@ -69,24 +71,25 @@ fn kill_unsynced(data: &Disk) -> Result<()> {
     Ok(())
 }
 
-/// Has the disk lose writes, and work again.
+/// Makes the disk lose writes, and then work again.
 fn lose_writes(data: &Disk) -> Result<()> {
     data.fail_writes()?;
-    // Whoever syncs one file is told of that file: the filesystem's own failure is still to be told.
+    // A sync of one file reports only the failure of this file. The failure of the filesystem stays
+    // unreported.
     let unsynced = File::create(Path::new(DRIVE).join("unsynced"))?;
     unsynced.write_all_at(&[1; 1 << 20], 0)?;
     ensure!(unsynced.sync_all().is_err(), "the disk takes no writes");
     data.heal()
 }
 
-/// How many drives are not used because writes to them may be lost.
+/// Returns the number of drives that are out of use because writes to them may be lost.
 fn refused(daemon: &Daemon) -> Result<usize> {
     let shown = inside::printed("weir", &["--server", &daemon.server(), "status"])?;
     println!("{shown}");
     Ok(shown.matches("' uses it as it is").count())
 }
 
-/// How many drives were not found.
+/// Returns the number of drives that were not found.
 fn missing(daemon: &Daemon) -> Result<usize> {
     let shown = inside::printed("weir", &["--server", &daemon.server(), "status"])?;
     Ok(shown.matches("bring it back, and it is used again").count())

@@ -1,4 +1,4 @@
-//! The cases, by name. A case begins with empty disks and no daemon, and ends with the guest.
+//! Guest cases by name. A case begins with empty disks and no daemon, and ends with the guest.
 
 mod fence;
 mod flush;
@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 
 type Case = fn() -> Result<()>;
 
-/// All cases: a name that says what holds, and what shows it.
+/// Cases: a name that states the property, and the function that checks it.
 const CASES: [(&str, Case); 9] = [
     ("snapshot_whose_writeback_failed_is_refused", snapshot::writeback_failed),
     ("write_of_a_killed_daemon_lands_before_the_next_one_reads", fence::killed),
@@ -25,7 +25,7 @@ const CASES: [(&str, Case); 9] = [
     ("ring_holds_its_promises_on_this_kernel", ring::tests),
 ];
 
-/// The names of all cases, or the one that is wanted.
+/// Returns the names of all cases, or the name of the wanted case.
 pub fn names(wanted: Option<&str>) -> Result<Vec<&'static str>> {
     let names: Vec<&str> = CASES.iter().map(|(name, _)| *name).collect();
     match wanted {

@@ -1,4 +1,4 @@
-//! What is left after a power cut of what the daemon promised.
+//! Power cut: the daemon's promises hold for the data that a power cut leaves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,14 +12,14 @@ use crate::guest::inside::{self, DRIVE};
 use crate::guest::recording::{Instant, Recorder};
 use crate::world::daemon::Daemon;
 
-/// The state folder, on the disk whose power is cut.
+/// State folder, on the disk whose power is cut.
 const STATE: &str = "/mnt/drive/weir";
 const BLOCK_BYTES: usize = 4096;
-/// Blocks of each volume that are used, and what lies between two of them: most in pieces of their own, none at the same
-/// place of its piece.
+/// Used blocks of each volume, and the distance between two of them. Most blocks lie in different pieces, at
+/// different offsets of their piece.
 const BLOCKS: usize = 24;
 const STRIDE_BYTES: u64 = 129 * BLOCK_BYTES as u64;
-/// Power is cut at each mark, and at each flush that has a number divisible by this.
+/// Power is cut at each mark, and at each flush whose number is divisible by this value.
 const INSTANTS_BETWEEN_CUTS: usize = 40;
 /// Volumes of each kind: on one drive, with replicas, and with replicas behind journals.
 const VOLUMES: [(&str, &str); 3] = [
@@ -31,12 +31,12 @@ const VOLUMES: [(&str, &str); 3] = [
 const DRIVES: [(&str, &str); 3] = [("fast", "high"), ("slow1", "low"), ("slow2", "low")];
 const CONFIGURATION: &str = "[storage]\njournal_size = \"64MiB\"\n";
 
-/// What each block of an export holds; all its bytes are the same.
+/// Contents of an export: the byte that fills each block.
 type Content = [u8; BLOCKS];
-/// What is there, by the name of its export.
+/// Promised contents, by export name.
 type Promised = BTreeMap<String, Content>;
 
-/// On a filesystem that shares what snapshots have in common with their volume.
+/// Checks a filesystem on which snapshots and their volume have shared extents.
 pub fn xfs() -> Result<()> {
     check(&["mkfs.xfs", "-q"], "xfs")
 }
@@ -60,7 +60,7 @@ fn check(mkfs: &[&str], kind: &str) -> Result<()> {
             past = Some(number);
         }
         let Some(past) = past.filter(|_| is_mark || instants % INSTANTS_BETWEEN_CUTS == 0) else { continue };
-        // At a mark it is certain what is there; later a part of the next step is.
+        // At a mark the contents are certain. Later a part of the next step may be present.
         let next = promised.get(if is_mark { past } else { past + 1 }).unwrap_or(&promised[past]);
         let cut = recording.cut_power()?;
         mount(&cut.path(), kind)?;
@@ -75,7 +75,7 @@ fn check(mkfs: &[&str], kind: &str) -> Result<()> {
     Ok(())
 }
 
-/// What is there must be what was there before or what was about to be.
+/// Checks that each block has its contents from before or after the current step.
 fn compare(past: &Promised, next: &Promised) -> Result<()> {
     let daemon = start()?;
     let names: BTreeSet<_> = past.keys().chain(next.keys()).collect();
@@ -99,7 +99,7 @@ fn compare(past: &Promised, next: &Promised) -> Result<()> {
     Ok(())
 }
 
-/// What is done while the disk is recorded.
+/// Steps that run while the disk is recorded.
 struct History<'a> {
     recorder: &'a Recorder,
     daemon: Daemon,
@@ -118,7 +118,7 @@ impl<'a> History<'a> {
         Ok(History { recorder, daemon, now: Promised::new(), promised: Vec::new() })
     }
 
-    /// Does all of it; what was promised at each mark.
+    /// Runs all steps. Returns the promised contents at each mark.
     fn make(mut self) -> Result<Vec<Promised>> {
         for (name, options) in VOLUMES {
             self.daemon.run(&format!("volume create {name} --size 1 {options}"))?;
@@ -145,7 +145,7 @@ impl<'a> History<'a> {
         Ok(self.promised)
     }
 
-    /// What is so now was promised.
+    /// Marks the current contents as promised.
     fn mark(&mut self) -> Result<()> {
         self.recorder.mark(self.promised.len())?;
         self.promised.push(self.now.clone());
@@ -166,7 +166,7 @@ impl<'a> History<'a> {
         Ok(())
     }
 
-    /// Writes that are stable with their replies.
+    /// Writes blocks with FUA.
     fn force(&mut self, byte: u8) -> Result<()> {
         for (name, _) in VOLUMES {
             let mut client = attach(name)?;
@@ -235,7 +235,7 @@ fn mount(device: &Path, kind: &str) -> Result<()> {
     run(Command::new("mount").args(["-t", kind]).arg(device).arg(DRIVE))
 }
 
-/// The kernel may hold files of a daemon for a moment after its end.
+/// Unmounts the filesystem. The kernel may hold files of a daemon for a moment after its end.
 fn unmount() -> Result<()> {
     let unmount = || Ok(run(Command::new("umount").arg(DRIVE)).is_ok());
     inside::wait_until("nobody uses the filesystem", unmount)

@@ -1,4 +1,4 @@
-//! Snapshots whose copied data never reach the disk.
+//! Snapshots whose duplicated data never reaches the disk.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -14,10 +14,11 @@ const VOLUME_BYTES: usize = 96 << 20;
 /// Size of one request, in bytes.
 const REQUEST_BYTES: usize = 8 << 20;
 
-/// How much of it is copied when writeback fails, in bytes.
+/// Bytes that are duplicated when writeback fails.
 const COPIED_BYTES: u64 = 8 << 20;
 
-/// The kernel tells of data that writeback lost once, and somebody else is told: the snapshot must fail all the same.
+/// The kernel reports data lost in writeback only once, here to another file descriptor. Checks that the
+/// snapshot fails nevertheless.
 pub fn writeback_failed() -> Result<()> {
     let data = Disk::mapped("data", "vdb")?;
     inside::mount_xfs_with_data_on(&data)?;
@@ -51,7 +52,8 @@ pub fn writeback_failed() -> Result<()> {
     Ok(())
 }
 
-/// True once the file of a snapshot that is being made holds so much that a part of it was written, not only allocated.
+/// Returns true once the file of an unfinished snapshot is so large that part of it was written, not only
+/// allocated.
 fn snapshot_has_data() -> bool {
     let extents = extents_of_new(&Path::new(DRIVE).join("volumes"));
     let has_data =

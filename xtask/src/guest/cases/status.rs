@@ -9,10 +9,11 @@ use crate::guest::client::Client;
 use crate::guest::inside::{self, Disk, STATE};
 use crate::world::daemon::Daemon;
 
-/// What volumes hold, in bytes.
+/// Bytes of data in each volume.
 const DATA_BYTES: usize = 1 << 20;
 
-/// Any drive may hang: volumes with another replica are answered by that, volumes on other drives by theirs.
+/// Checks block status with each drive hung in turn. Another replica answers for a replicated volume, and a
+/// volume on another drive answers itself.
 pub fn hung_drive() -> Result<()> {
     let disks = [Disk::mapped("one", "vda")?, Disk::mapped("two", "vdb")?];
     for disk in &disks {
@@ -40,7 +41,8 @@ pub fn hung_drive() -> Result<()> {
     Ok(())
 }
 
-/// Nothing that the daemon has not opened yet is known without the disk.
+/// Checks both volumes with one disk hung. The daemon has opened no extent yet, so it knows nothing without
+/// the disk.
 fn answered_without(disk: &Disk, other: &str) -> Result<()> {
     let mut daemon: Daemon = inside::start()?;
     let socket = Path::new(STATE).join("nbd.sock");

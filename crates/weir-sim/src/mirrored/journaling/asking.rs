@@ -1,4 +1,4 @@
-//! Handing what a replica is asked for to the journal that it is behind, and giving back the answers.
+//! Hands actions of a journaled replica to its journal, and returns the answers.
 
 use weir_journal::{
     Fault as JournalFault, Kind as JournalKind, Part, Request as JournalRequest, SlowFault, Ticket,
@@ -13,7 +13,7 @@ use crate::journal_file::{self, block_at};
 use crate::transfer;
 
 impl World {
-    /// Hands to the journal what a replica behind it is asked for.
+    /// Hands an action of a journaled replica to the journal.
     pub(in crate::mirrored) fn ask_journal(
         &mut self,
         owner: Option<MirrorId>,
@@ -102,7 +102,7 @@ impl World {
         }
     }
 
-    /// Reads the next part, or answers if there is none.
+    /// Reads the next part of a read, or answers the read if no part is left.
     pub(super) fn read_on(&mut self, mut reading: Reading) -> Result<(), String> {
         let Some(part) = reading.parts.pop() else { return self.end_reading(reading, Ok(())) };
         let (slot, extent) = (self.journal().slot, reading.extent as usize);
@@ -211,7 +211,7 @@ impl Asked {
     }
 }
 
-/// A journal's fault in the words of a drive's.
+/// The replica fault that corresponds to a journal fault.
 fn fault_of(fault: JournalFault) -> Fault {
     match fault {
         JournalFault::Slow(SlowFault::NoSpace) => Fault::NoSpace,

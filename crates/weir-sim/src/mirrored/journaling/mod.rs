@@ -1,5 +1,8 @@
-//! Replicas behind a write journal in the imagined machine: what is asked of them goes to a journal on another drive, as the
-//! data plane has it. [`Journal`] decides what is written where and when; here are the files, and answers in any order.
+//! Replicas behind a write journal in the simulated machine: their operations go to a journal on another
+//! drive, as in the data plane.
+//!
+//! [`Journal`] decides where and when data is written. This module has the files, and answers operations in
+//! any order.
 
 mod asking;
 mod working;
@@ -20,57 +23,57 @@ use crate::journal_file::{self, Cell, block_at};
 use crate::requests::EXTENTS;
 
 const BLOCK: u32 = BLOCK_BYTES as u32;
-/// Where the journal lies: no replica of the volume begins there.
+/// Drive of the journal. No replica of the volume begins there.
 const JOURNAL_DRIVE: usize = REPLICAS_MAX - 1;
-/// Steps after which the journal is told that time has passed.
+/// Steps between two calls that tell the journal that time has passed.
 const INTERVAL: u64 = 64;
-/// Of three times so many steps nobody writes in the last third.
+/// Length of the quiet phase, in steps. Clients pause in every third phase of this length.
 const QUIET_STEPS: u64 = 100;
 
-/// A replica of an extent.
+/// Slot and extent of an extent replica.
 type ExtentReplica = (usize, u32);
 
-/// The journal, and who is behind it.
+/// The journal, and the replicas behind it.
 #[derive(Debug)]
 pub(in crate::mirrored) struct Journaling {
-    /// The replicas of this number are behind it.
+    /// Slot of the replicas behind the journal.
     slot: usize,
     geometry: Geometry,
     file: File<Cell<Block>>,
     core: Journal,
-    /// Its drive was not found at the start, or it has failed: it is not used.
+    /// True if the journal is not used, because its drive was not found at the start or the journal failed.
     is_away: bool,
-    /// The slow drive was found at the start, or since.
+    /// True if the slow drive was found at the start or later.
     is_slow_found: bool,
-    /// What was asked for and has not ended.
+    /// Operations of replicas that have not ended.
     asked: BTreeMap<Ticket, Asked>,
     last_ticket: u64,
-    /// Extents whose replicas have lost what was acknowledged.
+    /// Extents whose replicas have lost acknowledged data.
     invalidated: BTreeSet<u32>,
-    /// Extents that the journal was told to forget.
+    /// Extents that the journal is about to forget.
     forgetting: BTreeSet<u32>,
-    /// What keeps what reads were told, by number.
+    /// Pins that protect data of reads in flight, by number.
     pins: BTreeMap<u64, Pin>,
     last_pin: u64,
 }
 
-/// What a replica asked for.
+/// An operation of a replica.
 #[derive(Clone, Debug)]
 struct Asked {
     extent: u32,
     asker: Asker,
-    /// What is written.
+    /// The data to write.
     payload: Vec<Block>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Asker {
-    /// An operation that is about so many bytes, of a request or step.
+    /// Operation, the request or step that it belongs to, and its length in bytes.
     Operation(OperationId, Option<MirrorId>, u32),
     Sync(Generation),
 }
 
-/// What is under way for the journal. Blocks of its file are counted from its beginning.
+/// Work in flight for the journal. Blocks of its file are counted from its beginning.
 #[derive(Clone, Debug)]
 pub(in crate::mirrored) enum Work {
     Record {
@@ -83,7 +86,7 @@ pub(in crate::mirrored) enum Work {
         cell: Cell<Block>,
     },
     SyncJournal(SyncPoint),
-    /// Sources are block and number.
+    /// Sources are first block and block count.
     Fetch {
         operation: DestageId,
         extent: u32,
@@ -115,28 +118,28 @@ pub(in crate::mirrored) enum Work {
         point: SyncPoint,
     },
     Read(Reading),
-    /// Something that a replica asked for has ended.
+    /// The end of a replica's operation.
     Answer {
         ticket: Ticket,
         result: Result<(), JournalFault>,
     },
 }
 
-/// A read, piece by piece.
+/// A read that is carried out part by part.
 #[derive(Clone, Debug)]
 pub(in crate::mirrored) struct Reading {
     extent: u32,
     operation: OperationId,
     owner: Option<MirrorId>,
     target: Target,
-    /// What is still to be read.
+    /// Parts still to be read.
     parts: Vec<Part>,
     contents: Vec<Block>,
-    /// Its number among those that are under way.
+    /// Number of the pin that protects the read.
     pin: u64,
 }
 
-/// Where what is read goes.
+/// Destination of the data that is read.
 #[derive(Clone, Copy, Debug)]
 enum Target {
     Buffer(u32),
@@ -144,7 +147,7 @@ enum Target {
 }
 
 impl Work {
-    /// The extent whose slow file it is done with.
+    /// Extent whose slow file the work uses.
     fn slow_extent(&self) -> Option<u32> {
         match self {
             Work::Fetch { extent, .. }
@@ -159,7 +162,7 @@ impl Work {
 }
 
 impl Journaling {
-    /// That of a new volume, if it has one.
+    /// The journal of a new volume, if the settings have one.
     pub(in crate::mirrored) fn new(settings: Settings) -> Option<Journaling> {
         let slot = settings.journaled_slot?;
         let geometry = Geometry::tiny(settings.journal_blocks);
@@ -206,18 +209,18 @@ impl Journaling {
         ticket
     }
 
-    /// True if a replica of an extent can be behind it.
+    /// True if the journal accepts a replica of an extent.
     fn has_room_for(&self, extent: u32) -> bool {
         !self.is_away && !self.invalidated.contains(&extent) && !self.forgetting.contains(&extent)
     }
 
-    /// Blocks of a file of which it has data.
+    /// Blocks of a file that the journal holds data of.
     fn blocks(&self, extent: u32) -> Vec<u32> {
         let live = self.known(extent).into_iter().flat_map(|file| self.core.live(file));
         live.flat_map(|(offset, length)| offset / BLOCK..(offset + length) / BLOCK).collect()
     }
 
-    /// What it was asked for and is to be begun.
+    /// The work that an action of the journal begins.
     fn work_of(&self, action: &JournalAction, slow: impl Fn(u32) -> SyncPoint) -> Work {
         match action {
             JournalAction::WriteRecord { position_bytes, is_durable, .. } => {
@@ -274,7 +277,7 @@ impl Journaling {
         }
     }
 
-    /// A block of its file, taken for data.
+    /// Data of a block of the journal's file. Foreign bytes for a block that the journal encoded.
     fn content(&self, block: u32) -> Block {
         match self.file.read(block) {
             Cell::Data(content) => content,
@@ -288,7 +291,7 @@ impl World {
         self.journaling.as_mut().expect("there is a journal, or nothing is asked of it")
     }
 
-    /// The number of the replicas that are behind the journal.
+    /// Slot of the replicas behind the journal.
     pub(in crate::mirrored) fn journaled_slot(&self) -> Option<usize> {
         let is_mistaken = self.settings.sabotage == Sabotage::ServesWithoutJournal;
         let journal = self.journaling.as_ref().filter(|journal| !(journal.is_away && is_mistaken));
@@ -299,36 +302,36 @@ impl World {
         self.journaled_slot() == Some(slot)
     }
 
-    /// True if a replica of an extent is behind no journal, or could be behind the one that there is.
+    /// True if the replica has no journal, or its journal accepts it.
     pub(in crate::mirrored) fn can_attach(&self, (slot, extent): ExtentReplica) -> bool {
         let behind = self.journaling.as_ref().filter(|journal| journal.slot == slot);
         behind.is_none_or(|journal| journal.has_room_for(extent))
     }
 
-    /// True if a replica of an extent could be made there: what a journal has of one before it is forgotten.
+    /// True if the replica can be created: its journal holds no data of an earlier replica of the extent.
     pub(in crate::mirrored) fn can_attach_anew(&self, (slot, extent): ExtentReplica) -> bool {
         let behind = self.journaling.as_ref().filter(|journal| journal.slot == slot);
         behind.is_none_or(|journal| !journal.is_away && journal.known(extent).is_none())
     }
 
-    /// The drive where replica metadata of a replica lies.
+    /// Drive on which the metadata of a replica lies.
     pub(in crate::mirrored) fn metadata_home(&self, slot: usize) -> usize {
         if self.is_behind(slot) { JOURNAL_DRIVE } else { slot }
     }
 
-    /// True if a drive failed that a replica needs.
+    /// True if a drive that the replica needs has failed.
     pub(in crate::mirrored) fn has_failed(&self, slot: usize) -> bool {
         self.drives[slot].has_failed || self.drives[self.metadata_home(slot)].has_failed
     }
 
-    /// True if nothing is the matter with the drives that a replica needs.
+    /// True if all drives that the replica needs are reachable and work.
     pub(in crate::mirrored) fn is_well(&self, slot: usize) -> bool {
         let home = self.metadata_home(slot);
         let is_well = |slot: usize| !self.drives[slot].is_broken && !self.drives[slot].is_absent;
         self.reachable[slot] && is_well(slot) && is_well(home)
     }
 
-    /// A journal whose drive is not there takes those behind it along.
+    /// Makes replicas behind the journal unreachable if the drive of the journal is unreachable.
     pub(in crate::mirrored) fn reach_journal(&mut self, only: Option<usize>) {
         let Some(Journaling { slot, .. }) = self.journaling else { return };
         if only == Some(slot) {
@@ -338,7 +341,7 @@ impl World {
         self.reachable[slot] &= self.reachable[JOURNAL_DRIVE] || is_mistaken;
     }
 
-    /// Time passes for the journal, and nobody writes to it now and then.
+    /// Lets time pass for the journal, and sometimes drains it or breaks the path of its slow drive.
     pub(in crate::mirrored) fn look_at_journal(&mut self) -> Result<(), String> {
         if self.journaling.as_ref().is_none_or(|journal| journal.is_away) {
             return Ok(());
@@ -347,7 +350,7 @@ impl World {
         if self.now.is_multiple_of(INTERVAL) {
             self.journal().core.interval_passed(&mut actions);
         }
-        // It is emptied while nobody writes, and at other times too, as before it is given up.
+        // The journal drains while no client writes. It also drains at other times, as before its removal.
         let is_left_alone = self.is_journal_left_alone();
         if self.random.chance(1, 200) || self.now.is_multiple_of(QUIET_STEPS) {
             let is_draining = is_left_alone || self.random.chance(1, 3);
@@ -360,13 +363,13 @@ impl World {
         if self.random.chance(1, 50) { self.renew_invalidated() } else { Ok(()) }
     }
 
-    /// True if nobody writes for now.
+    /// True in phases in which no client writes.
     pub(in crate::mirrored) fn is_journal_left_alone(&self) -> bool {
         self.journaling.is_some() && (self.now / QUIET_STEPS) % 3 == 2
     }
 
-    /// The path of the slow drive vanishes: replicas there that others stand in for are out of service until they are taken
-    /// back. What the journal asks of files there waits, or was asked before.
+    /// Loses the path to the slow drive. Replicas there fail until they rejoin, if other replicas are in
+    /// sync. Journal operations on files there wait, or are in flight already.
     pub(in crate::mirrored) fn lose_path(&mut self) -> Result<(), String> {
         let Some(slot) = self.journaled_slot() else { return Ok(()) };
         let mut effects = Vec::new();
@@ -379,16 +382,16 @@ impl World {
         self.take(effects)
     }
 
-    /// True if nothing may go on behind the journal until the next start: it holds what is left of an extent whose last replica
-    /// failed, and has no room beside that.
+    /// True if no operation behind the journal can end before the next start. The journal is full of data of
+    /// an extent whose last replica failed, and cannot drop it.
     pub(in crate::mirrored) fn is_journal_jammed(&self) -> bool {
         let Some(journal) = &self.journaling else { return false };
         journal.core.usage().waiting > 0
             && journal.invalidated.iter().any(|extent| self.mirror.is_lost(*extent))
     }
 
-    /// Replicas that have lost what was acknowledged are made anew: what the journal holds of them may fill it, and others
-    /// behind it wait for its space. So are those out of service that are in the way.
+    /// Creates invalidated replicas again, because their data may fill the journal and block other replicas.
+    /// Failed replicas whose data blocks the journal are treated alike.
     pub(in crate::mirrored) fn renew_invalidated(&mut self) -> Result<(), String> {
         let Some(journal) = &self.journaling else { return Ok(()) };
         let slot = journal.slot;
@@ -412,7 +415,7 @@ impl World {
         self.take(effects)
     }
 
-    /// It is durable which replicas of an extent there are: the journal forgets what it has of one that is gone.
+    /// Has the journal forget the data of a replica once the replica's absence is durable.
     pub(in crate::mirrored) fn forget_journaled(&mut self, extent: u32) -> Result<(), String> {
         let Some(journal) = &mut self.journaling else { return Ok(()) };
         let is_gone = self.stands[extent as usize][journal.slot] == ReplicaState::Absent;
@@ -423,7 +426,7 @@ impl World {
         self.take_from_journal(actions)
     }
 
-    /// The file of a replica of an extent is there, as it was or made anew.
+    /// Notes that the file of an extent replica exists, either the old file or a new one.
     pub(in crate::mirrored) fn attach_at(&mut self, (slot, extent): ExtentReplica) {
         if let Some(journal) = self.journaling.as_mut().filter(|journal| journal.slot == slot) {
             journal.is_slow_found = true;
@@ -431,7 +434,7 @@ impl World {
         }
     }
 
-    /// A replica is out of service: its drive may forget what was brought there.
+    /// Suspends the journal's work for a failed replica: its drive may lose destaged data.
     pub(in crate::mirrored) fn suspend_journaled(
         &mut self,
         (slot, extent): ExtentReplica,
@@ -443,7 +446,7 @@ impl World {
         self.take_from_journal(actions)
     }
 
-    /// A replica is back in service.
+    /// Resumes the journal's work for a replica that is back in service.
     pub(in crate::mirrored) fn resume_journaled(
         &mut self,
         (slot, extent): ExtentReplica,
@@ -459,7 +462,7 @@ impl World {
         journal.known(extent).filter(|_| !journal.forgetting.contains(&extent))
     }
 
-    /// Adds what the journal has of a replica to what its file has.
+    /// Adds the blocks that the journal holds to the allocation map of a replica's file.
     pub(in crate::mirrored) fn add_journaled_pieces(
         &self,
         (slot, extent): ExtentReplica,
@@ -471,7 +474,7 @@ impl World {
         blocks.for_each(|block| map.set(block / (ALLOCATION_BYTES / BLOCK_BYTES) as u32));
     }
 
-    /// The power fails, or the daemon alone ends: then nothing is lost of what was written.
+    /// Stops the journal. A kill keeps all written data; a power cut may lose unstable data.
     pub(in crate::mirrored) fn stop_journal(&mut self, is_kill: bool) {
         let has_failed = self.drives[JOURNAL_DRIVE].has_failed;
         let Some(journal) = &mut self.journaling else { return };
@@ -481,7 +484,7 @@ impl World {
         }
     }
 
-    /// The journal is recovered, if its drive is there.
+    /// Recovers the journal, if its drive is reachable.
     pub(in crate::mirrored) fn start_journal(&mut self) -> Result<(), String> {
         let (is_away, reachable) = (!self.reachable[JOURNAL_DRIVE], self.reachable);
         let Some(journal) = &mut self.journaling else { return Ok(()) };
@@ -498,7 +501,7 @@ impl World {
         (0..EXTENTS).try_for_each(|extent| self.forget_journaled(extent))
     }
 
-    /// A block of a replica, wherever it lies.
+    /// Content of a block of a replica, from its file or from the journal.
     pub(in crate::mirrored) fn content(
         &mut self,
         (slot, extent): ExtentReplica,

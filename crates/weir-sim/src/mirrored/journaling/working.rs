@@ -1,4 +1,4 @@
-//! What a journal wants done with its file and with the files behind it, and what drives answer, in any order.
+//! Work of a journal on its own file and on the slow files, and the answers of the drives, in any order.
 
 use weir_journal::{Action as JournalAction, DestageFault, SlowFault};
 use weir_volume::Fault;
@@ -10,7 +10,7 @@ use crate::journal_file::Cell;
 use crate::requests::EXTENTS;
 
 impl World {
-    /// Takes over what the journal wants.
+    /// Carries out the journal's actions.
     pub(super) fn take_from_journal(&mut self, actions: Vec<JournalAction>) -> Result<(), String> {
         for action in actions {
             match action {
@@ -38,7 +38,8 @@ impl World {
         Ok(())
     }
 
-    /// A replica has lost with its journal what was acknowledged: it is out of service, and never taken back.
+    /// Invalidates a replica that lost acknowledged data with its journal. The replica fails and never
+    /// rejoins.
     pub(super) fn invalidate(&mut self, extent: u32) -> Result<(), String> {
         self.report.invalidated += 1;
         let journal = self.journal();
@@ -51,19 +52,19 @@ impl World {
         self.take(effects)
     }
 
-    /// True if nothing comes of some work, because the slow drive was not found.
+    /// True if work cannot proceed because the slow drive was not found.
     pub(in crate::mirrored) fn is_parked(&self, pending: &Pending) -> bool {
         let Pending::Journal(work) = pending else { return false };
         let is_missing = self.journaling.as_ref().is_some_and(|journal| !journal.is_slow_found);
         is_missing && work.slow_extent().is_some()
     }
 
-    /// True if nothing is under way that something may come of.
+    /// True if no outstanding operation can proceed.
     pub(in crate::mirrored) fn is_all_parked(&self) -> bool {
         self.pending.iter().all(|pending| self.is_parked(pending))
     }
 
-    /// A drive answers the journal.
+    /// Answers work of the journal.
     pub(in crate::mirrored) fn answer_journal(&mut self, work: Work) -> Result<(), String> {
         let result = if self.drives[JOURNAL_DRIVE].is_broken { Err(()) } else { Ok(()) };
         let mut actions = Vec::new();
@@ -136,7 +137,8 @@ impl World {
         }
     }
 
-    /// What the journal holds has nowhere to go if the slow drive is full, which then counts as failed: seldom.
+    /// Filters the faults of a destage. Destaged data has nowhere to go if the slow drive is full, so a full
+    /// drive counts as failed; most `NoSpace` faults are dropped.
     fn note_spending(&mut self, fault: Option<SlowFault>) -> Option<SlowFault> {
         let slot = self.journal().slot;
         let fault = fault.filter(|fault| *fault != SlowFault::NoSpace || self.random.chance(1, 20));
@@ -144,7 +146,7 @@ impl World {
         fault
     }
 
-    /// Writes a record, or some blocks of it.
+    /// Writes a record, or with `is_part` some blocks of it.
     pub(super) fn write_record(
         &mut self,
         block: u32,
@@ -160,7 +162,7 @@ impl World {
         }
     }
 
-    /// Writes to a slow file, or some blocks of it.
+    /// Writes to a slow file, or with `is_part` some blocks of it.
     pub(super) fn write_slow(
         &mut self,
         (extent, block): (u32, u32),
@@ -176,7 +178,7 @@ impl World {
         }
     }
 
-    /// The daemon ends: what was under way for the journal may have been done, or not, or some of it.
+    /// Ends work in flight at a crash. The work is done wholly, in part or not at all.
     pub(in crate::mirrored) fn end_journal_work(&mut self, work: Work) {
         if self.random.chance(1, 3) {
             return;

@@ -1,4 +1,4 @@
-//! The bodies that concern templates.
+//! Request and answer bodies about templates.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -8,40 +8,41 @@ use weir_types::Class;
 use super::IoPriority;
 use crate::control::TemplateView;
 
-/// From which replicas is read.
+/// The replicas that a volume reads from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TemplateRead {
-    /// Those of class low.
+    /// Replicas of class low.
     Low,
-    /// Those of class medium.
+    /// Replicas of class medium.
     Medium,
-    /// Those of class high.
+    /// Replicas of class high.
     High,
-    /// The fastest.
+    /// The fastest replicas.
     Fastest,
 }
 
-/// A template: where each replica of the volumes that follow it lives, and which is read.
+/// A template: the class of each replica of the volumes that follow it, and the replicas that are read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Template {
-    /// Its name.
+    /// Name of the template.
     pub name: String,
-    /// The class of each replica, in the order of the replicas.
+    /// Class of each replica, in the order of the replicas.
     pub replicas: Vec<IoPriority>,
-    /// The class of the replicas that are read as long as one of them has everything, or the fastest.
+    /// Class of the replicas that are read while one of them is in sync, or the fastest.
     pub read_from: TemplateRead,
-    /// The policy group, of the tenant of each, that volumes are bound to which are made from it.
+    /// Policy group that a volume created from the template is bound to. The name is looked up in the tenant
+    /// of the volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_policy_group: Option<String>,
-    /// True if it always exists and cannot be changed.
+    /// True if the template always exists and cannot be changed.
     pub built_in: bool,
-    /// Number of volumes that follow it.
+    /// Number of volumes that follow the template.
     pub volumes: u64,
-    /// Its version, which grows with each change of it; 0 if it is built in.
+    /// Version of the template, which grows with each change; 0 if the template is built in.
     #[serde(default)]
     pub version: u64,
-    /// When it was made; absent if it is built in.
+    /// Time at which the template was created; absent if it is built in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub created_at: Option<Timestamp>,
@@ -50,40 +51,41 @@ pub struct Template {
 /// All templates.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct TemplateList {
-    /// The templates in the order of their names.
+    /// Templates, ordered by name.
     pub templates: Vec<Template>,
 }
 
-/// What a new template should be.
+/// A template to create.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TemplateCreate {
-    /// Its name: 1 to 128 letters, digits, '.', '_' and '-', beginning with a letter or digit.
+    /// Name of the template: 1 to 128 letters, digits, '.', '_' and '-', beginning with a letter or digit.
     #[schema(example = "mixed")]
     pub name: String,
-    /// The class of each replica, 1 to 3 of them.
+    /// Class of each replica, for 1 to 3 replicas.
     #[schema(min_items = 1, max_items = 3)]
     pub replicas: Vec<IoPriority>,
-    /// The class of the replicas that are read, which one of them must have; the fastest if absent.
+    /// Class of the replicas that are read, which at least one replica must have; the fastest if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_from: Option<TemplateRead>,
-    /// The policy group, fixed or adaptive, of the tenant of each that volumes are bound to which are made from it.
+    /// Policy group, fixed or adaptive, that a volume created from the template is bound to. The name is
+    /// looked up in the tenant of the volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_policy_group: Option<String>,
 }
 
-/// What should become different about a template; what is absent stays.
+/// Changes of a template; an absent field keeps its value.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TemplateModify {
-    /// Other classes: the replicas of its volumes are moved there in the background.
+    /// New class of each replica. The replicas of the template's volumes are moved in the background.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_items = 1, max_items = 3)]
     pub replicas: Option<Vec<IoPriority>>,
-    /// Another class to read from.
+    /// New class to read from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_from: Option<TemplateRead>,
-    /// Another policy group for volumes to come, or 'none'.
+    /// New policy group for volumes created later, or 'none'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_policy_group: Option<String>,
 }

@@ -1,9 +1,9 @@
-//! For which version of an object a change is.
+//! Versions that a client expects of the object that it changes.
 
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-/// For which version of an object a change is.
+/// Expected version of the object that is changed, in the query.
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct IfVersionQuery {
@@ -11,16 +11,16 @@ pub struct IfVersionQuery {
     pub if_version: Option<u64>,
 }
 
-/// For which version of an object a change is, as a header says it.
+/// Expected version of the object that is changed, in a header.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Header)]
 pub struct IfMatchHeader {
-    /// The same as `if_version`: the `ETag` of the object, such as `"12"`.
+    /// The `ETag` of the object, for example `"12"`. The header has the same effect as `if_version`.
     #[serde(rename = "If-Match")]
     pub if_match: Option<String>,
 }
 
-/// What a change is made of, and for which version.
+/// Tenant and expected version of the object that is changed.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

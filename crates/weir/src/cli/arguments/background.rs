@@ -1,4 +1,4 @@
-//! The commands about background work.
+//! Arguments of the commands about background work.
 
 use clap::{Args, Subcommand};
 use weir_types::Throughput;
@@ -20,19 +20,19 @@ pub struct KindName {
 }
 
 impl KindName {
-    /// The kind, wherever it was given.
+    /// The kind, from either place.
     pub fn get(self) -> BackgroundKind {
         self.name.or(self.kind).expect("one of them is required")
     }
 }
 
-/// What to do with the policies of background work.
+/// Commands about the policies of background work.
 #[derive(Debug, Subcommand)]
 pub enum BackgroundPolicyCommand {
-    /// Show what background work may do on each drive
+    /// Show the policies of background work on each drive
     #[command(visible_alias = "list", after_help = "Example:\n  weir qos background-policy show -o json")]
     Show(ReadArguments),
-    /// Change what a kind of background work may do, also while it is going on
+    /// Change the policy of a kind of background work, also while the work runs
     #[command(
         after_help = "Example:\n  weir qos background-policy modify reclaim --weight 50 --deadline 1h\n  weir qos background-policy modify --kind reclaim --max-throughput 100IOPS,500MB/s"
     )]
@@ -42,7 +42,7 @@ pub enum BackgroundPolicyCommand {
         #[command(flatten)]
         changes: BackgroundPolicyChanges,
     },
-    /// Give a kind of background work its built-in policy again
+    /// Reset the policy of a kind of background work to the built-in one
     #[command(after_help = "Example:\n  weir qos background-policy reset reclaim")]
     Reset {
         #[command(flatten)]
@@ -50,18 +50,18 @@ pub enum BackgroundPolicyCommand {
     },
 }
 
-/// The changes, of which at least one must be given.
+/// The changes; at least one is required.
 #[derive(Clone, Copy, Debug, Args)]
 #[group(required = true, multiple = true)]
 pub struct BackgroundPolicyChanges {
-    /// Part of each drive, beside the tenants, 1 to 10000 [built in: 10; a tenant has 100]
+    /// Weight on each drive, beside the tenants, 1 to 10000 [built in: 10; a tenant has 100]
     #[arg(long, value_name = "N")]
     pub weight: Option<u32>,
-    /// Most that it may do on each drive, such as 100IOPS or 500MB/s; 'none' for no ceiling
+    /// Ceiling on each drive, for example 100IOPS or 500MB/s; 'none' for no ceiling
     #[arg(long, value_name = "RATES", value_parser = Throughput::parse, allow_hyphen_values = true)]
     pub max_throughput: Option<Throughput>,
-    /// Time in which each piece of work is to be done, such as 30m, 1h or 2d; 'none' for none. The work goes before
-    /// others as far as that is needed, and never above its ceiling
+    /// Time in which each job is to end, for example 30m, 1h or 2d; 'none' for no deadline. The work is
+    /// served before others as far as the deadline requires, and never above its ceiling
     #[arg(long, value_name = "TIME|none", value_parser = deadline, allow_hyphen_values = true)]
     pub deadline: Option<u32>,
 }
@@ -71,10 +71,10 @@ fn deadline(text: &str) -> Result<u32, weir_types::UnitError> {
     parse_deadline(text).map(Option::unwrap_or_default)
 }
 
-/// What to do with the statistics of background work.
+/// Commands about the statistics of background work.
 #[derive(Debug, Subcommand)]
 pub enum BackgroundStatisticsCommand {
-    /// Show what is going on, how far it is, and how long it will take
+    /// Show running background work, its progress, and the time that is left
     #[command(after_help = "Example:\n  weir qos statistics background show")]
     Show(ReadArguments),
 }

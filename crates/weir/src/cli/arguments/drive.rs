@@ -1,4 +1,4 @@
-//! The commands about drives and their options.
+//! Arguments of the commands about drives.
 
 use std::path::PathBuf;
 
@@ -9,43 +9,42 @@ use super::ReadArguments;
 use super::pool::queue_target;
 use crate::api::types::{DriveClass, IoPriority};
 
-/// The changes, of which at least one must be given.
+/// The changes; at least one is required.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 pub struct DriveChanges {
-    /// The class, or 'auto': that of its latest measurement
+    /// Class of the drive, or 'auto' for the class of its latest measurement
     #[arg(long, value_enum, ignore_case = true)]
     pub class: Option<DriveClass>,
-    /// Zone that it is in, or 'none' for that of its node; what lies on it stays where it is
+    /// Zone of the drive, or 'none' for the zone of its node; existing replicas stay where they are
     #[arg(long, value_name = "ZONE|none")]
     pub zone: Option<String>,
-    /// Rack within the zone that it is in, or 'none'
+    /// Rack of the drive within the zone, or 'none'
     #[arg(long, value_name = "RACK|none")]
     pub rack: Option<String>,
 }
 
-/// What to do with drives.
+/// Commands about drives.
 #[derive(Debug, Subcommand)]
 pub enum DriveCommand {
-    /// Make an existing directory a drive, or a block device that is formatted for that
+    /// Add an existing directory as a drive, or a block device, which is formatted
     #[command(
         after_help = "Example:\n  weir drive add /srv/drive1\n  weir drive add /dev/sdb --format\n  weir drive add /srv/old --class low --no-measurement\n  weir drive add /srv/slow --name slow --emulate iops=21000,bandwidth=250MB/s,latency=200us\n  weir drive add /srv/disk --emulate hdd-7200\n  weir drive add /srv/far --emulate nvme,latency=1ms"
     )]
     Add {
-        /// The directory or block device, on the daemon's host
+        /// Directory or block device, on the daemon's host
         directory: PathBuf,
-        /// Make an XFS filesystem on the block device, mount it and use that. It is refused if anything is on the
-        /// device or anybody uses it
+        /// Create an XFS filesystem on the block device and mount it. Weir refuses a device that holds data
+        /// or is in use
         #[arg(long)]
         format: bool,
         /// Name of the drive [default: that of the directory or device]
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
-        /// Behave like a drive of this many operations per second, this bandwidth [default: none] and this
-        /// latency [default: 0], that takes this long to move elsewhere [default: 0] and for a flush
-        /// [default: as each operation], and serves so many at a time [default: as many as come]; or like one
-        /// of a kind (ebs-io1, ebs-gp2, ebs-standard, hdd-7200, sata-ssd, nvme), but for what is named after
-        /// it. Shown as emulated wherever it is shown
+        /// Emulate a drive: operations per second, bandwidth [default: unlimited], latency [default: 0], seek
+        /// time [default: 0], flush time [default: as each operation], and operations served in parallel
+        /// [default: unlimited]. Or emulate a kind: ebs-io1, ebs-gp2, ebs-standard, hdd-7200, sata-ssd or
+        /// nvme; parameters after the kind override it. All output shows the drive as emulated
         #[arg(
             long,
             value_name = "[KIND,]iops=N,bandwidth=RATE,latency=TIME,seek=TIME,flush=TIME,parallel=N",
@@ -53,27 +52,28 @@ pub enum DriveCommand {
             allow_hyphen_values = true
         )]
         emulate: Option<Emulation>,
-        /// Most operations to keep in flight, 1 to 1024, or 'auto': as many as trials find while volumes
+        /// Maximum number of operations in flight, 1 to 1024, or 'auto': found by trials while volumes
         /// compete [default: auto]
         #[arg(long, value_name = "auto|N", value_parser = queue_target, allow_hyphen_values = true)]
         queue_target: Option<u32>,
-        /// Class of what it delivers [default: that of its first measurement]
+        /// Class of the drive [default: that of its first measurement]
         #[arg(long, value_enum, ignore_case = true)]
         class: Option<IoPriority>,
-        /// Zone that it is in: replicas of an extent go to different zones as far as can be [default: that of its node]
+        /// Zone of the drive: replicas of an extent are placed in different zones if possible [default: that
+        /// of its node]
         #[arg(long, value_name = "ZONE|none")]
         zone: Option<String>,
-        /// Rack within the zone that it is in
+        /// Rack of the drive within the zone
         #[arg(long, value_name = "RACK|none")]
         rack: Option<String>,
-        /// Do not measure it
+        /// Do not measure the drive
         #[arg(long)]
         no_measurement: bool,
-        /// Do not wait until it is measured
+        /// Do not wait for the measurement
         #[arg(long)]
         no_wait: bool,
     },
-    /// Use a drive again whose acknowledged writes may be lost
+    /// Use a drive again although it may have lost acknowledged writes
     #[command(
         after_help = "Replicas there are resynced if others have everything. Extents that no other replica has are used as they are:\nbring other missing drives back first.\n\n\
                       Example:\n  weir drive accept slow\n  weir drive accept slow --yes"
@@ -82,19 +82,19 @@ pub enum DriveCommand {
         /// The drive
         name: String,
     },
-    /// Measure what a drive delivers, while it is used
+    /// Measure the performance of a drive while it is in use
     #[command(after_help = "Example:\n  weir drive measure slow\n  weir drive measure slow --no-wait")]
     Measure {
         /// The drive
         name: String,
-        /// Wait until it is measured, which is so anyway
+        /// Wait for the measurement, which is the default
         #[arg(long, conflicts_with = "no_wait")]
         wait: bool,
-        /// Do not wait until it is measured
+        /// Do not wait for the measurement
         #[arg(long)]
         no_wait: bool,
     },
-    /// Give a drive a class by hand, while it has volumes only the one that it has; say where it is
+    /// Set the class, zone or rack of a drive; the class cannot change while the drive holds volumes
     #[command(
         visible_alias = "update",
         after_help = "Example:\n  weir drive modify slow --class medium\n  weir drive modify slow --class auto\n  weir drive modify slow --zone a --rack r1"
@@ -108,7 +108,7 @@ pub enum DriveCommand {
     /// List drives
     #[command(after_help = "Example:\n  weir drive list")]
     List(ReadArguments),
-    /// Show everything about a drive
+    /// Show all fields of a drive
     #[command(visible_alias = "inspect", after_help = "Example:\n  weir drive show slow -o yaml")]
     Show {
         /// The drive
@@ -116,8 +116,8 @@ pub enum DriveCommand {
         #[command(flatten)]
         read: ReadArguments,
     },
-    /// Remove a drive; what it holds is moved to others first, while it is used. Its directory, or the filesystem on its
-    /// block device, stays
+    /// Remove a drive; its content is moved to other drives first, while it is in use. Its directory, or the
+    /// filesystem on its block device, stays
     #[command(
         visible_alias = "delete",
         after_help = "Example:\n  weir drive remove slow\n  weir drive remove slow --wait\n  weir drive remove slow --cancel"
@@ -125,10 +125,10 @@ pub enum DriveCommand {
     Remove {
         /// The drive
         name: String,
-        /// Wait until it is empty and gone
+        /// Wait until the drive is empty and removed
         #[arg(long, conflicts_with = "cancel")]
         wait: bool,
-        /// Keep it after all; what has left it stays where it is
+        /// Cancel the removal; replicas that were moved stay where they are
         #[arg(long)]
         cancel: bool,
     },

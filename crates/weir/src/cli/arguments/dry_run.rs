@@ -1,4 +1,4 @@
-//! The options of recordings and dry runs.
+//! Arguments of recordings and dry runs.
 
 use std::path::PathBuf;
 
@@ -10,22 +10,22 @@ use super::ReadArguments;
 use crate::control::bounds::{MADE_UP_SECONDS_MAX, RECORDING_SECONDS_MAX};
 use crate::dry_run::spec::Spec;
 
-/// What is recorded.
+/// Options of a recording.
 #[derive(Debug, Args)]
 pub struct RecordArguments {
-    /// The volumes, as NAME or TENANT/NAME
+    /// Volumes, as NAME or TENANT/NAME
     #[arg(value_name = "VOLUME", required = true)]
     pub volumes: Vec<String>,
-    /// Tenant of those that name none (also -vserver) [default: default]
+    /// Tenant of volumes named without one (also -vserver) [default: default]
     #[arg(long, value_name = "TENANT")]
     pub tenant: Option<String>,
-    /// The file to write
+    /// File to write
     #[arg(long, value_name = "FILE")]
     pub output: PathBuf,
-    /// For how long
+    /// Duration in seconds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=RECORDING_SECONDS_MAX as i64))]
     pub seconds: u32,
-    /// End it when the file has this size [default: 64MiB]
+    /// End the recording when the file has this size [default: 64MiB]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub limit: Option<Size>,
 }
@@ -35,7 +35,7 @@ fn bytes(text: &str) -> Result<Size, weir_types::UnitError> {
     Size::parse(text, 1)
 }
 
-/// What is played under which policies.
+/// Options of a dry run.
 #[derive(Debug, Args)]
 pub struct SimulateArguments {
     #[command(flatten)]
@@ -43,7 +43,7 @@ pub struct SimulateArguments {
     /// All policies and bindings, in the form of 'qos export' [default: those of the trace, or none]
     #[arg(long, value_name = "FILE")]
     pub policies: Option<PathBuf>,
-    /// Play on a drive as 'drive add --emulate' takes it [default: those of the trace]
+    /// Drive to play on, in the form of 'drive add --emulate' [default: that of the trace]
     #[arg(
         long,
         value_name = "KIND|iops=N,bandwidth=RATE,latency=TIME,...",
@@ -52,7 +52,7 @@ pub struct SimulateArguments {
         required_unless_present = "trace"
     )]
     pub drive: Option<Emulation>,
-    /// How long a made-up load lasts [default: 10]
+    /// Duration of a synthetic load in seconds [default: 10]
     #[arg(
         long,
         value_name = "N",
@@ -64,15 +64,15 @@ pub struct SimulateArguments {
     pub read: ReadArguments,
 }
 
-/// The load.
+/// The load to play.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct LoadArguments {
-    /// Play what 'volume record' wrote
+    /// Play the file that 'volume record' wrote
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Play a made-up load: VOLUME:depth=N,size=SIZE,read=PERCENT,think=TIME,connections=N,capacity=SIZE; several
-    /// volumes with ';' between them
+    /// Play a synthetic load: VOLUME:depth=N,size=SIZE,read=PERCENT,think=TIME,connections=N,capacity=SIZE;
+    /// several volumes with ';' between them
     #[arg(long, value_name = "SPEC", value_parser = Spec::parse)]
     pub synthetic: Option<Spec>,
 }

@@ -1,53 +1,54 @@
-//! The commands about pools and their options.
+//! Arguments of the commands about pools.
 
 use clap::{Args, Subcommand};
 
 use super::ReadArguments;
 
-/// What to do with pools.
+/// Commands about pools.
 #[derive(Debug, Subcommand)]
 pub enum PoolCommand {
-    /// List pools with what they deliver and which floors are bound there
+    /// List pools with their measured performance and the floors that are bound there
     #[command(visible_alias = "show", after_help = "Example:\n  weir pool list")]
     List(ReadArguments),
-    /// Show a pool and its ledger: every floor that is bound there, what is kept, and what is free
+    /// Show a pool and its ledger: every bound floor, the reserve, and the free capacity
     #[command(after_help = "Example:\n  weir pool inspect default -o yaml")]
     Inspect {
-        /// The pool, which has the name of its class, or of its drive while the class of that is not known
+        /// Pool, named by its class, or by its drive while the class of the drive is unknown
         name: String,
         #[command(flatten)]
         read: ReadArguments,
     },
-    /// Change how a pool is used while its volumes are
+    /// Change a pool while its volumes are in use
     #[command(
         visible_alias = "update",
         after_help = "Example:\n  weir pool modify high --over-commit 150% --reserve 5%\n  weir pool modify high --over-provision 300%\n  weir pool modify high --queue-target auto"
     )]
     Modify {
-        /// The pool, which has the name of its class, or of its drive while the class of that is not known
+        /// Pool, named by its class, or by its drive while the class of the drive is unknown
         name: String,
         #[command(flatten)]
         changes: PoolChanges,
-        /// Record it although floors are bound that are not there then; an alarm shows it
+        /// Apply the change although bound floors do not fit then; an alarm shows it
         #[arg(long)]
         force: bool,
     },
 }
 
-/// The changes, of which at least one must be given.
+/// The changes; at least one is required.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 pub struct PoolChanges {
-    /// How much of the capacity floors and the reserve may be together, 10% to 1000%
+    /// Maximum sum of floors and reserve, in percent of the capacity, 10% to 1000%
     #[arg(long, value_name = "PERCENT", value_parser = percent, allow_hyphen_values = true)]
     pub over_commit: Option<u32>,
-    /// Part of the capacity that is kept for background work, 0% to 50%
+    /// Part of the capacity that is reserved for background work, 0% to 50%
     #[arg(long, value_name = "PERCENT", value_parser = percent, allow_hyphen_values = true)]
     pub reserve: Option<u32>,
-    /// How much of its size volumes may have together, 100% to 10000%, or 'none' for any number
+    /// Maximum sum of volume sizes, in percent of the pool's size, 100% to 10000%, or 'none' for no limit
     #[arg(long, value_name = "PERCENT|none", value_parser = limit_percent, allow_hyphen_values = true)]
     pub over_provision: Option<u32>,
-    /// Most operations to keep in flight on each drive, 1 to 1024, or 'auto': as many as trials find while volumes compete
+    /// Maximum number of operations in flight on each drive, 1 to 1024, or 'auto': found by trials while
+    /// volumes compete
     #[arg(long, value_name = "auto|N", value_parser = queue_target, allow_hyphen_values = true)]
     pub queue_target: Option<u32>,
 }

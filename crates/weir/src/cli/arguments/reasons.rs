@@ -1,28 +1,28 @@
-//! The commands that tell why requests take their time.
+//! Arguments of the commands that explain latency.
 
 use clap::{Args, Subcommand};
 
 use super::{PerformanceArguments, ReadArguments, TenantOption, VolumeName};
 
-/// What to do with latencies by cause.
+/// Commands about latency by cause.
 #[derive(Debug, Subcommand)]
 pub enum LatencyCommand {
-    /// Show them
+    /// Show mean latency by cause
     #[command(
         after_help = "Example:\n  weir qos statistics volume latency show vol1 --interval 2 --iterations 5"
     )]
     Show(PerformanceArguments),
 }
 
-/// What to do with characteristics.
+/// Commands about characteristics.
 #[derive(Debug, Subcommand)]
 pub enum CharacteristicsCommand {
-    /// Show them
+    /// Show the characteristics of requests
     #[command(after_help = "Example:\n  weir qos statistics volume characteristics show --interval 2")]
     Show(PerformanceArguments),
 }
 
-/// A volume that may be named by position or by option, or not at all.
+/// An optional volume, named by position or by option.
 #[derive(Clone, Debug, Args)]
 #[group(multiple = false)]
 pub struct OptionalVolumeName {
@@ -35,20 +35,20 @@ pub struct OptionalVolumeName {
 }
 
 impl OptionalVolumeName {
-    /// The name, wherever it was given.
+    /// Name of the volume, from either place, if there is one.
     pub fn get(&self) -> Option<&str> {
         self.name.as_deref().or(self.volume.as_deref())
     }
 }
 
-/// Which volume is explained.
+/// Options of an explanation.
 #[derive(Debug, Args)]
 pub struct ExplainArguments {
     #[command(flatten)]
     pub name: VolumeName,
     #[command(flatten)]
     pub tenant: TenantOption,
-    /// Seconds over which to look, 0.1 to 60
+    /// Seconds to observe, 0.1 to 60
     #[arg(long, value_name = "SECONDS", value_parser = interval, default_value = "2")]
     pub interval: f64,
     #[command(flatten)]

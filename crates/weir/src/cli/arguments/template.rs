@@ -1,4 +1,4 @@
-//! The commands about templates and their options.
+//! Arguments of the commands about templates.
 
 use clap::{Args, Subcommand, ValueEnum};
 
@@ -6,10 +6,10 @@ use super::ReadArguments;
 use crate::api::types::{IoPriority, TemplateRead};
 use crate::control::bounds::REPLICAS_MAX;
 
-/// What to do with templates.
+/// Commands about templates.
 #[derive(Debug, Subcommand)]
 pub enum TemplateCommand {
-    /// Make a template
+    /// Create a template
     #[command(
         after_help = "Example:\n  weir template create mixed --replicas high,low,low --read-from high\n  weir template create gold --replicas high,high --qos-policy-group gold"
     )]
@@ -22,14 +22,15 @@ pub enum TemplateCommand {
         /// Class of the replicas that are read [default: fastest]
         #[arg(long, value_name = "CLASS|fastest", value_parser = read_from)]
         read_from: Option<TemplateRead>,
-        /// Policy group of their tenant, fixed or adaptive, that volumes are bound to which are made from it
+        /// Policy group, fixed or adaptive, for volumes created from the template; looked up in the tenant of
+        /// the volume
         #[arg(long, value_name = "POLICY_GROUP")]
         qos_policy_group: Option<String>,
     },
-    /// List templates, with the built-in ones
+    /// List templates, including the built-in ones
     #[command(visible_alias = "show", after_help = "Example:\n  weir template list -o json")]
     List(ReadArguments),
-    /// Show everything about a template
+    /// Show all fields of a template
     #[command(after_help = "Example:\n  weir template inspect hybrid")]
     Inspect {
         /// The template
@@ -37,7 +38,7 @@ pub enum TemplateCommand {
         #[command(flatten)]
         read: ReadArguments,
     },
-    /// Change a template; the replicas of its volumes are moved while they are in use
+    /// Change a template; the replicas of its volumes are moved while the volumes are in use
     #[command(
         visible_alias = "update",
         after_help = "Example:\n  weir template modify mixed --replicas high,high,low\n  weir template modify mixed --read-from fastest --qos-policy-group none"
@@ -56,7 +57,7 @@ pub enum TemplateCommand {
     },
 }
 
-/// The changes, of which at least one must be given.
+/// The changes; at least one is required.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 pub struct TemplateChanges {
@@ -66,12 +67,12 @@ pub struct TemplateChanges {
     /// Class of the replicas that are read, or 'fastest'
     #[arg(long, value_name = "CLASS|fastest", value_parser = read_from)]
     pub read_from: Option<TemplateRead>,
-    /// Policy group for volumes to come, or 'none'
+    /// Policy group for volumes created later, or 'none'
     #[arg(long, value_name = "POLICY_GROUP|none")]
     pub qos_policy_group: Option<String>,
 }
 
-/// The class of each replica.
+/// Class of each replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaClasses(pub Vec<IoPriority>);
 
@@ -93,7 +94,7 @@ fn replica_classes(text: &str) -> Result<ReplicaClasses, String> {
     Ok(ReplicaClasses(classes))
 }
 
-/// Reads from which replicas is read.
+/// Reads the class of the replicas that are read.
 fn read_from(text: &str) -> Result<TemplateRead, String> {
     if text.trim().eq_ignore_ascii_case("fastest") {
         return Ok(TemplateRead::Fastest);

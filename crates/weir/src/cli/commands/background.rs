@@ -15,14 +15,14 @@ use crate::api::types::{
     BackgroundPolicyModify, BackgroundState, Rates,
 };
 
-/// Where the policies are.
+/// Path of the policies in the API.
 const POLICIES_PATH: &str = "/v1/qos/background-policies";
-/// Where the work is.
+/// Path of background work in the API.
 const JOBS_PATH: &str = "/v1/background";
-/// How often is asked how far work is that is waited for.
+/// Interval at which a waiting command reads the progress of the work.
 const WAIT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Does what was told about the policies of background work.
+/// Runs a command about the policies of background work.
 pub fn policy(client: &Client, command: BackgroundPolicyCommand) -> Result<(), CommandError> {
     match command {
         BackgroundPolicyCommand::Show(read) => {
@@ -41,7 +41,7 @@ pub fn policy(client: &Client, command: BackgroundPolicyCommand) -> Result<(), C
     }
 }
 
-/// Does what was told about the statistics of background work.
+/// Runs a command about the statistics of background work.
 pub fn statistics(client: &Client, command: BackgroundStatisticsCommand) -> Result<(), CommandError> {
     let BackgroundStatisticsCommand::Show(read) = command;
     let list = jobs(client)?;
@@ -63,14 +63,14 @@ fn name(kind: BackgroundKind) -> &'static str {
     weir_types::BackgroundKind::from(kind).name()
 }
 
-/// Waits until a piece of work is done, and shows how far it is to whoever sits before a terminal.
+/// Waits until a background job is finished, and shows its progress on a terminal.
 pub fn wait(client: &Client, id: Uuid) -> Result<(), CommandError> {
     let is_shown = std::io::stderr().is_terminal();
     loop {
         let job = jobs(client)?.jobs.into_iter().find(|job| job.id == id);
         if is_shown {
             let text = job.as_ref().map(bar).unwrap_or_default();
-            // Whoever closed it does not want to see it.
+            // Progress output may fail: the user may have closed standard error.
             let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
         }
         let Some(job) = job else { return Ok(()) };
@@ -85,7 +85,7 @@ pub fn wait(client: &Client, id: Uuid) -> Result<(), CommandError> {
     }
 }
 
-/// The part of a job that is done, from 0 to 1.
+/// Part of a job that is done, from 0 to 1.
 fn part_done(job: &BackgroundJob) -> f64 {
     let all = job.operations_done + job.operations_left;
     job.operations_done as f64 / all.max(1) as f64
@@ -124,7 +124,7 @@ fn state(state: BackgroundState) -> &'static str {
     }
 }
 
-/// The table of background work.
+/// Lays out a table of background work.
 pub fn job_table(jobs: &[BackgroundJob]) -> String {
     let columns = [
         Column::Text("Kind"),

@@ -1,4 +1,4 @@
-//! Commands that need no daemon: completion scripts, manual pages, the API's description.
+//! Commands that need no daemon: completion scripts, manual pages and the API's OpenAPI document.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub fn man(directory: &Path) -> Result<(), CommandError> {
     clap_mangen::generate_to(command(), directory).map_err(named)
 }
 
-/// Writes the API's description.
+/// Writes the API's OpenAPI document.
 pub fn openapi() -> Result<(), CommandError> {
     output::print(&crate::api::openapi_document().map_err(CommandError::failed)?)
 }

@@ -1,4 +1,4 @@
-//! What `weir drive` tells of a drive that is emptied to be removed, and waiting for its end.
+//! Output of `weir drive` about draining drives, and waiting for the end of a drain.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -10,13 +10,13 @@ use super::super::output;
 use super::drive;
 use crate::api::types::{Drive, DriveDrain, DriveList};
 
-/// How often is asked how far a drive is that is waited for.
+/// Interval at which a waiting command reads the progress of the drain.
 const WAIT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// From which time on it is told that nothing has become less.
+/// Time without progress after which the output says so, in nanoseconds.
 const UNCHANGED_SHOWN_NS: u64 = 5_000_000_000;
 
-/// Removes a drive; one that holds something is emptied first, which is waited for if that is wanted.
+/// Removes a drive. A drive with content is drained first; `wait` waits for the end of the drain.
 pub fn remove(client: &Client, path: &str, wait: bool) -> Result<(), CommandError> {
     let left: Option<Drive> = client.begin_delete(path)?;
     match left {
@@ -26,12 +26,12 @@ pub fn remove(client: &Client, path: &str, wait: bool) -> Result<(), CommandErro
     }
 }
 
-/// Takes back that a drive is to be removed.
+/// Cancels the removal of a drive.
 pub fn cancel(client: &Client, path: &str) -> Result<(), CommandError> {
     client.delete_of::<Drive>(&format!("{path}/removal"), &[]).map(|_| ())
 }
 
-/// Whether a drive can be used, and how far it is from being empty if it is to be removed.
+/// State of a drive, with the progress of its drain if it is draining.
 pub fn state(drive: &Drive) -> String {
     let state = drive::state(drive.state);
     match &drive.drain {
@@ -63,7 +63,7 @@ fn begun(drive: &Drive) -> String {
     )
 }
 
-/// Waits until a drive is gone, and shows how far it is to whoever sits before a terminal.
+/// Waits until a drive is removed, and shows the progress of its drain on a terminal.
 fn wait_until_gone(client: &Client, drive: &Drive) -> Result<(), CommandError> {
     let is_shown = std::io::stderr().is_terminal();
     let mut most = 1;
@@ -77,7 +77,7 @@ fn wait_until_gone(client: &Client, drive: &Drive) -> Result<(), CommandError> {
         most = most.max(drain.extents_left);
         if is_shown {
             let bar = output::progress_bar(1.0 - drain.extents_left as f64 / most as f64);
-            // Whoever closed it does not want to see it.
+            // Progress output may fail: the user may have closed standard error.
             let _ = write!(std::io::stderr(), "\r\x1b[K{bar}, {}", left(&drain));
         }
         std::thread::sleep(WAIT_INTERVAL);
@@ -85,7 +85,8 @@ fn wait_until_gone(client: &Client, drive: &Drive) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// How far a drive is; `None` if it is gone. It is looked for by its identity: another one may get its name.
+/// Progress of the drain of a drive; `None` if the drive is removed. The drive is found by its identity,
+/// because another drive may get its name.
 fn drain_of(client: &Client, id: Uuid) -> Result<Option<DriveDrain>, CommandError> {
     let list: DriveList = client.get("/v1/drives", &[])?;
     let Some(drive) = list.drives.into_iter().find(|drive| drive.id == id) else { return Ok(None) };
@@ -99,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_drive_that_leaves_says_how_far_it_is_and_what_is_in_the_way() {
+    fn draining_drive_shows_progress_and_blocked_reason() {
         assert_eq!(state(&drive(None)), "missing");
         let drain = DriveDrain {
             extents_left: 3,

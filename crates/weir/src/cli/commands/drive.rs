@@ -1,4 +1,4 @@
-//! `weir drive`
+//! `weir drive`: commands about drives.
 
 use std::io::Write;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::api::types::{
 /// Width of the labels of `show`.
 const LABEL_WIDTH: usize = 24;
 
-/// Does what was told about drives.
+/// Runs a command about drives.
 pub fn run(client: &Client, command: DriveCommand) -> Result<(), CommandError> {
     match command {
         DriveCommand::Add {
@@ -80,15 +80,15 @@ pub fn run(client: &Client, command: DriveCommand) -> Result<(), CommandError> {
     }
 }
 
-/// Waits until a drive that was just added is measured, and says what it is. It is there whatever came of
-/// that, so its name alone is on standard output.
+/// Waits until a new drive is measured, and prints its class. The drive exists even if the measurement fails,
+/// so standard output has only its name.
 fn tell_class(client: &Client, drive: &Drive) -> Result<(), CommandError> {
     let words = match measuring::wait(client, &path(&drive.name)) {
         Ok(measured) => measured.class_reason,
         Err(CommandError::Failed(reason) | CommandError::Answered { message: reason, .. }) => reason,
         Err(error) => return Err(error),
     };
-    // Whoever closed it does not want to see it.
+    // The output may fail: the user may have closed standard error.
     let _ = writeln!(std::io::stderr(), "{words}");
     Ok(())
 }
@@ -97,7 +97,7 @@ fn path(name: &str) -> String {
     format!("/v1/drives/{}", segment(name))
 }
 
-/// The directory as the daemon must be told it, which has another current folder.
+/// Absolute path of the directory, because the daemon has another current directory.
 fn absolute(directory: &Path) -> Result<String, CommandError> {
     let shown = directory.display();
     let path = std::path::absolute(directory)
@@ -107,7 +107,7 @@ fn absolute(directory: &Path) -> Result<String, CommandError> {
     path.into_os_string().into_string().map_err(usage)
 }
 
-/// What kind of drive it is; of an emulated one with its kind's name, or its parameters if no kind has these.
+/// Type of a drive. An emulated drive shows the name of its kind, or its parameters if no kind has them.
 pub fn media_type(emulation: Option<DriveEmulation>, device: Option<&DriveDevice>) -> String {
     match (emulation, device) {
         (Some(emulation), _) => format!("emulated {}", Emulation::from(emulation)),
@@ -116,17 +116,17 @@ pub fn media_type(emulation: Option<DriveEmulation>, device: Option<&DriveDevice
     }
 }
 
-/// What the kernel says that a block device is.
+/// Kind of a block device, as the kernel reports it.
 fn kind(device: &DriveDevice) -> &'static str {
     if device.is_rotational { "rotating device" } else { "solid-state device" }
 }
 
-/// Where a drive is for whoever gave it: its block device or its folder.
+/// Location of a drive as the user gave it: its block device or its folder.
 pub fn location(path: &str, device: Option<&DriveDevice>) -> String {
     device.map_or(path, |device| &device.path).to_owned()
 }
 
-/// A drive by its name, and if it is emulated, that and how.
+/// Name of a drive, with its emulation if it is emulated.
 pub fn labelled(name: &str, emulation: Option<DriveEmulation>) -> String {
     match emulation {
         None => name.to_owned(),
@@ -134,7 +134,7 @@ pub fn labelled(name: &str, emulation: Option<DriveEmulation>) -> String {
     }
 }
 
-/// Whether a drive can be used.
+/// State of a drive, in a word.
 pub fn state(state: DriveState) -> &'static str {
     match state {
         DriveState::Online => "online",
@@ -142,12 +142,12 @@ pub fn state(state: DriveState) -> &'static str {
     }
 }
 
-/// A size for people, where it is known.
+/// A size for people, or `-` if it is unknown.
 pub fn optional_size(bytes: Option<u64>) -> String {
     bytes.map_or("-".to_owned(), rough_size)
 }
 
-/// A zone or rack, where it is known.
+/// A zone or rack, or `-` if it is unknown.
 fn place(name: &Option<String>) -> String {
     name.clone().unwrap_or_else(|| "-".to_owned())
 }
@@ -221,7 +221,7 @@ fn description(drive: &Drive) -> String {
 pub(super) mod tests {
     use super::*;
 
-    /// A missing drive.
+    /// Returns a missing drive.
     pub fn drive(emulation: Option<DriveEmulation>) -> Drive {
         Drive {
             id: uuid::Uuid::nil(),
@@ -252,7 +252,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_emulated_drive_says_so_wherever_it_is_shown() {
+    fn emulated_drive_is_shown_as_emulated() {
         let emulation = Emulation::even(2000, Some(250_000_000), 200_000);
         let drive = drive(Some(emulation.into()));
         let words = "emulated iops=2000,bandwidth=250MB/s,latency=200us";
@@ -264,7 +264,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_emulated_drive_of_a_kind_says_which_and_shows_its_parameters() {
+    fn emulated_drive_shows_its_kind_and_parameters() {
         let emulation = weir_types::EmulationKind::EbsIo1.emulation();
         let drive = drive(Some(emulation.into()));
         let text = description(&drive);
@@ -275,7 +275,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_missing_drive_says_why_and_has_no_sizes() {
+    fn missing_drive_shows_the_reason_and_no_sizes() {
         let text = description(&drive(None));
         for words in ["Media Type: directory\n", "State: missing: there is none\n", "Size: -\n", "2GiB\n"] {
             assert!(text.contains(words), "{words} in {text}");
@@ -283,7 +283,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_block_device_is_shown_by_its_path_and_kind() {
+    fn block_device_is_shown_by_path_and_kind() {
         let device = DriveDevice {
             path: "/dev/sdb".to_owned(),
             filesystem: uuid::Uuid::from_u128(1),
@@ -307,7 +307,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn directories_are_told_by_absolute_paths() {
+    fn directory_is_sent_as_an_absolute_path() {
         assert_eq!(absolute(Path::new("/srv/slow")).unwrap(), "/srv/slow");
         let here = std::env::current_dir().unwrap();
         assert_eq!(absolute(Path::new("x/y")).unwrap(), here.join("x/y").display().to_string());

@@ -1,4 +1,4 @@
-//! What `volume inspect` says of the policies that a volume stands under.
+//! Output of `volume inspect` about the policies of a volume.
 
 use serde_json::Value;
 use weir_types::Throughput;
@@ -8,7 +8,7 @@ use crate::api::types::{
     BurstTerms, Charges, EffectiveField, LevelScope, OperationSize, PolicyLevel, Rates, VolumePolicy,
 };
 
-/// The levels, then every field in effect with its origin.
+/// The policy levels, then every effective field with its origin.
 pub fn fields(policy: &VolumePolicy) -> Vec<(&'static str, String)> {
     let mut fields: Vec<_> = policy.levels.iter().map(|level| ("Policy Level", describe(level))).collect();
     let ceilings = [
@@ -35,12 +35,12 @@ pub fn fields(policy: &VolumePolicy) -> Vec<(&'static str, String)> {
     fields
 }
 
-/// A value with where it comes from.
+/// A value with its origin.
 fn from_origin(value: &str, origin: &str) -> String {
     if origin == "default" { format!("{value} (default)") } else { format!("{value} from {origin}") }
 }
 
-/// The rates in both dimensions with where they come from, which is told once if it is the same.
+/// The rates in both dimensions with their origin, which is shown once if both have the same.
 fn both(iops: Option<&EffectiveField>, bytes_per_second: Option<&EffectiveField>) -> String {
     let value = |field: Option<&EffectiveField>| field.and_then(|field| field.value.as_u64());
     let one = |field: Option<&EffectiveField>, iops: Option<u64>, bytes_per_second: Option<u64>| {
@@ -58,7 +58,7 @@ fn both(iops: Option<&EffectiveField>, bytes_per_second: Option<&EffectiveField>
 }
 
 fn other(name: &str, field: &EffectiveField) -> String {
-    // A daemon of another version may send what is not known here; it is shown as it came.
+    // A daemon of another version may send an unknown value; the value is shown unchanged.
     let read = |value: &Value| match name {
         "burst" if value.is_null() => Some("none".to_owned()),
         "burst" => serde_json::from_value(value.clone()).ok().map(burst),
@@ -101,7 +101,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_field_is_told_with_its_origin() {
+    fn every_field_is_shown_with_its_origin() {
         let terms = PolicyTerms::from(weir_types::Terms::default());
         let level = |scope, name: &str, origin: Option<&str>| PolicyLevel {
             scope,

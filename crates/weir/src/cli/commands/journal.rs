@@ -1,11 +1,11 @@
-//! `weir journal`
+//! `weir journal`: commands about write journals.
 
 use super::super::arguments::JournalCommand;
 use super::super::client::{Client, CommandError};
 use super::super::output::{self, Column};
 use crate::api::types::{Journal, JournalList};
 
-/// Does what was told about journals.
+/// Runs a command about journals.
 pub fn run(client: &Client, command: JournalCommand) -> Result<(), CommandError> {
     let JournalCommand::List { tenant, read } = command;
     let list: JournalList = client.get("/v1/journals", &[("tenant", tenant.tenant.as_deref())])?;

@@ -1,4 +1,4 @@
-//! What `weir drive` tells of measurements and classes, and waiting for a measurement.
+//! Output of `weir drive` about measurements and classes, and waiting for a measurement.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -10,11 +10,10 @@ use super::super::client::{Client, CommandError};
 use super::super::output::{self, rough_rate};
 use crate::api::types::{DirectionFigures, Drive, DriveMeasurement};
 
-/// How often is asked how far a measurement is that is waited for.
+/// Interval at which a waiting command reads the progress of the measurement.
 const WAIT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Waits until a drive is measured, and shows how far that is to whoever sits before a terminal; answers the
-/// drive.
+/// Waits until a drive is measured, and shows the progress on a terminal. Returns the drive.
 ///
 /// # Errors
 /// If the measurement failed.
@@ -26,7 +25,7 @@ pub fn wait(client: &Client, path: &str) -> Result<Drive, CommandError> {
             let progress = drive.measurement_progress.as_ref();
             let bar = |percent: u32| output::progress_bar(f64::from(percent) / 100.0);
             let text = progress.map(|progress| format!("{}, {}", bar(progress.percent), progress.phase));
-            // Whoever closed it does not want to see it.
+            // Progress output may fail: the user may have closed standard error.
             let _ = write!(std::io::stderr(), "\r\x1b[K{}", text.unwrap_or_default());
         }
         match (&drive.measurement_progress, &drive.measurement_failure) {
@@ -40,7 +39,7 @@ pub fn wait(client: &Client, path: &str) -> Result<Drive, CommandError> {
     }
 }
 
-/// The class of a drive, for a table.
+/// Class of a drive, for a table.
 pub fn class(drive: &Drive) -> String {
     match (&drive.class, &drive.measurement_progress) {
         (Some(class), _) => Class::from(*class).name().to_owned(),
@@ -49,7 +48,7 @@ pub fn class(drive: &Drive) -> String {
     }
 }
 
-/// What `drive show` tells of a drive's class and of what it delivers.
+/// Fields of `drive show` about the class and the measured performance of a drive.
 pub fn fields(drive: &Drive) -> Vec<(&'static str, String)> {
     let mut fields = vec![("Class", class(drive)), ("Class Reason", drive.class_reason.clone())];
     if let Some(progress) = &drive.measurement_progress {
@@ -87,7 +86,7 @@ mod tests {
     use crate::api::types::{IoPriority, MeasurementProgress};
 
     #[test]
-    fn a_class_is_shown_with_its_reason_and_figures() {
+    fn class_is_shown_with_its_reason_and_figures() {
         let figures = |iops| DirectionFigures {
             iops,
             latency_ns: 81_234,
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_that_is_being_measured_says_so() {
+    fn running_measurement_is_shown() {
         let progress = MeasurementProgress { phase: "flushes".to_owned(), percent: 90 };
         let measured = Drive { measurement_progress: Some(progress), ..drive(None) };
         assert_eq!(class(&measured), "measuring 90%");

@@ -1,4 +1,4 @@
-//! The commands that are a question to the daemon, or none at all.
+//! Commands that send requests to the daemon, or need no daemon.
 
 pub mod background;
 pub mod documents;

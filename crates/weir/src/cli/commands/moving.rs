@@ -1,4 +1,4 @@
-//! What is told of replicas that are made, moved or brought up to date, and waiting for them.
+//! Output about replicas that are added, moved or resynced, and waiting for them.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use super::super::client::{Client, CommandError, segment};
 use super::super::output;
 use crate::api::types::{Volume, VolumeHealth, VolumeMoveState, VolumeMoving};
 
-/// How often is asked how far a move is that is waited for.
+/// Interval at which a waiting command reads the progress of the move.
 const WAIT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How the replicas of a volume stand, for `inspect`.
+/// Fields of `inspect` about the replicas of a volume.
 pub fn fields(volume: &Volume) -> Vec<(&'static str, String)> {
     let mut fields = Vec::new();
     if let Some(replicas) = &volume.replication {
@@ -30,7 +30,7 @@ pub fn fields(volume: &Volume) -> Vec<(&'static str, String)> {
     fields
 }
 
-/// What is being done about replicas that may not be where they should be.
+/// Field about replicas that are not on the right drives yet.
 fn moving_field(moving: &VolumeMoving) -> (&'static str, String) {
     let why = moving.blocked_reason.as_ref().map(|why| format!(", cannot go on: {why}")).unwrap_or_default();
     let left =
@@ -45,7 +45,7 @@ fn moving_field(moving: &VolumeMoving) -> (&'static str, String) {
     }
 }
 
-/// How healthy a volume is, for lists.
+/// Health of a volume, for lists.
 pub fn health(volume: &Volume) -> &'static str {
     match volume.health {
         VolumeHealth::Online => "online",
@@ -54,7 +54,7 @@ pub fn health(volume: &Volume) -> &'static str {
     }
 }
 
-/// How healthy a volume is and how many of its extents make it so, for `inspect`.
+/// Health of a volume, with the number of affected extents, for `inspect`.
 pub fn long_health(volume: &Volume) -> String {
     let word = health(volume);
     let degraded = format!("{} extents with too few replicas in sync", volume.extents_degraded);
@@ -67,8 +67,7 @@ pub fn long_health(volume: &Volume) -> String {
     }
 }
 
-/// Waits until the replicas of a volume are where they are wished, and shows how far they are to whoever sits before a
-/// terminal.
+/// Waits until the replicas of a volume are on the right drives, and shows the progress on a terminal.
 pub fn wait(client: &Client, volume: &Volume) -> Result<(), CommandError> {
     let is_shown = std::io::stderr().is_terminal();
     let path = format!("/v1/volumes/{}", segment(&volume.name));
@@ -88,14 +87,14 @@ pub fn wait(client: &Client, volume: &Volume) -> Result<(), CommandError> {
             let done = 1.0 - extents_left as f64 / most as f64;
             let left = now.replication.as_ref().map_or(0, |replicas| replicas.bytes_left);
             let (bar, left) = (output::progress_bar(done), output::rough_size(left));
-            // Whoever closed it does not want to see it.
+            // Progress output may fail: the user may have closed standard error.
             let _ = write!(std::io::stderr(), "\r\x1b[K{bar}, {extents_left} extents and {left} to go");
         }
         std::thread::sleep(WAIT_INTERVAL);
     }
 }
 
-/// Tells of a volume of which nothing moves any more.
+/// Result of a wait whose volume has no pending move: an error if extent replicas are missing.
 fn settled(volume: &Volume) -> Result<(), CommandError> {
     match volume.replication.as_ref().map_or(0, |replicas| replicas.missing) {
         0 => Ok(()),

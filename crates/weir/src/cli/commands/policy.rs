@@ -1,4 +1,4 @@
-//! `weir qos policy-group` and `weir qos adaptive-policy-group`
+//! `weir qos policy-group` and `weir qos adaptive-policy-group`: commands about policy groups.
 
 use weir_types::{Size, Throughput};
 
@@ -14,14 +14,14 @@ use crate::api::types::{
     PolicyGroupCreate, PolicyGroupList, PolicyGroupModify, PolicyLimits, PolicyTerms, Rates, Rename, Space,
 };
 
-/// Where policy groups are.
+/// Path of policy groups in the API.
 const PATH: &str = "/v1/qos/policy-groups";
-/// Where adaptive policy groups are.
+/// Path of adaptive policy groups in the API.
 const ADAPTIVE_PATH: &str = "/v1/qos/adaptive-policy-groups";
-/// Width of the labels of `show -policy-group`, which is that of ONTAP.
+/// Width of the labels of `show -policy-group`, equal to ONTAP's.
 const LABEL_WIDTH: usize = 31;
 
-/// Does what was told about policy groups.
+/// Runs a command about policy groups.
 pub fn fixed(client: &Client, command: PolicyGroupCommand) -> Result<(), CommandError> {
     match command {
         PolicyGroupCommand::Create { name, tenant, terms, parent, is_shared } => {
@@ -63,7 +63,7 @@ pub fn fixed(client: &Client, command: PolicyGroupCommand) -> Result<(), Command
     }
 }
 
-/// Does what was told about adaptive policy groups.
+/// Runs a command about adaptive policy groups.
 pub fn adaptive(client: &Client, command: AdaptivePolicyGroupCommand) -> Result<(), CommandError> {
     use AdaptivePolicyGroupCommand::{Create, Delete, Modify, Rename as Renaming, Show};
     match command {
@@ -172,19 +172,19 @@ fn show_adaptive(
     output::show(&list, read.output, adaptive_table)
 }
 
-/// A ceiling as ONTAP writes it: no ceiling is infinite.
+/// A ceiling in ONTAP's notation, where no ceiling is infinite.
 fn ceiling(rates: Rates) -> String {
     let throughput = Throughput::from(rates);
     if throughput.is_unlimited() { "INF".to_owned() } else { throughput.to_string() }
 }
 
-/// A floor as ONTAP writes it: no floor is zero.
+/// A floor in ONTAP's notation, where no floor is zero.
 fn floor(rates: Rates) -> String {
     let throughput = Throughput::from(rates);
     if throughput.is_unlimited() { "0".to_owned() } else { throughput.to_string() }
 }
 
-/// As how many operations a request counts, as it is written on the command line.
+/// An operation size in the notation of the command line.
 pub fn operation_size(size: OperationSize) -> String {
     match size {
         OperationSize::Any => "any".to_owned(),
@@ -193,7 +193,7 @@ pub fn operation_size(size: OperationSize) -> String {
     }
 }
 
-/// Charges as they are written on the command line.
+/// Charges in the notation of the command line.
 pub fn charges(charges: Charges) -> String {
     let Charges { discard, zeroes, flush } = charges;
     format!("discard={discard},zeroes={zeroes},flush={flush}")
@@ -221,7 +221,7 @@ fn burst_fields(burst: BurstTerms) -> Vec<(&'static str, String)> {
     fields
 }
 
-/// What of the terms is not as it is if nothing is said.
+/// Fields of the terms that differ from the defaults.
 fn unusual_fields(terms: &PolicyTerms) -> Vec<(&'static str, String)> {
     let directional = PolicyLimits { total: Rates::default(), ..terms.limits };
     let mut fields = rates(directional, ["", "Maximum Read", "Maximum Write"]);
@@ -239,7 +239,7 @@ fn unusual_fields(terms: &PolicyTerms) -> Vec<(&'static str, String)> {
     fields
 }
 
-/// Everything about a policy group, in the look of ONTAP.
+/// All fields of a policy group, in ONTAP's layout.
 pub(in crate::cli) fn description(group: &PolicyGroup) -> String {
     let maximum = ceiling(group.terms.limits.total);
     let minimum = floor(group.terms.floor);
@@ -301,7 +301,7 @@ fn space(space: Space) -> &'static str {
     }
 }
 
-/// A block size as it is written on the command line.
+/// A block size in the notation of the command line.
 fn block_size(bytes: Option<u32>) -> String {
     let unit = weir_types::adaptive::BLOCK_SIZE_K_BYTES;
     match bytes {
@@ -315,7 +315,7 @@ fn per_tb(rate: u64) -> String {
     format!("{rate}IOPS/TB")
 }
 
-/// Everything about an adaptive policy group, in the look of ONTAP.
+/// All fields of an adaptive policy group, in ONTAP's layout.
 pub(in crate::cli) fn adaptive_description(group: &AdaptivePolicyGroup) -> String {
     let terms = &group.terms;
     let mut fields = vec![

@@ -1,4 +1,4 @@
-//! `weir qos apply` and `weir qos export`
+//! `weir qos apply` and `weir qos export`: all policies and bindings as one file.
 
 use std::io::Read;
 use std::path::Path;
@@ -9,10 +9,10 @@ use super::super::output;
 use crate::api::types::{PoliciesApply, PoliciesDifference, PolicySet, PolicySetLines};
 use crate::control::bounds::API_POLICIES_BYTES_MAX;
 
-/// Where all policies are.
+/// Path of all policies in the API.
 const PATH: &str = "/v1/qos/policies";
 
-/// Shows what is different from a file, then brings all policies and bindings to what it says.
+/// Shows the difference between a file and the daemon, then applies the file to all policies and bindings.
 pub fn apply(
     client: &Client,
     file: &Path,
@@ -27,7 +27,7 @@ pub fn apply(
         client.put::<PoliciesDifference>(PATH, &[], &request)
     };
     if client.options().output != Format::Table {
-        // A program is told the difference once, with what is done.
+        // A program reads the difference once, in the answer to the change.
         return put(is_dry_run).map(|_| ()).map_err(in_file);
     }
     let difference = put(true).map_err(in_file)?;
@@ -44,7 +44,7 @@ pub fn apply(
     Ok(())
 }
 
-/// Writes all policies and bindings as a file that can be applied.
+/// Writes all policies and bindings as a file for `qos apply`.
 pub fn export(client: &Client) -> Result<(), CommandError> {
     let set: PolicySet = client.get(PATH, &[])?;
     output::print(&yaml_serde::to_string(&set).map_err(CommandError::failed)?)
@@ -59,7 +59,7 @@ pub fn read_file(file: &Path) -> Result<PoliciesApply, CommandError> {
     Ok(PoliciesApply { policies, lines: lines(&text), dry_run: true, force: false, prune: true })
 }
 
-/// Reads a file, or standard input for `-`, as far as the daemon would take it.
+/// Reads a file, or standard input for `-`, up to the size that the daemon accepts.
 fn read(file: &Path) -> std::io::Result<String> {
     let mut text = String::new();
     let limit = API_POLICIES_BYTES_MAX as u64 + 1;
@@ -74,13 +74,13 @@ fn read(file: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// Reads the YAML; what does not fit is told with its line.
+/// Reads the YAML; an error names the line.
 fn parse(text: &str) -> Result<PolicySet, CommandError> {
     yaml_serde::from_str(text).map_err(|error| CommandError::Failed(error.to_string()))
 }
 
-/// The lines on which the entries of each section begin. An entry of a section that is not written with one dash at
-/// the beginning of a line for each has none, and is then told by its number alone.
+/// The lines on which the entries of each section begin. Only a section in block style, with each entry on
+/// its own dash, has lines. Errors about other entries name the number of the entry alone.
 fn lines(text: &str) -> PolicySetLines {
     let mut lines = PolicySetLines::default();
     let mut section: Option<&mut Vec<u32>> = None;
@@ -131,7 +131,7 @@ volumes:
 ";
 
     #[test]
-    fn entries_are_found_on_their_lines() {
+    fn entries_are_found_at_their_lines() {
         let lines = lines(FILE);
         assert_eq!((lines.tenants, lines.policy_groups), (vec![3], vec![7, 11]));
         assert_eq!((lines.adaptive_policy_groups, lines.volumes), (vec![], vec![15, 16]));
@@ -141,7 +141,7 @@ volumes:
     }
 
     #[test]
-    fn what_does_not_fit_is_told_with_its_line() {
+    fn parse_error_names_the_line() {
         for (from, to, words) in [
             ("iops: 1000", "iops: many", "line 9"),
             ("name: policy2", "nam: policy2", "unknown field `nam`"),

@@ -1,4 +1,4 @@
-//! `weir pool`
+//! `weir pool`: commands about pools.
 
 use weir_types::Throughput;
 use weir_types::units::ByteRate;
@@ -13,14 +13,14 @@ use crate::api::types::{
     PoolState,
 };
 
-/// Where pools are.
+/// Path of pools in the API.
 const PATH: &str = "/v1/pools";
 /// Width of the labels of `inspect`.
 const LABEL_WIDTH: usize = 24;
-/// What stands for a capacity that is not known, and for what follows from it.
+/// Placeholder for an unknown capacity, and for values that depend on it.
 const NOT_MEASURED: &str = "not measured";
 
-/// Does what was told about pools.
+/// Runs a command about pools.
 pub fn run(client: &Client, command: PoolCommand) -> Result<(), CommandError> {
     match command {
         PoolCommand::List(read) => {
@@ -49,13 +49,13 @@ fn path(name: &str) -> String {
     format!("{PATH}/{}", segment(name))
 }
 
-/// Both measures of the same.
+/// A capacity, in operations or in bytes per second.
 fn either(rates: Option<PoolRates>) -> String {
     let words = |rates: PoolRates| format!("{}IOPS or {}", rates.iops, ByteRate(rates.bytes_per_second));
     rates.map_or(NOT_MEASURED.to_owned(), words)
 }
 
-/// What is bound in both dimensions.
+/// Bound rates in both dimensions.
 fn both(rates: PoolRates) -> String {
     let set = |rate: u64| Some(rate).filter(|rate| *rate > 0);
     Throughput { iops: set(rates.iops), bytes_per_second: set(rates.bytes_per_second) }.to_string()
@@ -66,7 +66,7 @@ fn drives(pool: &Pool) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// Whether the drives of a pool can be used, and which cannot.
+/// State of a pool, with the drives that cannot be used.
 pub fn state(pool: &Pool) -> String {
     let missing = pool.drives.iter().filter(|drive| drive.state == DriveState::Missing);
     let missing: Vec<&str> = missing.map(|drive| drive.name.as_str()).collect();
@@ -77,7 +77,7 @@ pub fn state(pool: &Pool) -> String {
     }
 }
 
-/// Whether all floors can be met.
+/// State of the floors of a pool: whether all can be met.
 fn fitting(pool: &Pool) -> &'static str {
     match (pool.capacity, pool.is_over_committed) {
         (None, _) => NOT_MEASURED,
@@ -174,7 +174,7 @@ fn description(pool: &Pool) -> String {
     format!("{}\n{}", output::fields(LABEL_WIDTH, &fields), ledger(pool))
 }
 
-/// A row for each claim, and what follows from them.
+/// The ledger as a table: a row for each claim, then the totals.
 fn ledger(pool: &Pool) -> String {
     let columns = [
         Column::Text("Claim"),

@@ -1,4 +1,4 @@
-//! `weir qos`
+//! `weir qos`: commands about quality of service.
 
 use super::super::arguments::{
     CharacteristicsCommand, LatencyCommand, PerformanceCommand, QosCommand, StatisticsCommand,
@@ -7,7 +7,7 @@ use super::super::arguments::{
 use super::super::client::{Client, CommandError};
 use super::{background, policy, policy_set, reasons, simulate, statistics};
 
-/// Does what was told about quality of service.
+/// Runs a command about quality of service.
 pub fn run(client: &Client, command: QosCommand) -> Result<(), CommandError> {
     match command {
         QosCommand::PolicyGroup { command } => policy::fixed(client, command),

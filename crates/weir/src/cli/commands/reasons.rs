@@ -1,4 +1,4 @@
-//! `weir qos statistics volume latency`, `… characteristics`, and `weir qos explain`
+//! `weir qos statistics volume latency`, `… characteristics`, and `weir qos explain`: causes of latency.
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ use crate::api::types::VolumeExplanation;
 /// Width of the labels of an explanation.
 const LABEL_WIDTH: usize = 12;
 
-/// Mean latency of reads and writes by cause, in nanoseconds. The causes sum up to the latency exactly.
+/// Mean latency of reads and writes by cause, in nanoseconds. The sum of the causes is the latency exactly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 struct MeanLatency {
     latency_mean_ns: u64,
@@ -23,7 +23,7 @@ struct MeanLatency {
     other_mean_ns: u64,
 }
 
-/// A volume, or all of them, with what is told of it.
+/// Values of a volume, or of all volumes together.
 #[derive(Clone, Debug, Serialize)]
 struct Row<T> {
     volume: String,
@@ -32,7 +32,7 @@ struct Row<T> {
     values: T,
 }
 
-/// A table as it is written for programs.
+/// A table in the form for programs.
 #[derive(Clone, Debug, Serialize)]
 struct Rows<T> {
     seconds: f64,
@@ -40,23 +40,24 @@ struct Rows<T> {
     volumes: Vec<Row<T>>,
 }
 
-/// How requests are.
+/// Characteristics of requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 struct Characteristics {
     /// Mean size in bytes; absent if there were no requests.
     request_bytes_mean: Option<u64>,
-    /// Part of reads among reads and writes, from 0 to 1.
+    /// Share of reads among reads and writes, from 0 to 1.
     read_share: Option<f64>,
-    /// Requests under way in the mean.
+    /// Mean number of requests under way.
     concurrency: f64,
-    /// Parts of requests of up to 4 KiB, of more and up to 16 KiB, 64 KiB, 256 KiB, and of larger ones.
+    /// Shares of requests by size: up to 4 KiB, up to 16 KiB, up to 64 KiB, up to 256 KiB, and larger ones.
     size_shares: Vec<f64>,
-    /// Requests answered.
+    /// Number of requests answered.
     operations: u64,
 }
 
 impl MeanLatency {
-    /// Each mean is what it adds to the mean of those before it, so that rounding loses nothing.
+    /// Computes the means. Each mean is the difference of two rounded cumulative means, so rounding loses
+    /// nothing.
     fn of(activity: &Activity) -> Option<MeanLatency> {
         let (mut sum_ns, mut before_ns) = (0, 0);
         let mut mean_ns = |part_ns: u64| {
@@ -88,7 +89,7 @@ impl Characteristics {
     }
 }
 
-/// Puts together what is told of each volume.
+/// Collects the values of each volume.
 fn rows<T>(interval: &Interval, total: T, of: impl Fn(&VolumeActivity) -> T) -> Rows<T> {
     let row = |volume: &VolumeActivity| Row {
         volume: volume.volume.clone(),
@@ -98,7 +99,7 @@ fn rows<T>(interval: &Interval, total: T, of: impl Fn(&VolumeActivity) -> T) -> 
     Rows { seconds: interval.seconds, total, volumes: interval.volumes.iter().map(row).collect() }
 }
 
-/// Shows one table for each interval.
+/// Prints one table for each interval.
 fn show_each<T: Serialize>(
     client: &Client,
     arguments: &PerformanceArguments,
@@ -146,7 +147,7 @@ fn latency_cells(mean: &Option<MeanLatency>) -> Vec<String> {
     parts.map(output::rough_time).to_vec()
 }
 
-/// Shows mean latencies by cause.
+/// Prints mean latencies by cause.
 pub fn latency(client: &Client, arguments: &PerformanceArguments) -> Result<(), CommandError> {
     let columns = ["Latency", "QoS Max", "QoS Min", "Queue", "Drive", "Other"].map(Column::Number);
     let rows = |interval: &Interval| {
@@ -173,7 +174,7 @@ fn characteristics_cells(of: &Characteristics) -> Vec<String> {
     cells
 }
 
-/// Shows how requests are.
+/// Prints the characteristics of requests.
 pub fn characteristics(client: &Client, arguments: &PerformanceArguments) -> Result<(), CommandError> {
     let columns = ["Request Size", "Read", "Concurrency", "<=4K", "<=16K", "<=64K", "<=256K", "Larger"];
     let rows = |interval: &Interval| {
@@ -186,7 +187,7 @@ pub fn characteristics(client: &Client, arguments: &PerformanceArguments) -> Res
     show_each(client, arguments, rows, &columns.map(Column::Number), characteristics_cells)
 }
 
-/// Says what binds a volume.
+/// Prints the limit that binds a volume.
 pub fn explain(client: &Client, arguments: &ExplainArguments) -> Result<(), CommandError> {
     let path = format!("/v1/volumes/{}/explanation", segment(arguments.name.get()));
     let interval_ns = ((arguments.interval * 1e9) as u64).to_string();
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn means_by_cause_sum_up_to_the_mean_latency() {
+    fn sum_of_means_by_cause_is_the_mean_latency() {
         let mean = MeanLatency::of(&activity()).unwrap();
         let parts = [
             mean.delayed_mean_ns,
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn characteristics_tell_sizes_and_concurrency() {
+    fn characteristics_show_sizes_and_concurrency() {
         let of = Characteristics::of(1, &activity(), 0.001);
         let cells = characteristics_cells(&of);
         assert_eq!(cells, ["8 KiB", "33%", "13.5", "33%", "67%", "0%", "0%", "0%"]);
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_begin_with_all_volumes_together() {
+    fn first_row_shows_all_volumes_together() {
         let volume =
             VolumeActivity { volume: "v1".to_owned(), tenant: "t1".to_owned(), ..VolumeActivity::default() };
         let interval = Interval { seconds: 1.0, total: activity(), volumes: vec![volume] };

@@ -1,4 +1,4 @@
-//! `weir volume record`
+//! `weir volume record`: recording the requests of volumes.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,10 +11,11 @@ use super::super::output;
 use crate::api::types::RecordingCreate;
 use crate::trace;
 
-/// Records what volumes are asked for, into a file.
+/// Records the requests of volumes into a file.
 pub fn record(client: &Client, arguments: RecordArguments) -> Result<(), CommandError> {
     let RecordArguments { volumes, tenant, output: path, seconds, limit } = arguments;
-    // Opened before, because what was recorded could not be recorded again; emptied only when there is something new.
+    // The file is opened first, because a recording cannot be repeated. It is emptied only once there is new
+    // content.
     let in_file = |error| CommandError::Failed(format!("cannot write '{}': {error}", path.display()));
     let mut file = File::options().create(true).write(true).truncate(false).open(&path).map_err(in_file)?;
     let request = RecordingCreate { volumes, tenant, seconds, limit_bytes: limit.map(|limit| limit.0) };
@@ -44,7 +45,7 @@ pub fn record(client: &Client, arguments: RecordArguments) -> Result<(), Command
 
 fn remove_if_empty(path: &Path) {
     if std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() == 0) {
-        // It was made a moment ago; one that stays does no harm.
+        // The file is empty and was just created; it does no harm if it stays.
         let _ = std::fs::remove_file(path);
     }
 }

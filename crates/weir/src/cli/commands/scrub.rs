@@ -1,4 +1,4 @@
-//! `weir scrub`
+//! `weir scrub`: commands about scrubs.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -10,12 +10,12 @@ use super::super::client::{Client, CommandError, segment};
 use super::super::output::{self, Column};
 use crate::api::types::{DamagedRange, Scrub, ScrubList, ScrubState, Volume};
 
-/// How often is asked how far scrubs are that are waited for.
+/// Interval at which a waiting command reads the progress of scrubs.
 const WAIT_INTERVAL: Duration = Duration::from_millis(100);
 
 const SCRUBS_PATH: &str = "/v1/scrubs";
 
-/// Does what was told about scrubs.
+/// Runs a command about scrubs.
 pub fn run(client: &Client, arguments: ScrubArguments) -> Result<(), CommandError> {
     if let Some(ScrubCommand::List { tenant, read }) = &arguments.command {
         let list: ScrubList = client.get(SCRUBS_PATH, &[("tenant", tenant.tenant.as_deref())])?;
@@ -40,7 +40,7 @@ pub fn run(client: &Client, arguments: ScrubArguments) -> Result<(), CommandErro
     if arguments.wait { wait(client, &begun, format) } else { tell(&ScrubList { scrubs: begun }, format) }
 }
 
-/// Tells a program which scrubs began or ended; a person has nothing to read then.
+/// Prints the scrubs that began or ended, for a program; for a person it prints nothing.
 fn tell(list: &ScrubList, format: Format) -> Result<(), CommandError> {
     match format {
         Format::Table => Ok(()),
@@ -60,7 +60,7 @@ fn is_going_on(scrub: &Scrub) -> bool {
     matches!(scrub.state, ScrubState::Waiting | ScrubState::Running)
 }
 
-/// Waits until scrubs have ended, shows how far they are to whoever sits before a terminal, and then what was found.
+/// Waits until scrubs have ended, shows their progress on a terminal, and prints the result.
 fn wait(client: &Client, begun: &[Scrub], format: Format) -> Result<(), CommandError> {
     let is_shown = std::io::stderr().is_terminal();
     let is_own = |scrub: &Scrub| begun.iter().any(|other| other.id == scrub.id);
@@ -68,7 +68,7 @@ fn wait(client: &Client, begun: &[Scrub], format: Format) -> Result<(), CommandE
         let list: ScrubList = client.get(SCRUBS_PATH, &[])?;
         let own: Vec<Scrub> = list.scrubs.into_iter().filter(is_own).collect();
         if is_shown {
-            // Whoever closed it does not want to see it.
+            // Progress output may fail: the user may have closed standard error.
             let _ = write!(std::io::stderr(), "\r\x1b[K{}", bar(&own));
         }
         if !own.iter().any(is_going_on) {
@@ -87,7 +87,7 @@ fn bar(scrubs: &[Scrub]) -> String {
     format!("{}, {} to go", output::progress_bar(part), output::rough_size(left))
 }
 
-/// A scrub that did not come to its end, or found what it could not repair, is no success.
+/// Returns an error for a scrub that did not complete, or that found damage it could not repair.
 fn refuse_unsound(scrub: &Scrub) -> Result<(), CommandError> {
     let volume = &scrub.volume;
     let why = match scrub.state {
@@ -149,7 +149,7 @@ fn table(list: &ScrubList) -> String {
     output::table(&columns, list.scrubs.iter().map(row))
 }
 
-/// What is known of a volume at rest, for `volume inspect`.
+/// Fields of `volume inspect` about scrubs and damaged data at rest.
 pub fn fields(volume: &Volume) -> Vec<(&'static str, String)> {
     let Some(scrub) = &volume.scrub else { return Vec::new() };
     let at =

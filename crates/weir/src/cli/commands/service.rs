@@ -1,4 +1,4 @@
-//! `weir service`: what there is, in the form in which Portworx's service commands show it.
+//! `weir service`: drives and pools in the form of Portworx's service commands.
 
 use super::super::arguments::{ServiceCommand, ServiceDriveCommand};
 use super::super::client::{Client, CommandError};
@@ -8,7 +8,7 @@ use super::pool as pool_words;
 use super::volume::class;
 use crate::api::types::{Logging, Pool, PoolDrive, PoolList};
 
-/// Does what was told about the service.
+/// Runs a command about the service.
 pub fn run(client: &Client, command: ServiceCommand) -> Result<(), CommandError> {
     let read = match command {
         ServiceCommand::Drive { command: ServiceDriveCommand::Show(read) } => read,
@@ -18,7 +18,7 @@ pub fn run(client: &Client, command: ServiceCommand) -> Result<(), CommandError>
     output::show(&list, read.output, description)
 }
 
-/// Shows what is logged, or changes it.
+/// Shows the log filter, or changes it.
 fn log_level(client: &Client, level: Option<String>) -> Result<(), CommandError> {
     let logging: Logging = match level {
         Some(level) => client.put("/v1/logging", &[], &Logging { level })?,
@@ -50,7 +50,7 @@ fn drive(drive: &PoolDrive, number: usize) -> String {
         _ => "of unknown size".to_owned(),
     };
     let device = drive.device.as_ref();
-    // That a drive is a directory is seen from its path.
+    // The path already shows that the drive is a directory.
     let media_type = match (drive.emulation, device) {
         (None, None) => String::new(),
         (emulation, device) => format!(", {}", media_type(emulation, device)),

@@ -1,4 +1,4 @@
-//! `weir qos simulate`
+//! `weir qos simulate`: a dry run of policies.
 
 use std::io::Read;
 use std::path::Path;
@@ -13,10 +13,10 @@ use crate::dry_run::spec::Spec;
 use crate::dry_run::{Figures, Prediction, VolumePrediction, of_spec, of_trace};
 use crate::trace::{Header, Trace, decode};
 
-/// Seconds of a made-up load if nothing else is said.
+/// Default duration of a synthetic load, in seconds.
 const SECONDS_DEFAULT: u32 = 10;
 
-/// Plays a load under policies and shows what would come of it.
+/// Plays a load under policies and shows the result.
 pub fn simulate(arguments: SimulateArguments) -> Result<(), CommandError> {
     let prediction = predict(&arguments)?;
     output::show(&prediction, arguments.read.output, table)

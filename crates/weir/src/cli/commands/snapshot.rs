@@ -1,4 +1,4 @@
-//! `weir snapshot`, and `weir volume clone`
+//! `weir snapshot` and `weir volume clone`: commands about snapshots and clones.
 
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -12,10 +12,10 @@ use super::super::output::{self, Column};
 use super::volume;
 use crate::api::types::{Snapshot, SnapshotCreate, SnapshotList, SnapshotRestore, Volume, VolumeClone};
 
-/// How often is asked how far it is what takes long.
+/// Interval at which a waiting command reads the progress of a snapshot.
 const WAIT_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Does what was told about snapshots.
+/// Runs a command about snapshots.
 pub fn run(client: &Client, command: SnapshotCommand) -> Result<(), CommandError> {
     match command {
         SnapshotCommand::Create { which, group } => create(client, which, group),
@@ -63,7 +63,7 @@ fn create(client: &Client, which: Which, group: Vec<String>) -> Result<(), Comma
     list.snapshots.iter().try_for_each(|snapshot| client.tell(&snapshot.export_name))
 }
 
-/// The snapshots that were asked for, if all of them exist.
+/// The requested snapshots, if all of them exist.
 fn existing(client: &Client, request: &SnapshotCreate) -> Result<Option<SnapshotList>, CommandError> {
     let of = |volume: &String| -> Result<Option<Snapshot>, CommandError> {
         let query = [("tenant", request.tenant.as_deref()), ("volume", Some(volume.as_str()))];
@@ -74,7 +74,7 @@ fn existing(client: &Client, request: &SnapshotCreate) -> Result<Option<Snapshot
     Ok(found.map(|snapshots| SnapshotList { snapshots }))
 }
 
-/// Makes a clone of a volume.
+/// Creates a clone of a volume.
 pub fn clone_volume(client: &Client, arguments: CloneArguments) -> Result<(), CommandError> {
     let (volume, snapshot) = match arguments.source.split_once('@') {
         Some((volume, snapshot)) => (volume, Some(snapshot.to_owned())),
@@ -94,7 +94,7 @@ pub fn clone_volume(client: &Client, arguments: CloneArguments) -> Result<(), Co
     client.tell(&made.name)
 }
 
-/// The volume and the name of a snapshot that was given by position or by options.
+/// Volume and name of a snapshot, given by position or by options.
 fn named(which: &Which) -> Result<(String, String), CommandError> {
     let by_options = || Some((which.volume.clone()?, which.snapshot.clone()?));
     let by_position = || {
@@ -114,8 +114,8 @@ fn path(volume: &str, snapshot: &str) -> String {
     format!("/v1/volumes/{}/snapshots/{}", segment(volume), segment(snapshot))
 }
 
-/// Does what may take long, where a filesystem cannot share and everything is copied; then it shows how far that is to
-/// whoever sits before a terminal.
+/// Runs a request that may take long and shows its progress on a terminal. A request takes long where the
+/// filesystem cannot share extents and all data is duplicated.
 fn with_progress<T: Send>(
     client: &Client,
     (tenant, volume): (Option<&str>, &str),
@@ -145,7 +145,7 @@ fn show_progress(client: &Client, (tenant, volume): (Option<&str>, &str), most: 
     let Some(left) = now.ok().and_then(|volume| volume.snapshot_bytes_left) else { return };
     *most = left.max(*most);
     let (bar, left) = (output::progress_bar(1.0 - left as f64 / *most as f64), output::rough_size(left));
-    // Whoever closed it does not want to see it.
+    // Progress output may fail: the user may have closed standard error.
     let _ = write!(std::io::stderr(), "\r\x1b[K{bar}, {left} to go over");
 }
 

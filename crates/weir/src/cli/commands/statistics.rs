@@ -1,4 +1,4 @@
-//! `weir qos statistics`
+//! `weir qos statistics`: statistics of volumes.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::super::output::{self, Column};
 use super::super::rates::{Activity, Interval, VolumeActivity};
 use crate::api::types::VolumeStatistics;
 
-/// Reads the volumes' totals.
+/// Reads the totals of volumes.
 pub fn sample(
     client: &Client,
     tenant: Option<&str>,
@@ -17,7 +17,7 @@ pub fn sample(
     client.get("/v1/statistics/volumes", &[("tenant", tenant), ("volume", volume)])
 }
 
-/// Calls `show` with what happened in each interval, as often as was asked for.
+/// Calls `show` with the activity of each interval, as often as requested.
 pub fn repeat(
     pace: Pace,
     mut sample: impl FnMut() -> Result<VolumeStatistics, CommandError>,
@@ -36,17 +36,17 @@ pub fn repeat(
     Ok(())
 }
 
-/// The span over which is measured.
+/// Length of each interval.
 pub fn duration(pace: Pace) -> Duration {
     Duration::from_secs_f64(pace.interval.unwrap_or(1.0))
 }
 
-/// How often is measured; 0 for no end.
+/// Number of intervals; 0 for no end.
 fn iterations(pace: Pace) -> u64 {
     pace.iterations.unwrap_or(u64::from(pace.interval.is_none()))
 }
 
-/// Shows what volumes do, again and again if asked for.
+/// Prints the activity of volumes, once or repeatedly.
 pub fn performance(client: &Client, arguments: &PerformanceArguments) -> Result<(), CommandError> {
     let mut is_first = true;
     let sample = || sample(client, arguments.tenant.as_deref(), arguments.name.get());
@@ -59,7 +59,7 @@ pub fn performance(client: &Client, arguments: &PerformanceArguments) -> Result<
     })
 }
 
-/// The table of what volumes did, with all of them together in the first row.
+/// Table of the activity of volumes, with all volumes together in the first row.
 pub fn table(interval: &Interval) -> String {
     let columns = [
         Column::Text("Workload"),

@@ -1,4 +1,4 @@
-//! `weir status`
+//! `weir status`: the state of the daemon.
 
 use weir_types::units::Size;
 
@@ -11,7 +11,7 @@ use super::pool;
 use super::volume::class;
 use crate::api::types::{Alarm, Health, Pool, PoolDrive, Severity, Status};
 
-/// Shows how the daemon is.
+/// Prints the state of the daemon.
 pub fn show(client: &Client, read: &ReadArguments) -> Result<(), CommandError> {
     let status: Status = client.get("/v1/status", &[])?;
     output::show(&status, read.output, description)
@@ -44,7 +44,7 @@ fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// The pools with their drives. The number of a drive is that of its pool and its place there.
+/// The pools with their drives. A drive is numbered by its pool and its position in the pool.
 fn pools(status: &Status) -> String {
     let (pools, devices) = (indented(&pool_table(status)), indented(&device_table(status)));
     let pool_count = counted(status.pools.len(), "pool");
@@ -116,7 +116,7 @@ fn device_table(status: &Status) -> String {
     output::table(&columns, status.pools.iter().flat_map(of_pool).chain([total]))
 }
 
-/// The node among its cluster, and all space together.
+/// The node in its cluster, and the total space.
 fn cluster(status: &Status) -> String {
     let (used, size) = (rough_size(status.used_bytes), rough_size(status.size_bytes));
     let id = status.cluster_id.as_ref().map(|id| format!("        Cluster ID: {id}\n")).unwrap_or_default();

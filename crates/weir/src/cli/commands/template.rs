@@ -1,4 +1,4 @@
-//! `weir template`
+//! `weir template`: commands about templates.
 
 use super::super::arguments::TemplateCommand;
 use super::super::client::{Client, CommandError, segment};
@@ -9,7 +9,7 @@ use crate::api::types::{Template, TemplateCreate, TemplateList, TemplateModify, 
 /// Width of the labels of `inspect`.
 const LABEL_WIDTH: usize = 24;
 
-/// Does what was told about templates.
+/// Runs a command about templates.
 pub fn run(client: &Client, command: TemplateCommand) -> Result<(), CommandError> {
     match command {
         TemplateCommand::Create { name, replicas, read_from, qos_policy_group } => {

@@ -1,4 +1,4 @@
-//! `weir tenant`
+//! `weir tenant`: commands about tenants.
 
 use super::super::arguments::{TenantChanges, TenantCommand};
 use super::super::client::{Client, CommandError, segment};
@@ -8,7 +8,7 @@ use crate::api::types::{Tenant, TenantCreate, TenantList, TenantModify};
 /// Width of the labels of `inspect`.
 const LABEL_WIDTH: usize = 24;
 
-/// Does what was told about tenants.
+/// Runs a command about tenants.
 pub fn run(client: &Client, command: TenantCommand) -> Result<(), CommandError> {
     match command {
         TenantCommand::Create { name } => {

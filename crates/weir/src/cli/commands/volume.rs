@@ -1,4 +1,4 @@
-//! `weir volume`
+//! `weir volume`: commands about volumes.
 
 use weir_types::units::Size;
 use weir_types::{Class, Throughput};
@@ -16,7 +16,7 @@ use crate::api::types::{
 /// Width of the labels of `inspect`.
 const LABEL_WIDTH: usize = 24;
 
-/// What `volume inspect` answers in JSON and YAML.
+/// Answer of `volume inspect` in JSON and YAML.
 #[derive(serde::Serialize)]
 struct Inspection {
     #[serde(flatten)]
@@ -24,7 +24,7 @@ struct Inspection {
     statistics: VolumeSample,
 }
 
-/// Does what was told about volumes.
+/// Runs a command about volumes.
 pub fn run(client: &Client, command: VolumeCommand) -> Result<(), CommandError> {
     match command {
         VolumeCommand::Create {
@@ -96,7 +96,7 @@ fn path(name: &str) -> String {
 
 fn modify(client: &Client, arguments: VolumeModifyArguments) -> Result<(), CommandError> {
     let changes = arguments.changes;
-    // As ONTAP's document prints it: without a name it only stands beside the adaptive one.
+    // ONTAP's document prints the option without a name, which is valid only beside the adaptive one.
     let (fixed, adaptive) = (changes.qos_policy_group.clone(), changes.qos_adaptive_policy_group.clone());
     if fixed.as_deref() == Some("") && adaptive.is_none() {
         return Err(CommandError::Usage(
@@ -125,7 +125,7 @@ fn modify(client: &Client, arguments: VolumeModifyArguments) -> Result<(), Comma
     if arguments.wait { moving::wait(client, &volume) } else { Ok(()) }
 }
 
-/// The option that does not go with the template that a volume should follow.
+/// The first option that conflicts with a template, because the template sets its value.
 fn says_what_a_template_says(
     changes: &VolumeChanges,
     class_policy: Option<VolumeClassPolicy>,
@@ -178,14 +178,14 @@ fn table(list: &VolumeList) -> String {
     output::table(&columns, list.volumes.iter().map(row))
 }
 
-/// Drives that hold a volume, or one replica of it.
+/// Names of the drives that hold a volume, or one replica of it.
 fn drives(drives: &[VolumeDrive]) -> String {
     let names = drives.iter().map(|drive| super::drive::labelled(&drive.name, drive.emulation));
     let names: Vec<_> = names.collect();
     if names.is_empty() { "unknown".to_owned() } else { names.join(", ") }
 }
 
-/// The drives that hold a volume; those of each replica, if it has several.
+/// Names of the drives that hold a volume, by replica if it has several.
 fn by_replica(volume: &Volume) -> String {
     if volume.placement.is_empty() {
         return drives(&volume.drives);
@@ -194,7 +194,7 @@ fn by_replica(volume: &Volume) -> String {
     replicas.join(" | ")
 }
 
-/// What each replica of a volume is on, if it has several.
+/// Drives of each replica of a volume, if it has several.
 fn replica_fields(volume: &Volume) -> Vec<(&'static str, String)> {
     let field = |replica: &ReplicaPlacement| {
         ("Replica", format!("{} on {}", replica.number, drives(&replica.drives)))
@@ -202,7 +202,7 @@ fn replica_fields(volume: &Volume) -> Vec<(&'static str, String)> {
     volume.placement.iter().map(field).collect()
 }
 
-/// What there is of snapshots, and what only the volume holds.
+/// Fields about the snapshots of a volume, and about the space that only the volume uses.
 fn snapshot_fields(volume: &Volume) -> Vec<(&'static str, String)> {
     let count = (volume.snapshots > 0).then(|| ("Snapshots", volume.snapshots.to_string()));
     let unique = volume.unique_bytes.map(|bytes| ("Unique", output::rough_size(bytes)));
@@ -212,7 +212,7 @@ fn snapshot_fields(volume: &Volume) -> Vec<(&'static str, String)> {
     [count, unique, left].into_iter().flatten().collect()
 }
 
-/// The policy group that a volume is bound to, of either kind.
+/// The policy group of either kind that a volume is bound to.
 fn bound(volume: &Volume) -> Option<&BoundPolicy> {
     volume.qos_policy_group.as_ref().or(volume.qos_adaptive_policy_group.as_ref())
 }
@@ -221,12 +221,12 @@ fn used(volume: &Volume) -> String {
     volume.used_bytes.map_or("unknown".to_owned(), output::rough_size)
 }
 
-/// A class as it is written; that of a drive, pool or volume for which it is not known.
+/// Name of a class, also for a drive, pool or volume whose class is unknown.
 pub fn class(priority: Option<IoPriority>) -> String {
     priority.map_or("not known".to_owned(), |priority| Class::from(priority).to_string())
 }
 
-/// The class that a volume has, with what was asked for if that is another.
+/// Class of a volume, with the requested class if they differ.
 fn short_class(volume: &Volume) -> String {
     match is_met(volume) {
         true => class(volume.class),
@@ -238,7 +238,7 @@ fn is_met(volume: &Volume) -> bool {
     volume.class_policy == VolumeClassPolicy::Any || volume.class == Some(volume.io_priority)
 }
 
-/// What was asked for and what became of it.
+/// Requested class and resulting class of a volume.
 fn long_class(volume: &Volume) -> String {
     let (requested, actual) = (class(Some(volume.io_priority)), class(volume.class));
     if let Some(template) = &volume.template {
@@ -255,7 +255,7 @@ fn long_class(volume: &Volume) -> String {
     }
 }
 
-/// Where a volume is in its life, in a word.
+/// Life-cycle state of a volume, in a word.
 pub fn state(state: VolumeLife) -> &'static str {
     match state {
         VolumeLife::Creating => "creating",
@@ -264,7 +264,7 @@ pub fn state(state: VolumeLife) -> &'static str {
     }
 }
 
-/// Where a volume is in its life, and how healthy it is once it can be used.
+/// Life-cycle state of a volume, or its health if it can be used.
 fn short_state(volume: &Volume) -> &'static str {
     match volume.state {
         VolumeLife::Online => moving::health(volume),
@@ -333,7 +333,7 @@ fn policy_fields(policy: Option<&BoundPolicy>, is_adaptive: bool) -> Vec<(&'stat
     fields
 }
 
-/// What was counted since the daemon started.
+/// Counters since the daemon started.
 fn activity_fields(sample: &VolumeSample) -> Vec<(&'static str, String)> {
     let total = VolumeActivity::since_start(sample).total;
     let requests =

@@ -1,10 +1,10 @@
-//! Command lines about templates.
+//! Tests of command lines about templates.
 
 use super::super::arguments::TemplateCommand;
 use super::*;
 use crate::api::types::TemplateRead;
 
-/// What a template's creation asks for: its classes and from which is read.
+/// Arguments of the creation of a template: classes of the replicas, and the class to read from.
 fn creation(line: &str) -> (Vec<IoPriority>, Option<TemplateRead>) {
     let command = read(line).unwrap();
     let Command::Template { command: TemplateCommand::Create { replicas, read_from, .. } } = command else {
@@ -14,7 +14,7 @@ fn creation(line: &str) -> (Vec<IoPriority>, Option<TemplateRead>) {
 }
 
 #[test]
-fn classes_of_replicas_are_read_in_any_spelling_and_named_where_they_are_wrong() {
+fn replica_classes_are_parsed_and_wrong_ones_are_named() {
     use IoPriority::{High, Low, Medium};
     for (line, expected) in [
         ("template create t --replicas high,high,low", (vec![High, High, Low], None)),
@@ -43,14 +43,14 @@ fn classes_of_replicas_are_read_in_any_spelling_and_named_where_they_are_wrong()
 }
 
 #[test]
-fn the_other_word_for_a_number_of_replicas_still_means_that_of_a_volume() {
+fn replicas_option_of_a_volume_is_a_synonym_of_repl() {
     for line in ["volume create v --size 1 --replicas 2", "volume modify v -REPLICAS 2"] {
         assert!(read(line).is_ok(), "{line}");
     }
 }
 
 #[test]
-fn a_new_volume_with_a_template_is_asked_for_nothing_that_it_says() {
+fn template_conflicts_with_options_that_it_sets() {
     assert!(read("volume create v --size 1 --template hybrid --qos-policy-group p").is_ok());
     for option in ["--repl 2", "--io-priority high", "--class-policy prefer", "--drive d1"] {
         let error = read(&format!("volume create v --size 1 --template hybrid {option}")).unwrap_err();

@@ -1,5 +1,5 @@
-//! Alarms as an operator sees them: one for each object and cause, with how severe it is, since when it stands, what is
-//! at risk, and what to do.
+//! Alarms as an operator sees them: one for each object and cause, with severity, start time, risk and
+//! remedy.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,48 +12,49 @@ use weir_types::{DriveId, VolumeId};
 use super::super::Control;
 use super::{ActiveAlarm, AlarmSource};
 
-/// How severe an alarm is.
+/// Severity of an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Data are lost or cannot be reached.
+    /// Data is lost or cannot be reached.
     Critical,
-    /// Everything is served, but less well or less safely than it should be.
+    /// All data is served, but slower or less safely than it should be.
     Warning,
 }
 
-/// An alarm with all that is told of it.
+/// An alarm with its severity, start time, risk and remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShownAlarm {
-    /// The alarm: the first of those that have the same object and cause.
+    /// The first of the alarms that have the same object and cause.
     pub alarm: ActiveAlarm,
-    /// How severe it is.
+    /// Severity of the alarm.
     pub severity: Severity,
-    /// When it was seen first.
+    /// Time at which the alarm was first seen.
     pub since: Timestamp,
-    /// What is at risk while it stands.
+    /// Data or service at risk while the alarm is active.
     pub at_risk: &'static str,
-    /// What to do.
+    /// Action that removes the cause.
     pub remedy: &'static str,
 }
 
-/// What alarms with the same object and cause have in common.
+/// Object and cause that alarms have in common.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Cause {
     source: AlarmSource,
     volume: Option<VolumeId>,
     drive: Option<DriveId>,
-    /// What tells it from others of the same source and object.
+    /// Text that distinguishes the cause from others with the same source and object.
     words: String,
 }
 
-/// Since when alarms stand.
+/// Start times of the active alarms.
 #[derive(Default)]
 pub(in crate::control) struct Since(Mutex<BTreeMap<Cause, Timestamp>>);
 
 impl Cause {
     fn of(alarm: &ActiveAlarm) -> Cause {
-        // Of extents there may be thousands; of anything else, numbers in the message change while it stands.
+        // One extent alarm stands for thousands of extents. Other messages are compared without digits, which
+        // change while an alarm is active.
         let words = match alarm.extent {
             Some(_) => String::new(),
             None => alarm.message.chars().filter(|letter| !letter.is_ascii_digit()).collect(),
@@ -62,7 +63,7 @@ impl Cause {
     }
 }
 
-/// What is at risk by a source, and what to do.
+/// Severity, risk and remedy of alarms from a source.
 fn advice(source: AlarmSource) -> (Severity, &'static str, &'static str) {
     use Severity::{Critical, Warning};
     match source {
@@ -116,7 +117,7 @@ fn advice(source: AlarmSource) -> (Severity, &'static str, &'static str) {
     }
 }
 
-/// One alarm for each object and cause, in the order in which the first of each came.
+/// One alarm for each object and cause, in the order of the first of each.
 fn folded(alarms: Vec<ActiveAlarm>) -> Vec<(Cause, ActiveAlarm)> {
     let mut groups: Vec<(Cause, ActiveAlarm, u64)> = Vec::new();
     let mut places: BTreeMap<Cause, usize> = BTreeMap::new();
@@ -141,7 +142,7 @@ fn folded(alarms: Vec<ActiveAlarm>) -> Vec<(Cause, ActiveAlarm)> {
 }
 
 impl Control {
-    /// All faults that stand now, one for each object and cause.
+    /// All active faults, one for each object and cause.
     pub fn shown_alarms(&self) -> Vec<ShownAlarm> {
         let (now, alarms) = (Timestamp::now(), folded(self.alarms()));
         let mut since = self.since.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn alarm_is_raised_once_for_each_object_and_cause() {
+    fn one_alarm_for_each_object_and_cause() {
         let of_extents =
             (0..2447).map(|extent| alarm(AlarmSource::DataPlane, Some(extent), &format!("{extent} failed")));
         let of_volume = ["3 of 6 replicas are missing", "2 of 6 replicas are missing", "no drive is free"];

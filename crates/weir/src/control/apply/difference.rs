@@ -1,6 +1,7 @@
-//! What applying a set changes, in words: each thing with those of its fields that become others, before and after.
+//! Difference of a policy set in words: each changed object, with the old and the new value of its fields.
 //!
-//! Fields are read off the records, so none can be forgotten here; they are called as in the file.
+//! The fields are read from the records, so no field can be forgotten. They have the same names as in the
+//! file.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +13,16 @@ use super::{Changes, Plan};
 use crate::control::model::Model;
 use crate::control::records::PolicyGroupRecord;
 
-/// What of a policy group's record is no field of its own: what it is called by, and what Weir keeps beside it.
+/// Keys of a policy group's record that are no fields: its identity and name, and Weir's own data.
 const NOT_FIELDS: [&str; 7] = ["id", "number", "tenant", "name", "generation", "created_at", "parent"];
-/// What stands for a field that is not set.
+/// Placeholder for a field that is not set.
 const NONE: &str = "none";
 
-/// Values by field.
+/// Values by field name.
 type Fields = BTreeMap<String, String>;
 
 impl Changes {
-    /// The difference, one line for each thing that changes, by section, tenant and name.
+    /// The difference, one line for each changed object, ordered by section, tenant and name.
     pub(super) fn describe(&self, model: &Model, plan: &Plan) -> Vec<String> {
         let name = |id: Option<PolicyGroupId>| {
             let planned = id.and_then(|id| plan.groups.get(&id));
@@ -89,7 +90,7 @@ fn group_fields(record: &PolicyGroupRecord, parent: String) -> Fields {
     fields
 }
 
-/// A line of the difference: what becomes another, comes or goes, and its fields that do.
+/// One line of the difference: an object that changes, is added or is removed, with its changed fields.
 fn line(subject: &str, old: Option<Fields>, new: Option<Fields>) -> String {
     let sign = match (&old, &new) {
         (None, _) => '+',
@@ -105,14 +106,14 @@ fn line(subject: &str, old: Option<Fields>, new: Option<Fields>) -> String {
         false => format!("{name} {} -> {}", value(&old, name), value(&new, name)),
     };
     let changed: Vec<String> = changed.map(words).collect();
-    // Of what goes, nobody needs to know what it was.
+    // The fields of a removed object are not shown.
     if changed.is_empty() || sign == '-' {
         return format!("{sign} {subject}");
     }
     format!("{sign} {subject}: {}", changed.join(", "))
 }
 
-/// The fields of a record in base units, those within others as `outer.inner`; what is not set has none.
+/// Fields of a record in base units. Nested fields have the name `outer.inner`; an unset field has no entry.
 fn fields_of(record: &impl Serialize, without: &[&str]) -> Fields {
     let mut fields = Fields::new();
     if let Ok(Value::Object(object)) = serde_json::to_value(record) {
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn each_changed_field_is_told_with_its_old_and_new_value() {
+    fn changed_field_is_shown_with_old_and_new_value() {
         let old = fields(&[("a", "1"), ("b", "2"), ("c", "3")]);
         let new = fields(&[("a", "1"), ("b", "4"), ("d", "5")]);
         assert_eq!(line("x", old.clone(), new.clone()), "~ x: b 2 -> 4, c 3 -> none, d none -> 5");
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_within_others_are_found_by_their_path() {
+    fn nested_fields_are_named_by_path() {
         let record = serde_json::json!({
             "limits": {"total": {"iops": 5, "bytes_per_second": null}},
             "kind": "fixed",

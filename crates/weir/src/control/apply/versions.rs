@@ -1,4 +1,4 @@
-//! What a set that is applied must not touch: what is newer than it, and what it does not name.
+//! Limits of applying a policy set: objects newer than the set, and objects that the set does not name.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::super::records::{PolicyGroupRecord, TenantRecord};
 use super::{Changes, Plan, PolicySet};
 
 impl Changes {
-    /// Refuses to change what somebody else changed since the set was exported.
+    /// Refuses to override objects that changed after the export of the set.
     pub(super) fn refuse_newer(&self, model: &Model, exported: u64) -> Outcome<()> {
         let groups = self.groups.iter().filter_map(|(old, _)| {
             let old = old.as_ref()?;
@@ -39,7 +39,7 @@ impl Changes {
 }
 
 impl Model {
-    /// The version of all policies and bindings: the greatest of any of them.
+    /// Version of all policies and bindings: the greatest version of any of them.
     pub fn policies_version(&self) -> u64 {
         let groups = self.groups.values().map(|group| group.revision);
         let tenants = self.tenants.values().map(|tenant| tenant.revision);
@@ -49,7 +49,7 @@ impl Model {
     }
 }
 
-/// A line for each thing that pruning would remove, and a plan leaves.
+/// One line for each object that pruning would remove, and that the plan keeps.
 pub(super) fn left(model: &Model, plan: &Plan, set: &PolicySet) -> Vec<String> {
     let is_named = |scope: &Scope| plan.places.contains_key(scope);
     let is_said = |group: &PolicyGroupRecord| match group.adaptive {
@@ -77,7 +77,7 @@ pub(super) fn left(model: &Model, plan: &Plan, set: &PolicySet) -> Vec<String> {
 }
 
 impl Control {
-    /// The version of all policies and bindings, for an export of them.
+    /// Version of all policies and bindings, for an export.
     pub fn policies_version(&self) -> u64 {
         self.model().policies_version()
     }

@@ -1,7 +1,8 @@
-//! A catalogue that knows what keeps it from being written, and tells in words that name the filesystem and the remedy.
+//! Guarded catalogue: a catalogue that records why it cannot be written, and names the filesystem and the
+//! remedy.
 //!
-//! A disk that failed once is not written again: the kernel reports a failed write once, and a later success would say
-//! nothing of what was committed before. It knows nothing of what is stored.
+//! A disk that failed once is not written again. The kernel reports a failed write once, and a later success
+//! would prove nothing about earlier commits. The guard does not know the content of the catalogue.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,22 +10,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::{Catalogue, CatalogueError, Entry, Transaction};
 use weir_store::space::{Obstacle, Space};
 
-/// Free space below which a catalogue that cannot be opened or written may lack nothing else, in bytes: it needs less.
+/// Free space that is always enough for a catalogue, in bytes. With less, a failure to open or write counts
+/// as a full filesystem.
 pub const CATALOGUE_BYTES_MIN: u64 = 128 << 10;
 
-/// A catalogue in a file.
+/// A catalogue in a file, with its last fault.
 pub struct Guarded<C> {
     inner: C,
     path: PathBuf,
     fault: Mutex<Option<CatalogueFault>>,
 }
 
-/// What keeps a catalogue from being written, as the last attempt found.
+/// Fault that keeps a catalogue from being written, as of the last attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CatalogueFault {
-    /// What it is, if it has nothing to do with what is in the catalogue.
+    /// Obstacle outside the catalogue's content, if the fault has one.
     pub obstacle: Option<Obstacle>,
-    /// The error, with the filesystem and the remedy where these are known.
+    /// The error, with the filesystem and the remedy if they are known.
     pub error: CatalogueError,
 }
 
@@ -62,7 +64,7 @@ impl<C: Catalogue> Catalogue for Guarded<C> {
                 *self.known() = None;
                 Ok(revision)
             }
-            // It was not tried to write.
+            // These errors come before any write.
             Err(error @ (CatalogueError::Conflict { .. } | CatalogueError::Unreadable { .. })) => Err(error),
             Err(error) => {
                 let obstacle = obstacle(&self.path, &error);
@@ -78,9 +80,9 @@ impl<C: Catalogue> Catalogue for Guarded<C> {
     }
 }
 
-/// What keeps a catalogue from being opened or written that has nothing to do with what is in it.
+/// Obstacle that keeps a catalogue from being opened or written, and that has nothing to do with its content.
 pub fn obstacle(path: &Path, error: &CatalogueError) -> Option<Obstacle> {
-    // Each step says in other words that there is no space.
+    // Each step of SQLite reports missing space by another error.
     let is_full = || Space::of(path).is_ok_and(|space| space.free_bytes < CATALOGUE_BYTES_MIN);
     match error {
         CatalogueError::Store { is_full: true, .. } => Some(Obstacle::Full),
@@ -105,7 +107,7 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// Answers commits as it is told to.
+    /// A catalogue whose commits return preset results.
     struct Told(Mutex<VecDeque<Result<u64, CatalogueError>>>);
 
     impl Catalogue for Told {
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn disk_that_failed_once_is_not_written_again() {
+    fn failed_disk_is_not_written_again() {
         let failed = CatalogueError::Disk { message: "disk I/O error".to_owned() };
         let catalogue = told([Ok(1), Err(failed), Ok(2)]);
         assert_eq!(commit(&catalogue).unwrap(), 1);
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn full_catalogue_names_the_filesystem_until_it_can_be_written() {
+    fn fault_of_a_full_catalogue_lasts_until_the_next_commit() {
         let full = CatalogueError::Store { message: "database or disk is full".to_owned(), is_full: true };
         let conflict = CatalogueError::Conflict { key: "key".to_owned(), expected: 1, found: 2 };
         let catalogue = told([Err(full), Err(conflict), Ok(1)]);

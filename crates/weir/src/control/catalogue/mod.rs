@@ -1,8 +1,8 @@
-//! The catalogue: what should exist, durably.
+//! Catalogue: the durable record of all objects that should exist.
 //!
-//! One small interface in the shape of etcd: ordered text keys with JSON values, every one with the revision
-//! of its last change, and a transaction that compares revisions before it changes anything. Nothing above
-//! this module knows where the values lie; SQLite is the embedded default.
+//! The interface is small and has the form of etcd: ordered text keys with JSON values, each with the
+//! revision of its last change. A transaction compares revisions before it changes anything. Code above this
+//! module does not know where the values lie; SQLite is the embedded default.
 
 mod guarded;
 mod reserve;
@@ -16,69 +16,69 @@ pub use guarded::{CATALOGUE_BYTES_MIN, CatalogueFault, Guarded, obstacle};
 pub use reserve::Reserve;
 pub use sqlite::SqliteCatalogue;
 
-/// One key with its value.
+/// A key with its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// The key.
     pub key: String,
     /// The value.
     pub value: Value,
-    /// The revision of the transaction that wrote it; never 0.
+    /// Revision of the transaction that wrote the value; never 0.
     pub revision: u64,
 }
 
-/// Why the catalogue could not do what it was asked.
+/// Failure of the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogueError {
-    /// A key was changed by somebody else since it was read.
+    /// Another change of the key came after it was read.
     #[error(
         "'{key}' was changed at the same time by somebody else (it is at revision {found}, not {expected})"
     )]
     Conflict {
-        /// The key that was compared.
+        /// Key that was compared.
         key: String,
-        /// The revision that was expected; 0 means that the key must not exist.
+        /// Expected revision; 0 means that the key must not exist.
         expected: u64,
-        /// The revision that was found; 0 means that the key does not exist.
+        /// Actual revision; 0 means that the key does not exist.
         found: u64,
     },
     /// A value does not have the expected form.
     #[error("the catalogue's entry '{key}' is not readable: {reason}")]
     Unreadable {
-        /// The key.
+        /// Key of the value.
         key: String,
-        /// What is wrong with its value.
+        /// Fault in the value.
         reason: String,
     },
-    /// The store below failed.
+    /// The underlying store failed.
     #[error("the catalogue failed: {message}")]
     Store {
-        /// What it said.
+        /// Message of the store.
         message: String,
-        /// True if there is no space left for it.
+        /// True if the store is out of space.
         is_full: bool,
     },
-    /// Nothing can be written to its file.
+    /// The file of the catalogue cannot be written.
     #[error("the catalogue cannot be written: {message}")]
     ReadOnly {
-        /// What the store below said.
+        /// Message of the underlying store.
         message: String,
     },
-    /// The disk below failed.
+    /// The underlying disk failed.
     #[error("the disk that holds the catalogue failed: {message}")]
     Disk {
-        /// What the store below said.
+        /// Message of the underlying store.
         message: String,
     },
 }
 
 impl CatalogueError {
-    /// True if there is no space left for the catalogue.
+    /// True if the catalogue is out of space.
     pub fn is_full(&self) -> bool {
         matches!(self, CatalogueError::Store { is_full: true, .. })
     }
 
-    /// The same error with what can be done.
+    /// Returns the error with a remedy.
     fn with_remedy(mut self, remedy: Option<String>) -> CatalogueError {
         if let CatalogueError::Store { message, .. }
         | CatalogueError::ReadOnly { message }
@@ -100,12 +100,12 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// A transaction that serves to give space back: it may use what is kept in reserve for that.
+    /// A transaction that frees space, and may use the reserve that is kept for this purpose.
     pub fn freeing_space() -> Transaction {
         Transaction { frees_space: true, ..Transaction::default() }
     }
 
-    /// Requires that `key` is at `revision`; 0 requires that it does not exist.
+    /// Requires that `key` has `revision`; 0 requires that the key does not exist.
     pub fn compare(mut self, key: impl Into<String>, revision: u64) -> Transaction {
         self.compares.push((key.into(), revision));
         self
@@ -128,35 +128,35 @@ impl Transaction {
         Ok(self)
     }
 
-    /// Removes a key; removing one that does not exist changes nothing.
+    /// Removes a key. Removing a key that does not exist changes nothing.
     pub fn delete(mut self, key: impl Into<String>) -> Transaction {
         self.deletes.push(key.into());
         self
     }
 }
 
-/// Ordered keys with JSON values. A transaction that answered success survives any crash.
+/// Ordered keys with JSON values. A committed transaction survives any crash.
 pub trait Catalogue: Send + Sync {
-    /// The entry of one key.
+    /// Returns the entry of one key.
     fn get(&self, key: &str) -> Result<Option<Entry>, CatalogueError>;
 
-    /// All entries whose key begins with `prefix`, in the order of their keys.
+    /// Returns all entries whose key begins with `prefix`, ordered by key.
     fn range(&self, prefix: &str) -> Result<Vec<Entry>, CatalogueError>;
 
-    /// Applies a transaction and answers its revision, which is greater than all before it.
+    /// Commits a transaction and returns its revision, which is greater than all earlier ones.
     ///
     /// # Errors
     /// [`CatalogueError::Conflict`] if a comparison does not hold; nothing has changed then.
     fn commit(&self, transaction: Transaction) -> Result<u64, CatalogueError>;
 
-    /// What keeps it from being written, as the last commit found; `None` if nothing did, or that is not watched.
+    /// Fault of the last commit; `None` if it succeeded, or if the catalogue does not track faults.
     fn fault(&self) -> Option<CatalogueFault> {
         None
     }
 }
 
 impl Entry {
-    /// Reads the value as a record, of which nothing would be lost by writing it again.
+    /// Reads the value as a record. A value that would lose content when written again is an error.
     pub fn decode<T: DeserializeOwned + Serialize>(&self) -> Result<T, CatalogueError> {
         weir_store::format::read(&self.value)
             .map_err(|reason| CatalogueError::Unreadable { key: self.key.clone(), reason })

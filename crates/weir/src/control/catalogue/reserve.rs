@@ -1,7 +1,8 @@
-//! A small file that keeps some space back beside the catalogue: so that a daemon can start on a full filesystem, and
-//! deletions, which give space back, can be noted there.
+//! Space reserve: a small file beside the catalogue that keeps space for emergencies.
 //!
-//! Space is taken from it slice by slice, because whoever fills the filesystem may be faster than the one who needs it.
+//! With the reserve, a daemon can start on a full filesystem, and the catalogue can record deletions, which
+//! free space. The reserve is spent in slices, because other writers may fill the filesystem faster than the
+//! catalogue uses the space.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -9,33 +10,33 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-/// Space that is kept back, in bytes: what a catalogue needs to be opened (its index of the log is 32 KiB), and the few
-/// pages of a deletion, many times over.
+/// Size of the reserve, in bytes. An open of the catalogue (its log index is 32 KiB) and the few pages of a
+/// deletion need only a fraction of it.
 const RESERVE_BYTES: u64 = 2 << 20;
 
-/// Space that is given back at a time, in bytes: enough to open a catalogue, or for a deletion.
+/// Size of a slice, in bytes: enough to open a catalogue, or for a deletion.
 const SLICE_BYTES: u64 = 256 << 10;
 
-/// Name of the reserve in a state folder.
+/// File name of the reserve in a state folder.
 const RESERVE_FILE: &str = "catalogue.reserve";
 
-/// The file. Where it cannot be made there is simply nothing in reserve.
+/// The reserve file. Where the file cannot be created, the reserve is empty.
 pub struct Reserve {
     path: PathBuf,
 }
 
 impl Reserve {
-    /// The reserve of the catalogue at `path`.
+    /// Reserve of the catalogue at `path`.
     pub fn beside(path: &Path) -> Reserve {
         Reserve { path: path.with_extension("reserve") }
     }
 
-    /// The reserve in a state folder.
+    /// Reserve of a state folder.
     pub fn of_state(state: &Path) -> Reserve {
         Reserve { path: state.join(RESERVE_FILE) }
     }
 
-    /// Keeps space back as far as it is not and there is enough.
+    /// Fills the reserve if it is short and the filesystem has enough space.
     pub fn refill(&self) {
         let Ok(file) = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path) else {
             return;
@@ -43,12 +44,12 @@ impl Reserve {
         let kept_bytes = file.metadata().map_or(0, |metadata| metadata.len());
         let is_short = kept_bytes < RESERVE_BYTES;
         if is_short && fallocate(&file, FallocateFlags::empty(), 0, RESERVE_BYTES).is_err() {
-            // A file that is longer than what is allocated for it would keep nothing back.
+            // Without allocated space behind it, a longer file would reserve nothing.
             let _ = file.set_len(kept_bytes);
         }
     }
 
-    /// Gives a slice of the space back; true if there was any.
+    /// Gives one slice back to the filesystem; returns true if the reserve held any space.
     pub fn spend(&self) -> bool {
         self.shorten().unwrap_or(false)
     }
@@ -60,7 +61,8 @@ impl Reserve {
         Ok(kept_bytes > 0)
     }
 
-    /// Does something, and again with a slice of the reserve each time that there is no space for it.
+    /// Runs an action, and runs it again after giving a slice back, each time that it fails for lack of
+    /// space.
     pub fn help<T, E>(
         &self,
         is_full: impl Fn(&E) -> bool,
@@ -81,7 +83,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     #[test]
-    fn reserve_is_given_back_in_slices_and_refilled() {
+    fn reserve_is_spent_in_slices_and_refilled() {
         let folder = tempfile::tempdir().unwrap();
         let reserve = Reserve::beside(&folder.path().join("catalogue.sqlite"));
         assert_eq!(reserve.path, Reserve::of_state(folder.path()).path);

@@ -1,4 +1,4 @@
-//! The catalogue in one SQLite file.
+//! SQLite catalogue: the catalogue in one SQLite file.
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,11 +9,11 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, TransactionBehavio
 use super::reserve::Reserve;
 use super::{Catalogue, CatalogueError, Entry, Transaction};
 
-/// Version of the tables; a file with a higher one was written by a newer Weir and is refused.
+/// Version of the tables. A file with a higher version was written by a newer Weir and is refused.
 const SCHEMA_VERSION: i64 = 1;
 
-/// A filesystem with less space than this is full for a catalogue that is opened, in bytes: less than the index of its log
-/// takes.
+/// Free space below which the filesystem counts as full when a catalogue is opened, in bytes: twice the size
+/// of the log index.
 const FULL_BELOW_BYTES: u64 = 64 << 10;
 
 const SCHEMA: &str = "
@@ -26,7 +26,7 @@ const SCHEMA: &str = "
     INSERT OR IGNORE INTO counter VALUES ('revision', 0);
 ";
 
-/// A catalogue that lies in one SQLite file, with a write-ahead log that is flushed at every commit.
+/// A catalogue in one SQLite file, with a write-ahead log that is flushed at every commit.
 pub struct SqliteCatalogue {
     connection: Mutex<Connection>,
     reserve: Reserve,
@@ -44,13 +44,13 @@ impl From<rusqlite::Error> for CatalogueError {
 }
 
 impl SqliteCatalogue {
-    /// Opens the catalogue at `path`, making it if there is none.
+    /// Opens the catalogue at `path`, and creates it if it does not exist.
     ///
     /// # Errors
-    /// If the file is not a catalogue, is damaged, or was written by a newer version.
+    /// If the file is no catalogue, is damaged, or was written by a newer version.
     pub fn open(path: &Path) -> Result<SqliteCatalogue, CatalogueError> {
         let reserve = Reserve::beside(path);
-        // What says that the filesystem is full differs from one step of opening to the next.
+        // Each step of opening reports a full filesystem by another error.
         let is_full = |error: &CatalogueError| error.is_full() || is_filesystem_full(path);
         let connection = reserve.help(is_full, || connect(path))?;
         reserve.refill();
@@ -72,13 +72,13 @@ fn connect(path: &Path) -> Result<Connection, CatalogueError> {
     Ok(connection)
 }
 
-/// True if the filesystem of a file has not even a page left.
+/// True if the filesystem of a file is full.
 fn is_filesystem_full(path: &Path) -> bool {
     let space = path.parent().and_then(|folder| rustix::fs::statvfs(folder).ok());
     space.is_some_and(|space| space.f_bavail.saturating_mul(space.f_frsize) < FULL_BELOW_BYTES)
 }
 
-/// Checks that the file is sound and of a version that is understood, and makes its tables.
+/// Checks that the file is sound and of a supported version, and creates its tables.
 fn prepare(connection: &Connection) -> Result<(), CatalogueError> {
     let refuse = |message: String| Err(CatalogueError::Store { message, is_full: false });
     let health: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
@@ -90,14 +90,14 @@ fn prepare(connection: &Connection) -> Result<(), CatalogueError> {
         return refuse(format!("its file has version {version}; this Weir knows {SCHEMA_VERSION}"));
     }
     connection.execute_batch(SCHEMA)?;
-    // A start writes nothing that is there already: it needs no space then.
+    // A start does not write the version again, so it needs no space.
     match version == SCHEMA_VERSION {
         true => Ok(()),
         false => Ok(connection.pragma_update(None, "user_version", SCHEMA_VERSION)?),
     }
 }
 
-/// An entry as it lies in the table, before its value is read.
+/// An entry as it lies in the table, before its value is parsed.
 type RawEntry = (String, String, u64);
 
 fn raw_entry(row: &Row<'_>) -> rusqlite::Result<RawEntry> {
@@ -111,7 +111,7 @@ fn entry((key, text, revision): RawEntry) -> Result<Entry, CatalogueError> {
     }
 }
 
-/// The first text after all texts that begin with `prefix`, for prefixes of ASCII.
+/// First text after all texts that begin with `prefix`, for prefixes of ASCII.
 fn end_of(prefix: &str) -> String {
     let mut end = prefix.to_owned();
     end.push(char::MAX);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comparison_that_fails_changes_nothing() {
+    fn failed_comparison_changes_nothing() {
         let (_folder, catalogue) = catalogue();
         let first = catalogue.commit(put("a", 1, 0)).unwrap();
         let both = put("b", 2, 0).compare("a", first + 1).delete("a");
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_ordered_and_end_with_their_prefix() {
+    fn range_is_ordered_and_limited_to_its_prefix() {
         let (_folder, catalogue) = catalogue();
         for key in ["volume/b", "volume/a", "volumes", "volume", "tenant/x", "volume/a/c"] {
             catalogue.commit(put(key, 0, 0)).unwrap();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_committed_is_there_without_a_clean_end() {
+    fn committed_transaction_survives_a_crash() {
         let (folder, catalogue) = catalogue();
         let revision = catalogue.commit(put("a", 1, 0)).unwrap();
         // A backup of the files as they lie is what a crash leaves: the log was never folded into the file.
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_catalogue_is_refused() {
+    fn file_that_is_no_catalogue_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("catalogue.sqlite");
         std::fs::write(&path, "this is no database, and it is long enough to be seen as none").unwrap();
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_a_newer_version_is_refused() {
+    fn file_of_a_newer_version_is_refused() {
         let (folder, catalogue) = catalogue();
         catalogue.connection().pragma_update(None, "user_version", 9).unwrap();
         drop(catalogue);

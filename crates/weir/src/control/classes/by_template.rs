@@ -1,4 +1,4 @@
-//! Where the replicas of a volume lie that follows a template: each on the pool of its class.
+//! Placement by template: each replica of a volume on the pool of its class.
 
 use weir_types::units::Size;
 use weir_types::{ClassPolicy, DriveId};
@@ -12,11 +12,11 @@ use weir_plan::failure_domain::{FailureDomain, Room, count_failure_domains, spre
 use weir_store::extent_count;
 
 impl Control {
-    /// Where a new volume of this size should lie that follows a template.
+    /// Placement of a new volume that follows a template.
     ///
     /// # Errors
-    /// Full if the pool of one of its classes cannot take the replicas that it should, with what is free where; refused if
-    /// replicas would have to share a zone or rack and that is not forced.
+    /// Full if the pool of a class cannot take its replicas, with the free space of each pool. Refused if
+    /// replicas would have to share a zone or rack, unless the request is forced.
     pub(in crate::control) fn place_by_template(
         &self,
         template: &TemplateRecord,
@@ -32,8 +32,8 @@ impl Control {
         Placement::of(&extents).ok_or_else(|| ControlError::internal("pools without drives were chosen"))
     }
 
-    /// Places the extents that a volume gains by growing as its template says. Where drives are was looked at when the
-    /// volume was made; if that has changed, an alarm tells.
+    /// Places the extents that a volume gains by a resize, as its template says. Failure domains were checked
+    /// when the volume was created; if they have changed, an alarm reports it.
     pub(super) fn extend_by_template(
         &self,
         volume: &mut VolumeRecord,
@@ -48,7 +48,7 @@ impl Control {
     }
 }
 
-/// The pool for each replica of a template.
+/// Chooses the pool for each replica of a template.
 fn choose_all<'a>(offers: &'a [Offer], template: &TemplateRecord, bytes: u64) -> Outcome<Vec<&'a Offer>> {
     let of_class = |class: &_| {
         let replicas = template.replicas.iter().filter(|other| *other == class).count();
@@ -73,7 +73,7 @@ fn out_of_sync(offers: &[Offer], template: &TemplateRecord, wish: &Wish) -> Cont
     ))
 }
 
-/// The drives of some extents, by replica.
+/// Drives of each extent, by replica.
 fn spread_over(chosen: &[&Offer], template: &TemplateRecord, extents: u64) -> Vec<Vec<DriveId>> {
     let mut rooms: Vec<Room> = Vec::new();
     let mut among: Vec<Vec<usize>> = Vec::new();
@@ -88,7 +88,7 @@ fn spread_over(chosen: &[&Offer], template: &TemplateRecord, extents: u64) -> Ve
     spread_among(extents, &among, &rooms)
 }
 
-/// Refuses replicas that share what fails together, where it is said what that is.
+/// Refuses replicas that share a zone or rack, if zones or racks are configured.
 fn refuse_close(chosen: &[&Offer], template: &TemplateRecord, extents: &[Vec<DriveId>]) -> Outcome<()> {
     let has_zones = chosen.iter().any(|offer| offer.zones.is_some());
     let has_racks = chosen.iter().any(|offer| offer.racks.is_some());

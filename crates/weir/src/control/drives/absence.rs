@@ -1,21 +1,26 @@
-//! Drives whose folders vanish while the daemon runs, and what they must be to be used again.
+//! Absence of drives: drives whose folders vanish while the daemon runs, and the conditions for using them
+//! again.
 //!
-//! Once a second it is looked whether each drive is where it should be: its folder is the one that was opened (the same
-//! filesystem and inode), and has the drive's marker. A drive that is not is away: it is shown as missing, replicas there
-//! that others stand in for are failed, and the last replica of an extent answers EIO, with its file left open.
+//! Every second a check verifies that each drive is in place. The folder must be the one that was opened (the
+//! same filesystem and inode) and have the drive's marker. A drive that fails the check is away and is shown
+//! as missing. Its replicas are failed where other replicas stand in. The last replica of an extent answers
+//! EIO, and its file stays open.
 //!
-//! What comes back unchanged is used again without a restart:
+//! A drive that returns unchanged is used again without a restart:
 //!
-//! * The drive is the same if its folder is the one that was opened, or another one with its marker; the default drive
-//!   has no marker, and must be the same folder.
-//! * The last replica of an extent goes on if its path leads to the very file that is open. While a file is open, its
-//!   filesystem stays in the kernel, even where it was unmounted lazily, and the inode is nobody else's: so everything
-//!   that was acknowledged is there, flushed or not, and an error of a later flush is seen. With any other file in that
-//!   place, an acknowledged write may be missing: the replica fails with that reason.
-//! * A write journal is used further if its log is that very file. Otherwise it is given up, and what is behind it is made
-//!   anew: the data plane would go on with the open log, and the next start would read the other one.
-//! * A failed replica is brought up to date by what it missed, unless its file is another one: then it is made anew.
-//! * An extent that was not opened has acknowledged nothing since the start; its file must be whole, as at a start.
+//! * The drive is the same if its folder is the one that was opened, or another folder with its marker. The
+//!   default drive has no marker, and must be the same folder.
+//! * The last replica of an extent continues if its path leads to the very file that is open. An open file
+//!   keeps its filesystem in the kernel, even after a lazy unmount, and no other file gets its inode. So all
+//!   acknowledged data is there, flushed or not, and a later flush reports its errors. With any other file in
+//!   its place, an acknowledged write may be missing, and the replica fails with that reason.
+//! * A write journal continues if its log is the very file that is open. Otherwise the journal is
+//!   invalidated, and the replicas behind it are created anew. The data plane would continue with the open
+//!   log, and the next start would read the other one.
+//! * A failed replica is resynced with the writes that it missed. If its file is another one, the replica is
+//!   created anew.
+//! * An extent that was not opened has acknowledged nothing since the start. Its file must be whole, as at a
+//!   start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -29,15 +34,15 @@ use super::super::journals::ExtentReplica;
 use crate::dataplane::{Content, FileIdentity, OpenFile};
 use weir_store::{Marker, Store};
 
-/// Drives that went away while the daemon ran, and what was found changed of those that came back.
+/// Drives that went away while the daemon ran, and the replaced files on drives that returned.
 #[derive(Default)]
 pub(in crate::control) struct Absences(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// The files of drives that are away, as they were opened.
+    /// Files of drives that are away, as they were opened.
     away: BTreeMap<DriveId, Store>,
-    /// Replicas in whose place another file was found: they are made anew.
+    /// Replicas whose file was replaced by another one; they are created anew.
     replaced: BTreeSet<(DriveId, VolumeId, ExtentReplica)>,
 }
 
@@ -46,17 +51,17 @@ impl Absences {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The files of a drive that is away, as they were opened.
+    /// Files of a drive that is away, as they were opened.
     pub fn of(&self, drive: DriveId) -> Option<Store> {
         self.state().away.get(&drive).cloned()
     }
 
-    /// Forgets that a replica was found replaced: its file is made anew.
+    /// Forgets that a replica was replaced, because its file is created anew.
     pub fn forget_replica(&self, drive: DriveId, volume: VolumeId, replica: ExtentReplica) {
         self.state().replaced.remove(&(drive, volume, replica));
     }
 
-    /// True if a replica was found replaced.
+    /// True if a replica was replaced.
     pub fn is_replaced(&self, drive: DriveId, volume: VolumeId, replica: ExtentReplica) -> bool {
         self.state().replaced.contains(&(drive, volume, replica))
     }
@@ -72,13 +77,14 @@ impl Control {
         }
     }
 
-    /// Why a drive is not where it should be, if it is not. One that cannot be read is there.
+    /// Reason why a drive is not in place, if it is away. A drive that cannot be read counts as present.
     pub(in crate::control) fn absence(&self, drive: DriveId, store: &Store) -> Option<String> {
         let marker = (drive != DriveId::DEFAULT).then(|| Marker::new(self.node, drive));
         store.absence(marker.as_ref())
     }
 
-    /// The data plane learns of it first, or the drive would be shown as missing while requests still reach it.
+    /// Takes a drive out of use. The data plane stops requests first, or they would still reach a drive that
+    /// is shown as missing.
     fn leave_out(&self, id: DriveId, store: Store, why: String) {
         self.forget_replaced(id);
         self.absences.state().away.insert(id, store);
@@ -90,32 +96,33 @@ impl Control {
         });
         match name {
             Some(name) => tracing::error!(drive = %name, "the drive is away: {why}"),
-            // It was removed at the same time: nobody else takes a drive out of use.
+            // The drive was removed at the same time; no other code takes a drive out of use.
             None => self.forget_absence(id),
         }
     }
 
-    /// Ends the absence of a drive that is back, or removed.
+    /// Ends the absence of a drive that is back or removed.
     pub(super) fn forget_absence(&self, drive: DriveId) {
         self.data_plane.set_drive_away(drive, false);
         self.absences.state().away.remove(&drive);
     }
 
-    /// Forgets which replicas on a drive were found replaced.
+    /// Forgets the replaced replicas on a drive.
     pub(super) fn forget_replaced(&self, drive: DriveId) {
         self.absences.state().replaced.retain(|(other, ..)| *other != drive);
     }
 
-    /// Lets the data plane go on with a drive that is back, apart from files that are not what they were.
+    /// Lets the data plane continue with a drive that is back, except for files that are not the same.
     ///
     /// # Errors
-    /// Why it is away, if it went again meanwhile: what is not in place then says nothing of it.
+    /// The reason why the drive is away, if it went away again. Files that are not in place then prove
+    /// nothing.
     pub(in crate::control) fn go_on_with(&self, drive: DriveId, store: &Store) -> Result<(), String> {
         if self.absences.of(drive).is_none() {
             return Ok(());
         }
         let mut files = self.data_plane.open_files(drive);
-        // Twice: a drive may have been gone just while its files were looked at.
+        // Twice, because the drive may have been away just while its files were checked.
         for _ in 0..2 {
             files.retain(|file| found_in_place_of(file) != FoundFile::Same);
             self.absence(drive, store).map_or(Ok(()), Err)?;
@@ -148,7 +155,7 @@ impl Control {
     }
 
     fn leave_replaced_journal(&self, drive: DriveId, file: &OpenFile) {
-        // The alarm is that of the replicas behind it.
+        // The replicas behind the journal raise the alarm.
         tracing::error!(
             volume = %file.volume,
             "a write journal is not the one that was open before its drive was away, and is given up: {}",
@@ -184,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_same_whole_file_is_taken_for_the_one_that_was_open() {
+    fn only_the_same_whole_file_counts_as_the_open_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("extent");
         fs::File::create(&path).unwrap().set_len(EXTENT_BYTES).unwrap();

@@ -1,8 +1,9 @@
-//! The class of a drive: what its measurements say, what an operator chose, and what follows from both.
+//! Class of a drive: the result of its measurements and of an operator's choice.
 //!
-//! Decides only, from the drive's record. The first measurement sets the class. A later one that says another
-//! keeps it and is an alarm, because volumes were placed by it; so is one of a drive whose class was chosen,
-//! unless it says what was known then.
+//! The module only decides, from the drive's record. The first measurement sets the class. A later
+//! measurement with another class keeps the class and raises an alarm, because volumes were placed by the old
+//! class. The same holds for a class that an operator chose, unless the measured class was known at the
+//! choice.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -10,45 +11,45 @@ use weir_types::{Class, ClassThresholds, Measurement};
 
 use super::super::records::DriveRecord;
 
-/// What is known of what a drive delivers.
+/// Measurements and choice of class of a drive.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Measured {
-    /// The latest measurement that came to an end.
+    /// Latest measurement that was completed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latest: Option<DatedMeasurement>,
-    /// Why there is no later one, if one was tried.
+    /// Failure of a later measurement, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<MeasurementFailure>,
-    /// That the class was chosen by hand, if it was.
+    /// The operator's choice of class, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub choice: Option<ClassChoice>,
 }
 
-/// A measurement and when it ended.
+/// A measurement and the time at which it ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatedMeasurement {
-    /// When it ended.
+    /// Time at which the measurement ended.
     pub at: Timestamp,
-    /// What it found.
+    /// Result of the measurement.
     #[serde(flatten)]
     pub found: Measurement,
 }
 
-/// A measurement that came to nothing.
+/// A measurement that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MeasurementFailure {
-    /// When it ended.
+    /// Time at which the measurement ended.
     pub at: Timestamp,
-    /// Why, in words.
+    /// Reason of the failure, in words.
     pub reason: String,
 }
 
-/// A class that was chosen by hand.
+/// A class that an operator chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassChoice {
-    /// The class that the drive was measured to be of then, or first afterwards: it is no reason for an
-    /// alarm.
+    /// Measured class of the drive at the time of the choice, or the first one measured afterwards. This
+    /// class raises no alarm.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted: Option<Class>,
 }
@@ -61,17 +62,17 @@ impl Measured {
 }
 
 impl DriveRecord {
-    /// What it was measured to deliver last.
+    /// Latest measurement of the drive.
     pub fn measurement(&self) -> Option<&Measurement> {
         self.measured.latest.as_ref().map(|latest| &latest.found)
     }
 
-    /// The class that its latest measurement says, and why.
+    /// Class by the latest measurement, with the reason.
     fn measured_class(&self, thresholds: &ClassThresholds) -> Option<(Class, String)> {
         self.measurement().map(|found| thresholds.classify(found))
     }
 
-    /// The record after a measurement.
+    /// Returns the record after a measurement.
     pub(super) fn with_measurement(
         mut self,
         found: Result<Measurement, String>,
@@ -94,21 +95,21 @@ impl DriveRecord {
         self
     }
 
-    /// The record with a class that was chosen by hand.
+    /// Returns the record with a class that an operator chose.
     pub(super) fn with_chosen_class(mut self, class: Class, thresholds: &ClassThresholds) -> DriveRecord {
         let accepted = self.measured_class(thresholds).map(|(class, _)| class);
         (self.class, self.measured.choice) = (Some(class), Some(ClassChoice { accepted }));
         self
     }
 
-    /// The record with the class of its latest measurement; `None` if there is none.
+    /// Returns the record with the class of its latest measurement; `None` if there is no measurement.
     pub(super) fn with_measured_class(mut self, thresholds: &ClassThresholds) -> Option<DriveRecord> {
         let (class, _) = self.measured_class(thresholds)?;
         (self.class, self.measured.choice) = (Some(class), None);
         Some(self)
     }
 
-    /// Why it has the class that it has, or has none, in words.
+    /// Reason of the drive's class, or of its absence, in words.
     pub fn class_reason(&self, thresholds: &ClassThresholds) -> String {
         let failure = self.measured.failure.as_ref();
         let failure =
@@ -131,7 +132,7 @@ impl DriveRecord {
         failure.map_or(why.clone(), |failure| format!("{why}; {failure}"))
     }
 
-    /// What is wrong with its class, in words, if something is.
+    /// Message of the alarm about the drive's class, if there is one.
     pub fn class_alarm(&self, thresholds: &ClassThresholds) -> Option<String> {
         let (recorded, (now, found)) = (self.class?, self.measured_class(thresholds)?);
         let accepted = self.measured.choice.and_then(|choice| choice.accepted);
@@ -177,7 +178,7 @@ mod tests {
         }
     }
 
-    /// The record after a measurement that found so many operations per second.
+    /// Returns the record after a measurement of so many operations per second.
     fn measured(record: DriveRecord, iops: u64) -> DriveRecord {
         let direction = MeasuredDirection { iops, ..MeasuredDirection::default() };
         let found =
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_measurement_sets_the_class_and_later_ones_are_alarms_while_they_say_another() {
+    fn first_measurement_sets_the_class_and_a_different_one_is_an_alarm() {
         let record = measured(new(), HIGH);
         assert_eq!(seen(&record), (Some(Class::High), false));
         assert!(record.class_reason(&thresholds()).starts_with("high: 9000 random reads"));
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chosen_class_stays_and_what_was_known_then_is_no_alarm() {
+    fn chosen_class_stays_and_the_class_known_then_is_no_alarm() {
         let chosen = new().with_chosen_class(Class::High, &thresholds());
         assert_eq!(chosen.class_reason(&thresholds()), "chosen by hand; not measured");
         let chosen = measured(chosen, MEDIUM);
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_measurement_that_fails_changes_no_class_and_says_why() {
+    fn failed_measurement_keeps_the_class_and_shows_the_reason() {
         let fails = |record: DriveRecord| {
             record.with_measurement(Err("no room".to_owned()), Timestamp::UNIX_EPOCH, &thresholds())
         };
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn records_keep_what_was_measured() {
+    fn measurement_survives_serialisation() {
         let record = measured(new(), HIGH).with_chosen_class(Class::Low, &thresholds());
         let value = serde_json::to_value(&record).unwrap();
         assert_eq!(serde_json::from_value::<DriveRecord>(value).unwrap(), record);

@@ -1,8 +1,8 @@
-//! Drives that are to be removed: each is emptied first, while its volumes are used, and goes once nothing is left there.
+//! Drain: emptying a drive while its volumes stay in use, and removing the drive once it is empty.
 //!
-//! That a drive leaves is in its record, and what is left to do follows from what lies there, so the next daemon goes on
-//! where this one ends. Which replica goes where is not known here: replicas are moved by `moves`, and files are given back by
-//! `background`.
+//! The drive's record says that it is draining, and the remaining work follows from the content of the drive.
+//! So the next daemon continues where this one stops. This module does not decide where replicas go: `moves`
+//! moves replicas, and `background` reclaims files.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,18 +20,18 @@ use super::super::{ALL_DRIVES, Change, Control};
 use super::{Drive, DriveView, device};
 use weir_store::extent_count;
 
-/// How far a drive is from being empty that is to be removed.
+/// Progress of a drain: what is still left on the drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DrainView {
-    /// Replicas of extents that are still recorded there.
+    /// Extent replicas that are still recorded there.
     pub extents_left: u64,
     /// Volumes that still have a write journal there.
     pub journals_left: u64,
-    /// Deleted volumes, and parts of volumes, whose space there is still to be given back.
+    /// Deleted volumes, and parts of volumes, whose space there is not reclaimed yet.
     pub deletions_left: u64,
-    /// Why it cannot go on, in words.
+    /// Why the drain is blocked, in words.
     pub blocked_reason: Option<String>,
-    /// Since when nothing has become less.
+    /// Time of the last progress.
     pub unchanged_since: Timestamp,
 }
 
@@ -42,12 +42,12 @@ impl DrainView {
     }
 }
 
-/// What is known of drives that are to be removed.
+/// State of drains that the records do not hold.
 #[derive(Debug, Default)]
 pub(in crate::control) struct Drains {
-    /// Why one could not be removed, when that was tried last.
+    /// Reason why the last attempt to remove a drive failed.
     faults: Mutex<BTreeMap<DriveId, String>>,
-    /// How far each was when that changed last.
+    /// Progress of each drive at its last change.
     progress: Mutex<BTreeMap<DriveId, DrainView>>,
 }
 
@@ -64,7 +64,7 @@ impl Drains {
         }
     }
 
-    /// How far a drive is, with since when it is so.
+    /// The progress of a drive, with the time since which it has been unchanged.
     fn progressed(&self, drive: DriveId, now: DrainView) -> DrainView {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         match progress.get(&drive).filter(|before| before.is_as_far_as(&now)) {
@@ -76,7 +76,7 @@ impl Drains {
         }
     }
 
-    /// A drive is gone, or stays.
+    /// Forgets a drive that is removed, or that stays.
     fn forget(&self, drive: DriveId) {
         self.note(drive, None);
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).remove(&drive);
@@ -84,12 +84,12 @@ impl Drains {
 }
 
 impl Model {
-    /// True if a drive is being emptied.
+    /// True if a drive is draining.
     pub(in crate::control) fn is_draining(&self, drive: DriveId) -> bool {
         self.drives.get(&drive).is_some_and(|drive| drive.record.is_draining)
     }
 
-    /// How far a drive is from being empty, if it is to be.
+    /// Progress of a drive's drain, if the drive is draining.
     pub(super) fn drain_view(&self, drive: &DriveRecord) -> Option<DrainView> {
         let extents =
             |volume: &VolumeRecord| volume.placement.extents_on(drive.id, volume.size_bytes).count();
@@ -103,8 +103,10 @@ impl Model {
         })
     }
 
-    /// True if no volume is on a drive, and nothing is to be given back there. What is to go from a drive that is missing
-    /// nobody could give back: if it is added again, it tells itself.
+    /// True if no volume is on a drive and no reclaim is pending there.
+    ///
+    /// A pending reclaim on a missing drive does not count, because nothing can carry it out. If the drive is
+    /// added again, its content shows the pending deletions.
     fn is_vacated(&self, drive: DriveId) -> bool {
         let is_missing = self.drives.get(&drive).is_some_and(|drive| drive.store.is_err());
         self.volumes_on(drive).next().is_none() && (is_missing || self.reclaims_on(drive).next().is_none())
@@ -112,13 +114,14 @@ impl Model {
 }
 
 impl Control {
-    /// Gives a drive back: its directory, or its block device, which is unmounted and keeps its filesystem. One that
-    /// holds something is emptied first, for which the answer does not wait: it is the drive then, and `None` if that is
-    /// gone. Asking again changes nothing.
+    /// Removes a drive: its directory, or its block device, which is unmounted and keeps its filesystem.
+    ///
+    /// A drive that holds something is drained first, and the call does not wait for the drain. It returns
+    /// the drive while the drive exists and `None` once it is gone. A repeated call changes nothing.
     ///
     /// # Errors
-    /// Not found if there is none of that name; refused for the default drive, and if what is there could not go
-    /// elsewhere; full if there is not enough space for it.
+    /// Not found if no drive has that name. Refused for the default drive, and if the content cannot move to
+    /// another drive. Full if the other drives lack space for it.
     pub fn remove_drive(&self, name: &Name, if_version: Option<u64>) -> Outcome<Option<DriveView>> {
         let mut change = self.begin_drive_change()?;
         let record = self.drive_at(name, if_version)?;
@@ -136,10 +139,11 @@ impl Control {
         self.drive(name).map(Some)
     }
 
-    /// Takes back that a drive is to be removed: nothing more leaves it, and what left stays where it is.
+    /// Cancels the removal of a drive: nothing more moves off the drive, and moved replicas stay where they
+    /// are.
     ///
     /// # Errors
-    /// Not found if there is none of that name.
+    /// Not found if no drive has that name.
     pub fn keep_drive(&self, name: &Name, if_version: Option<u64>) -> Outcome<DriveView> {
         let _change = self.begin_change();
         let record = self.drive_at(name, if_version)?;
@@ -151,7 +155,7 @@ impl Control {
         self.drive(name)
     }
 
-    /// Goes on with emptying drives that are to be removed, and removes those that are empty.
+    /// Continues all drains, and removes the drives that are empty.
     pub(in crate::control) fn settle_drains(&self) {
         let drain: Vec<DriveId> = {
             let model = self.model();
@@ -189,7 +193,7 @@ impl Control {
         if is_done { self.give_up(&mut change, drive) } else { Ok(()) }
     }
 
-    /// Has a volume not name a drive any more that holds nothing of it.
+    /// Removes a drive from a volume's placement once no extent of the volume lies there.
     fn forget_emptied(&self, drive: DriveId, volume: VolumeId) -> Outcome<()> {
         let Some(_change) = self.try_volume_change(&[volume], &[]) else { return Ok(()) };
         let (mut record, revision) = {
@@ -207,7 +211,7 @@ impl Control {
         Ok(())
     }
 
-    /// Gives back folders on a drive of volumes that do not name it any more.
+    /// Deletes the folders that volumes have on a drive, if their placement does not name the drive any more.
     fn delete_extents_from(&self, drive: DriveId) -> Outcome<()> {
         let Ok(store) = self.store(drive) else { return Ok(()) };
         for volume in store.scan()?.volumes {
@@ -222,7 +226,7 @@ impl Control {
         Ok(())
     }
 
-    /// Removes a drive on which nothing is.
+    /// Removes an empty drive.
     fn give_up(&self, change: &mut Change<'_>, id: DriveId) -> Outcome<()> {
         let known = |drive: &Drive| (drive.record.clone(), drive.revision, drive.store.clone());
         let known = self.model().drives.get(&id).map(known);
@@ -236,9 +240,10 @@ impl Control {
         let removal = removal.delete(keys::lost_writes(id));
         let forget = |removal: Transaction, volume: &VolumeId| removal.delete(keys::volume(*volume));
         self.catalogue.commit(reclaims.iter().fold(removal, forget))?;
-        // Nothing new comes there any more.
+        // From here on, nothing new is placed there.
         self.update(|model| model.drives.get_mut(&id).map(|drive| drive.record.is_draining = true));
-        // Before anybody is told that it is gone: whoever waits for that may use the folder or the device at once.
+        // The folder or device must be free before the removal is visible. A caller that waits for the
+        // removal may use it at once.
         change.beside(|| {
             if let Ok(Err(error)) = store.map(|store| store.dissolve()) {
                 tracing::warn!(drive = %name, %error, "something stays in the folder of a drive that was removed");
@@ -256,7 +261,7 @@ impl Control {
         let is_gone = |volume: &&VolumeId| !self.model().volumes.contains_key(*volume);
         reclaims.iter().filter(is_gone).for_each(|volume| self.alarms.forget(*volume));
         self.drain.forget(id);
-        // Those of a drive that is there were moved before.
+        // The journals of a drive that is present moved away before.
         self.journals
             .volumes_on(id)
             .into_iter()
@@ -269,8 +274,8 @@ impl Control {
         Ok(())
     }
 
-    /// Refuses a drive that is missing while a write journal on it is known to be the only one that has everything of an
-    /// extent.
+    /// Refuses to remove a missing drive while a write journal on it is the only complete source of an extent
+    /// replica.
     fn refuse_last_journals(&self, drive: &DriveRecord) -> Outcome<()> {
         if self.store(drive.id).is_ok() {
             return Ok(());
@@ -295,7 +300,7 @@ impl Control {
         )))
     }
 
-    /// Why a drive that is to be removed is not empty yet, if something is in the way.
+    /// Adds to the view why a draining drive is not empty yet, if something blocks the drain.
     pub(super) fn with_hindrance(&self, mut view: DriveView) -> DriveView {
         if let Some(mut drain) = view.drain.take() {
             let id = view.record.id;
@@ -308,7 +313,8 @@ impl Control {
         view
     }
 
-    /// Why replicas on a drive, or behind a journal there, cannot be moved, by the first volume of which it is so.
+    /// Why replicas on a drive, or behind a journal there, cannot move. The first blocked volume gives the
+    /// reason.
     fn blocked_moves_from(&self, drive: DriveId) -> Option<String> {
         let journaled = self.journals.volumes_on(drive);
         let model = self.model();
@@ -320,8 +326,9 @@ impl Control {
         model.volumes_on(drive).chain(journaled).find_map(why)
     }
 
-    /// An alarm for each drive that is to be removed and could not be, when that was tried last. That replicas cannot be
-    /// moved is an alarm of their volume.
+    /// One alarm for each draining drive whose last removal attempt failed.
+    ///
+    /// Replicas that cannot move are an alarm of their volume.
     pub(in crate::control) fn drain_alarms(&self) -> Vec<ActiveAlarm> {
         let faults = self.drain.faults().clone();
         let model = self.model();

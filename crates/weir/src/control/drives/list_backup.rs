@@ -1,5 +1,6 @@
-//! The backup of what drives there are, beside the catalogue: where a lost catalogue is rebuilt from is known
-//! from it, and whose the drives' markers are.
+//! The backup of the list of drives, beside the catalogue.
+//!
+//! It says where a lost catalogue can be rebuilt from, and to which installation the drives' markers belong.
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,14 +16,14 @@ use super::super::records::{DriveRecord, NodeRecord, keys};
 use weir_store::format;
 use weir_store::write_file_durably;
 
-/// Name of the backup in the state folder.
+/// Name of the backup file in the state folder.
 pub const DRIVES_FILE: &str = "drives.json";
-/// Version of the form of [`DriveListBackup`].
+/// Format version of [`DriveListBackup`].
 const FORMAT: u32 = 1;
-/// How soon a backup that could not be written is tried again.
+/// Pause before a failed write of the backup is repeated.
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
 
-/// What the backup says.
+/// Content of the backup.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct DriveListBackup {
     format: u32,
@@ -32,15 +33,15 @@ struct DriveListBackup {
     drives: Vec<DriveRecord>,
 }
 
-/// What is known of the backup.
+/// State of the backup file.
 #[derive(Debug, Default)]
 pub struct ListBackup {
-    /// Held while it is written: what an earlier look found never replaces what a later one wrote.
+    /// Held while the backup is written, so that older content never replaces newer content.
     writing: Mutex<()>,
     fault: Mutex<Option<Fault>>,
 }
 
-/// Why the backup is not up to date.
+/// Why the backup is out of date.
 #[derive(Debug)]
 struct Fault {
     message: String,
@@ -78,20 +79,22 @@ impl Control {
         written
     }
 
-    /// Writes the backup after the catalogue, which is what counts: that it cannot be written is an alarm and no failure.
+    /// Writes the backup after the catalogue.
+    ///
+    /// The catalogue is what counts, so a failed write is an alarm and not an error.
     pub(in crate::control) fn update_drive_list_backup(&self) {
-        // It is noted, told and tried again.
+        // A failure is stored, logged and retried.
         let _ = self.write_drive_list_backup(None);
     }
 
-    /// Tries again to write a backup that could not be written.
+    /// Retries a failed write of the backup.
     pub(in crate::control) fn retry_drive_list_backup(&self) {
         if self.drive_list.fault().as_ref().is_some_and(|fault| fault.retry_at <= Instant::now()) {
             self.update_drive_list_backup();
         }
     }
 
-    /// An alarm if the backup is not up to date.
+    /// The alarm, if the backup is out of date.
     pub(in crate::control) fn drive_list_backup_alarm(&self) -> Option<ActiveAlarm> {
         let message = self.drive_list.fault().as_ref()?.message.clone();
         let message = format!(
@@ -103,7 +106,7 @@ impl Control {
     }
 }
 
-/// Brings the backup up to date.
+/// Brings the backup file up to date.
 fn write(state: &Path, node: uuid::Uuid, drives: Vec<DriveRecord>) -> Outcome<()> {
     let backup = DriveListBackup {
         format: FORMAT,
@@ -120,7 +123,8 @@ fn write(state: &Path, node: uuid::Uuid, drives: Vec<DriveRecord>) -> Outcome<()
     Ok(write_file_durably(&path, &content)?)
 }
 
-/// Gives a catalogue that is new, because there is none yet or it was lost, what the backup says.
+/// Restores the list of drives from the backup into a new catalogue. A catalogue is new if none exists yet,
+/// or if it was lost.
 ///
 /// # Errors
 /// Invalid if the backup cannot be read.

@@ -1,8 +1,9 @@
 //! Drives on which writes of an earlier daemon were lost.
 //!
-//! A start, or a drive that comes back, makes earlier writes durable. If that fails, acknowledged writes may be lost, and the
-//! kernel reports it once: the next sync succeeds. So the failure is recorded under a key of its own, which no change of the
-//! drive's record touches. The drive is missing, over restarts too, until an operator removes or accepts it.
+//! When the daemon starts, or a drive comes back, earlier writes are made durable. If that fails,
+//! acknowledged writes may be lost. The kernel reports this failure only once: the next sync succeeds. So the
+//! failure is recorded under its own key, which no change of the drive's record touches. The drive counts as
+//! missing, across restarts too, until an operator removes or accepts it.
 
 use std::fmt;
 
@@ -17,17 +18,17 @@ use super::super::records::{DriveRecord, keys};
 use super::{Drive, DriveView, Unused};
 use weir_store::{Store, StoreError};
 
-/// That writes to a drive were lost.
+/// Record of lost writes on a drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostWrites {
-    /// What the system said.
+    /// Message of the system.
     pub message: String,
-    /// When it was found.
+    /// Time when the loss was found.
     pub found_at: Timestamp,
 }
 
 impl LostWrites {
-    /// Earlier writes could not be made durable.
+    /// The record of earlier writes that could not be made durable.
     pub(super) fn found(error: &StoreError) -> LostWrites {
         LostWrites { message: error.to_string(), found_at: Timestamp::now() }
     }
@@ -40,14 +41,16 @@ impl fmt::Display for LostWrites {
     }
 }
 
-/// What is recorded of a drive.
+/// The recorded lost writes of a drive.
 pub(super) fn known(catalogue: &dyn Catalogue, drive: DriveId) -> Outcome<Option<LostWrites>> {
     let entry = catalogue.get(&keys::lost_writes(drive))?;
     Ok(entry.map(|entry| entry.decode()).transpose()?)
 }
 
-/// A drive's files or why it is not used in words, and the writes that were lost there, which are recorded. Where they cannot
-/// be, it is tried again for as long as the daemon runs: the disk that lost them may be the one that has the catalogue.
+/// Records lost writes of a drive. Returns its files or the reason why it is not used, and the lost writes.
+///
+/// If the catalogue cannot be written, the daemon retries for as long as it runs. The disk that lost the
+/// writes may be the disk that holds the catalogue.
 pub(super) fn recorded(
     catalogue: &dyn Catalogue,
     drive: &DriveRecord,
@@ -67,14 +70,14 @@ pub(super) fn recorded(
     (Err(lost.to_string()), Some(lost))
 }
 
-/// Records the lost writes of a drive that could not be recorded before, which was logged then.
+/// Retries to record the lost writes of a drive. The first failure was logged.
 pub(super) fn record_again(catalogue: &dyn Catalogue, drive: &Drive) {
     if let Some(lost) = &drive.lost_writes {
         let _ = put(catalogue, drive.record.id, lost);
     }
 }
 
-/// Records them, unless they are recorded.
+/// Records lost writes unless a record exists.
 fn put(catalogue: &dyn Catalogue, drive: DriveId, lost: &LostWrites) -> Outcome<()> {
     if known(catalogue, drive)?.is_none() {
         catalogue.commit(Transaction::freeing_space().put(keys::lost_writes(drive), lost)?)?;
@@ -82,7 +85,7 @@ fn put(catalogue: &dyn Catalogue, drive: DriveId, lost: &LostWrites) -> Outcome<
     Ok(())
 }
 
-/// What brings a missing drive back, of whose volumes so many are not served.
+/// How to bring a missing drive back that leaves `volumes_lost` volumes unserved.
 pub(super) fn remedy(drive: &Drive, volumes_lost: usize) -> String {
     let name = &drive.record.name;
     let accept = format!(
@@ -91,18 +94,21 @@ pub(super) fn remedy(drive: &Drive, volumes_lost: usize) -> String {
     );
     match drive.lost_writes {
         None => "bring it back, and it is used again".to_owned(),
-        // Nobody else has what is there.
+        // No other replica has the data of this drive.
         Some(_) if volumes_lost > 0 || drive.record.id == DriveId::DEFAULT => accept,
         Some(_) => format!("'weir drive remove {name}' rebuilds its replicas elsewhere; {accept}"),
     }
 }
 
 impl Control {
-    /// Uses a drive again that writes were lost on. Replicas there are resynced if others have everything; extents that no
-    /// other replica has are used as they are.
+    /// Uses a drive with lost writes again.
+    ///
+    /// Replicas on it are resynced if other replicas have everything. Extents without another replica are
+    /// used as they are.
     ///
     /// # Errors
-    /// Not found if there is none of that name; refused if no writes to it were lost, or it still cannot be used.
+    /// Not found if no drive has that name. Refused if no writes to it were lost, or if it still cannot be
+    /// used.
     pub fn accept_drive(&self, name: &Name) -> Outcome<DriveView> {
         let mut change = self.begin_drive_change()?;
         let drive = self.model().drive(name)?.clone();
@@ -128,9 +134,11 @@ impl Control {
         self.drive(name)
     }
 
-    /// Has replicas lack everything that others stand in for: those on the drive, and those behind a write journal on it.
-    /// One on the drive that is behind a journal elsewhere keeps what it has: what is not known to be durable is still in the
-    /// journal, or in regions that are marked.
+    /// Discards the metadata of all replaceable replicas on the drive and behind a write journal on it, so
+    /// that they are resynced in full.
+    ///
+    /// A replica on the drive that is behind a journal elsewhere keeps its content. Data that may not be
+    /// durable there is still in the journal, or in dirty regions.
     fn forget_replicas(&self, drive: DriveId, store: &Store) -> Outcome<()> {
         for volume in self.resyncing_volumes() {
             let replicas = self.replaceable(&volume)?;

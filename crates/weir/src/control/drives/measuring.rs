@@ -1,5 +1,6 @@
-//! Measuring drives while they are used: one measurement at a time on each. No change waits for a
-//! measurement; what it found is recorded when it has ended.
+//! Measuring drives while they are in use, one measurement at a time on each drive.
+//!
+//! No change waits for a measurement. Its result is recorded when it ends.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,26 +20,28 @@ use super::super::records::{DriveRecord, VolumeRecord, keys};
 use super::{Drive, DriveView, ModifyDrive};
 use crate::measure::{MeasureSpec, Measuring};
 
-/// The measurements under way, or over and not recorded yet: one for each drive at most.
+/// Measurements that are running, or that ended and are not recorded yet: at most one for each drive.
 #[derive(Default)]
 pub struct Measurements {
     running: Mutex<BTreeMap<DriveId, Measuring>>,
-    /// Told whenever one is recorded or given up.
+    /// Notified whenever a measurement is recorded or abandoned.
     ended: Condvar,
-    /// Requests that wait for that.
+    /// Number of requests that wait for `ended`.
     waiting: AtomicUsize,
 }
 
-/// How long a new volume waits for the measurement that decides whether its class can be had: longer than one takes
-/// even on a slow drive, less than a client waits for an answer.
+/// How long a new volume waits for the measurement that decides whether its class is available.
+///
+/// The time is longer than a measurement takes even on a slow drive, and shorter than a client waits for an
+/// answer.
 const CLASS_WAIT_MAX: Duration = Duration::from_secs(90);
 
-/// The class that a drive should have.
+/// The class that a drive is to get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClassChange {
-    /// This one.
+    /// This class.
     To(Class),
-    /// That of its latest measurement.
+    /// The class of the drive's latest measurement.
     Measured,
 }
 
@@ -47,7 +50,7 @@ impl Measurements {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those that are over.
+    /// Drives whose measurement has ended.
     fn finished(&self) -> Vec<DriveId> {
         let running = self.running();
         running.iter().filter(|(_, measuring)| measuring.is_finished()).map(|(id, _)| *id).collect()
@@ -69,7 +72,7 @@ impl Measurements {
         Ok(())
     }
 
-    /// Stops all; those of drives that do not answer are left behind.
+    /// Stops all measurements. Measurements of drives that do not answer are left behind.
     fn stop_all(&self) {
         let mut running = self.running();
         running.values().for_each(Measuring::stop);
@@ -77,15 +80,16 @@ impl Measurements {
         self.ended.notify_all();
     }
 
-    /// Waits until none of these drives is being measured, at most for [`CLASS_WAIT_MAX`], and not at all while too
-    /// many requests wait already.
+    /// Waits until none of the drives is being measured, at most for [`CLASS_WAIT_MAX`].
+    ///
+    /// It does not wait at all while too many requests wait already.
     fn wait_for(&self, drives: &[DriveId]) {
         let is_admitted = self.waiting.fetch_add(1, Ordering::Relaxed) < CLASS_WAITS_MAX;
         if is_admitted {
             let running = self.running();
             let is_running =
                 |running: &mut BTreeMap<_, _>| drives.iter().any(|drive| running.contains_key(drive));
-            // Whether the time was enough shows in what is known of the drives then.
+            // The caller looks at the drives' classes afterwards, so a timeout needs no result.
             drop(self.ended.wait_timeout_while(running, CLASS_WAIT_MAX, is_running));
         }
         self.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -93,11 +97,11 @@ impl Measurements {
 }
 
 impl Control {
-    /// Measures a drive anew; the answer does not wait for that.
+    /// Measures a drive again. The call does not wait for the result.
     ///
     /// # Errors
-    /// Not found if there is none of that name; refused if it is missing or being measured; internal if the
-    /// system has no thread left.
+    /// Not found if no drive has that name. Refused if the drive is missing. Conflict if it is being
+    /// measured. Internal if the system has no thread left.
     pub fn measure_drive(&self, name: &Name) -> Outcome<DriveView> {
         {
             let _change = self.begin_change();
@@ -114,7 +118,7 @@ impl Control {
         self.drive(name)
     }
 
-    /// Begins to measure a drive that is there.
+    /// Starts to measure a drive that is present.
     fn begin_measurement(&self, id: DriveId) -> Outcome<()> {
         let (name, emulation) = {
             let model = self.model();
@@ -136,15 +140,16 @@ impl Control {
         Ok(())
     }
 
-    /// Measures a drive that was just added. That it cannot be is recorded and no error: the drive is there.
+    /// Measures a drive that was just added. A failure is recorded and is not an error, because the drive
+    /// exists.
     pub(super) fn measure_new_drive(&self, id: DriveId) {
         if let Err(error) = self.begin_measurement(id) {
             self.record_measurement(id, Err(error.message));
         }
     }
 
-    /// Measures the drive in the state folder if nothing is known of it and no volume lies on it, as is so on a fresh
-    /// installation.
+    /// Measures the drive in the state folder if it is unmeasured, has no class and holds no volume, as on a
+    /// fresh installation.
     pub(in crate::control) fn measure_fresh_default(&self) {
         let is_fresh = {
             let model = self.model();
@@ -158,8 +163,8 @@ impl Control {
         }
     }
 
-    /// Waits for the measurements of drives without a class where these classes are asked for and no drive has them.
-    /// The caller holds no lock.
+    /// Waits for the measurements of drives without a class, if no drive has one of the wanted classes. The
+    /// caller holds no lock.
     pub(in crate::control) fn wait_for_classes(&self, wanted: &[Class]) {
         let (present, unknown): (Vec<_>, Vec<_>) = {
             let model = self.model();
@@ -189,22 +194,22 @@ impl Control {
         others.map(reason).collect()
     }
 
-    /// Records what measurements found that have ended.
+    /// Records the results of all measurements that have ended.
     pub fn settle_measurements(&self) {
         for id in self.measurements.finished() {
             let _change = self.begin_change();
-            // A drive that was removed meanwhile has none.
+            // A drive that was removed in between has no measurement.
             let found = self.measurements.running().get_mut(&id).map(Measuring::outcome);
             if let Some(found) = found {
                 self.record_measurement(id, found.map_err(|error| error.to_string()));
             }
-            // Only now, so that whoever waits for the end sees what was found.
+            // The entry goes last, so that a waiter that sees the end also sees the result.
             self.measurements.running().remove(&id);
             self.measurements.ended.notify_all();
         }
     }
 
-    /// Ends all measurements, of which nothing stays behind.
+    /// Ends all measurements. Nothing of them stays behind.
     pub fn stop_measurements(&self) {
         self.settle_measurements();
         self.measurements.stop_all();
@@ -241,12 +246,15 @@ impl Control {
         Ok(())
     }
 
-    /// Gives a drive a class by hand, or that of its latest measurement, and says where it is. What lies on it stays
-    /// where it is.
+    /// Changes a drive's class, zone or rack. The class is given by hand, or is the one of the latest
+    /// measurement.
+    ///
+    /// The content of the drive stays where it is.
     ///
     /// # Errors
-    /// Not found if there is none of that name; refused if it would get another class while volumes are on
-    /// it, which are named, or that of a measurement that there is not; conflict if it has another version than asked for.
+    /// Not found if no drive has that name. Refused if the class would change while volumes are on the drive,
+    /// which are named. Refused if the measured class is requested and there is no measurement. Conflict if
+    /// the drive has another version than requested.
     pub fn modify_drive(&self, name: &Name, request: ModifyDrive) -> Outcome<DriveView> {
         {
             let _change = self.begin_change();
@@ -265,7 +273,7 @@ impl Control {
         self.drive(name)
     }
 
-    /// The record of a drive that is to be changed, which has the version that was asked for.
+    /// The record of a drive that is to be changed, if the drive has the requested version.
     pub(super) fn drive_at(&self, name: &Name, if_version: Option<u64>) -> Outcome<DriveRecord> {
         let model = self.model();
         let drive = model.drive(name)?;
@@ -286,7 +294,8 @@ impl Control {
         }
     }
 
-    /// Volumes are where they are because of the class: as long as there are any it stays, once there is one.
+    /// Refuses a change of class while volumes are on the drive, because they were placed by class. A first
+    /// class is always accepted.
     fn refuse_other_class(&self, old: &DriveRecord, new: &DriveRecord) -> Outcome<()> {
         let (Some(is), Some(wanted)) = (old.class, new.class) else { return Ok(()) };
         let model = self.model();
@@ -300,7 +309,7 @@ impl Control {
         )))
     }
 
-    /// How the class of a drive came about, and how far its measurement is.
+    /// Adds to the view why the drive has its class, and the progress of its measurement.
     pub(super) fn with_class(&self, view: DriveView) -> DriveView {
         let progress = self.measurements.running().get(&view.record.id).map(Measuring::progress);
         let class_reason = match (progress, view.record.class) {
@@ -310,8 +319,9 @@ impl Control {
         DriveView { class_reason, progress, ..view }
     }
 
-    /// An alarm for each drive whose latest measurement says another class than it has. It follows from the
-    /// records alone: it is there after a restart, and gone with its cause.
+    /// One alarm for each drive whose latest measurement gives another class than the drive has.
+    ///
+    /// The alarm follows from the records alone: it survives a restart and ends with its cause.
     pub(in crate::control) fn measurement_alarms(&self) -> Vec<ActiveAlarm> {
         let model = self.model();
         let alarm = |drive: &Drive| {

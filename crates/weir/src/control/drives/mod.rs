@@ -1,8 +1,9 @@
-//! Drives: the directories that hold volumes, and block devices that are formatted and mounted to be such.
+//! Drives: directories that hold volumes, and block devices that are formatted and mounted for the same
+//! purpose.
 //!
-//! The drive in the state folder always exists. Others are added and removed; one whose directory or device is not there
-//! when the daemon starts is missing until it is: volumes of which it has the only replica are not served, and an alarm says
-//! why. One that is removed is emptied first.
+//! The drive in the state folder always exists. Other drives are added and removed. A drive whose directory
+//! or device is absent when the daemon starts is missing until it appears. Volumes whose only replica is on a
+//! missing drive are not served, and an alarm says why. A drive is emptied before it is removed.
 
 mod absence;
 mod class;
@@ -47,7 +48,7 @@ use weir_store::{DriveUsage, EarlierWrites, Marker, Store, StoreError};
 /// Name of the default drive's folder in the state folder.
 const DEFAULT_FOLDER: &str = "drive";
 
-/// Space on drives that are there, or why it cannot be told.
+/// Space on the drives that are present, or the reason why it is unknown.
 pub type Usages = BTreeMap<DriveId, Result<DriveUsage, String>>;
 
 /// A drive as the daemon knows it.
@@ -55,49 +56,49 @@ pub type Usages = BTreeMap<DriveId, Result<DriveUsage, String>>;
 pub struct Drive {
     /// Its record.
     pub record: DriveRecord,
-    /// The catalogue's revision of that.
+    /// The catalogue's revision of the record.
     pub revision: u64,
-    /// Its files, or why they are not there.
+    /// Its files, or the reason why they are missing.
     pub store: Result<Store, String>,
-    /// Writes to it were lost, and nobody has accepted that yet.
+    /// Lost writes that no operator has accepted yet.
     pub lost_writes: Option<LostWrites>,
-    /// When it was added, last looked for by a daemon that started, or found again.
+    /// Time when the drive was added, scanned by a starting daemon, or found again, whichever is latest.
     pub scanned_at: Timestamp,
 }
 
-/// What a new drive should be.
+/// Settings of a new drive.
 #[derive(Clone, Debug)]
 pub struct AddDrive {
-    /// The directory, or the block device that is to be formatted, as an absolute path.
+    /// Absolute path of the directory, or of the block device that is to be formatted.
     pub path: PathBuf,
     /// Whether to make a filesystem on a block device.
     pub format: bool,
-    /// The name; that of the directory or device if none is given.
+    /// Name of the drive; if `None`, the name of the directory or device.
     pub name: Option<Name>,
-    /// How it should behave, if it is to be emulated.
+    /// Performance to emulate, if the drive is to be emulated.
     pub emulation: Option<Emulation>,
-    /// Most operations to keep in flight; if `None`, as many as trials find while volumes compete.
+    /// Maximum number of operations in flight; if `None`, trials find it while volumes compete.
     pub queue_target: Option<u32>,
-    /// Its class, if it is not to be that of its first measurement.
+    /// Class of the drive; if `None`, the class of its first measurement.
     pub class: Option<Class>,
-    /// The zone that it is in, if that is not its node's.
+    /// Zone of the drive; if `None`, the zone of its node.
     pub zone: Option<Name>,
-    /// The rack within the zone that it is in.
+    /// Rack of the drive within the zone.
     pub rack: Option<Name>,
-    /// Whether to measure it.
+    /// Whether to measure the drive.
     pub measure: bool,
 }
 
-/// What should become different about a drive; what is `None` stays.
+/// Changes to a drive; a field that is `None` changes nothing.
 #[derive(Clone, Debug, Default)]
 pub struct ModifyDrive {
-    /// Another class, or that of its latest measurement.
+    /// A new class, or the class of the latest measurement.
     pub class: Option<ClassChange>,
-    /// Another zone, or that of its node.
+    /// A new zone; `Some(None)` means the zone of the node.
     pub zone: Option<Option<Name>>,
-    /// Another rack, or none.
+    /// A new rack; `Some(None)` means none.
     pub rack: Option<Option<Name>>,
-    /// Refuse the change unless the drive has this version.
+    /// Version that the drive must have, or the change is refused.
     pub if_version: Option<u64>,
 }
 
@@ -108,39 +109,39 @@ pub struct DriveView {
     pub record: DriveRecord,
     /// Its version.
     pub version: u64,
-    /// Space on it as it was seen last, or why it is missing.
+    /// Space on it when it was last examined, or the reason why it is missing.
     pub usage: Result<DriveUsage, String>,
-    /// How long ago that was seen; `None` if it is missing.
+    /// Age of `usage`; `None` if the drive is missing.
     pub usage_age: Option<Duration>,
-    /// True if files there can share what they hold, so that snapshots and clones take no space.
+    /// True if files there can share extents, so that snapshots and clones take no space.
     pub can_share: bool,
     /// Number of volumes and snapshots on it.
     pub volumes: usize,
-    /// What volumes may come to occupy there, in bytes.
+    /// Bytes that volumes may come to occupy there.
     pub provisioned_bytes: u64,
-    /// When it was added, last looked for by a daemon that started, or found again.
+    /// Time when the drive was added, scanned by a starting daemon, or found again, whichever is latest.
     pub scanned_at: Timestamp,
-    /// Why it has the class that it has, or has none.
+    /// Why it has its class, or has none.
     pub class_reason: String,
-    /// How far its measurement is, while there is one.
+    /// Progress of its measurement, while there is one.
     pub progress: Option<Progress>,
-    /// Where it is: as it is said of it, and else where its node is.
+    /// Its failure domain: its own zone and rack, or else its node's.
     pub domain: FailureDomain,
-    /// How far it is from being empty, if it is to be removed.
+    /// Progress of its drain, if it is draining.
     pub drain: Option<DrainView>,
 }
 
-/// A folder that is to be a drive.
+/// A folder that is to become a drive.
 struct NewDrive {
     id: DriveId,
     name: Name,
     path: PathBuf,
-    /// The block device that is mounted there, if it was formatted for that.
+    /// The block device that is mounted there, if it was formatted for the drive.
     device: Option<DeviceRecord>,
 }
 
 impl AddDrive {
-    /// A drive at a path that asks for nothing, and not to be measured.
+    /// A drive at a path with default settings and without a measurement.
     pub fn new(path: PathBuf) -> AddDrive {
         AddDrive {
             path,
@@ -157,7 +158,7 @@ impl AddDrive {
 }
 
 impl Drive {
-    /// Says that and why the drive is missing.
+    /// A message that the drive is missing, with the reason.
     pub fn unavailable(&self) -> String {
         let why = self.store.as_ref().err().map_or("", String::as_str);
         format!("drive '{}' at {} is missing: {why}", self.record.name, self.record.place().display())
@@ -165,7 +166,7 @@ impl Drive {
 }
 
 impl Model {
-    /// The drives that hold extents of a volume, as far as they are known.
+    /// The known drives that hold extents of a volume.
     pub fn drives_of(&self, volume: &VolumeRecord) -> impl Iterator<Item = &DriveRecord> {
         let drives = volume.placement.holders(volume.size_bytes);
         drives.into_iter().filter_map(|drive| Some(&self.drives.get(&drive)?.record))
@@ -193,7 +194,7 @@ impl Model {
         }
     }
 
-    /// A drive as it is shown, without what is said of its class.
+    /// A drive as it is shown, without the explanation of its class.
     pub fn drive_view(&self, drive: &Drive, usages: &BTreeMap<DriveId, DatedUsage>) -> DriveView {
         let record = drive.record.clone();
         let known = usages.get(&record.id).filter(|_| drive.store.is_ok());
@@ -219,7 +220,7 @@ impl Model {
         self.drives.get(&drive).is_some_and(|drive| drive.store.is_ok())
     }
 
-    /// What volumes may come to occupy on a drive, in bytes. Snapshots do not grow: what they keep is in use already.
+    /// Bytes that volumes may come to occupy on a drive. Snapshots do not grow: their data is in use already.
     pub fn provisioned_bytes(&self, drive: DriveId) -> u64 {
         let bytes = |volume: &VolumeRecord| volume.placement.bytes_on(drive, volume.size_bytes);
         self.volumes_on(drive).filter(|volume| volume.snapshot.is_none()).map(bytes).sum()
@@ -244,20 +245,20 @@ impl Control {
         }
     }
 
-    /// The files of all drives that are there.
+    /// The files of all drives that are present.
     pub(super) fn stores(&self) -> Vec<(DriveId, Store)> {
         let model = self.model();
         let store = |(id, drive): (&DriveId, &Drive)| Some((*id, drive.store.as_ref().ok()?.clone()));
         model.drives.iter().filter_map(store).collect()
     }
 
-    /// Tells which drives are missing, and keeps the replica of what drives there are up to date.
+    /// Logs which drives are missing, and brings the backup of the list of drives up to date.
     pub(super) fn report_drives(&self) {
         self.missing_drive_alarms().iter().for_each(|alarm| tracing::error!("{}", alarm.message));
         self.update_drive_list_backup();
     }
 
-    /// An alarm for each drive that is missing.
+    /// One alarm for each missing drive.
     pub(super) fn missing_drive_alarms(&self) -> Vec<ActiveAlarm> {
         let model = self.model();
         let missing = model.drives.values().filter(|drive| drive.store.is_err());
@@ -295,7 +296,7 @@ impl Control {
     /// One drive.
     ///
     /// # Errors
-    /// Not found if there is none of that name.
+    /// Not found if no drive has that name.
     pub fn drive(&self, name: &Name) -> Outcome<DriveView> {
         let id = self.model().drive(name)?.record.id;
         let store: Vec<_> = self.store(id).into_iter().map(|store| (id, store)).collect();
@@ -305,19 +306,19 @@ impl Control {
         Ok(self.with_hindrance(self.with_class(view)))
     }
 
-    /// Space on all drives that are there, for a decision: as it is, where drives answer.
+    /// Space on all drives that are present, for a decision. It is current for drives that answer.
     pub(super) fn usages(&self) -> Usages {
         let stores = self.stores();
         self.look_at_space(&stores);
         stores.into_iter().map(|(drive, _)| (drive, self.usage_of(drive).usage)).collect()
     }
 
-    /// Makes a directory a drive, or a block device that is formatted for that.
+    /// Makes a directory a drive, or a block device that is formatted for it.
     ///
     /// # Errors
-    /// Invalid if it is not a directory that can be used; conflict if it is a drive already or the name is
-    /// taken; refused if it overlaps another drive or belongs to another installation; for a block device also
-    /// invalid if it is not to be formatted, and refused if anything is on it or anybody uses it.
+    /// Invalid if the directory cannot be used. Conflict if it is a drive already, or if the name is taken.
+    /// Refused if it overlaps another drive or belongs to another installation. A block device is also
+    /// invalid without a request to format it, and refused if it holds data or is in use.
     pub fn add_drive(&self, request: AddDrive) -> Outcome<DriveView> {
         if let Some(wanted) = device::wanted(&request.path)? {
             return self.add_device(request, &wanted);
@@ -335,7 +336,7 @@ impl Control {
         self.take_on(&mut change, request, NewDrive { id, name, path, device: None })
     }
 
-    /// Makes a folder that nothing speaks against the drive that was asked for.
+    /// Turns a checked folder into the requested drive.
     fn take_on(&self, change: &mut Change<'_>, request: AddDrive, new: NewDrive) -> Outcome<DriveView> {
         let NewDrive { id, name, path, device } = new;
         let pool = PoolSettings { queue_target: request.queue_target, ..PoolSettings::default() };
@@ -359,7 +360,8 @@ impl Control {
         let revision = match self.record_drive(&record) {
             Ok(revision) => revision,
             Err(error) => {
-                // It keeps its marker if this fails, which is of this installation and does no harm.
+                // If this fails, the folder keeps its marker. The marker is of this installation and does no
+                // harm.
                 let _ = change.beside(|| store.dissolve());
                 return Err(error);
             }
@@ -369,7 +371,7 @@ impl Control {
         let scanned_at = record.created_at;
         let drive = Drive { record, revision, store: Ok(store), lost_writes: None, scanned_at };
         self.update(|model| model.drives.insert(id, drive));
-        // Another change may have written it meanwhile without this drive.
+        // A concurrent change may have written the backup without this drive.
         self.update_drive_list_backup();
         if request.measure {
             self.measure_new_drive(id);
@@ -378,8 +380,9 @@ impl Control {
         self.drive(&name)
     }
 
-    /// Makes drives of directories that the configuration names, as far as they are none yet. One that cannot be is an
-    /// alarm: the others serve all the same.
+    /// Makes drives of the directories that the configuration names and that are no drives yet.
+    ///
+    /// A directory that cannot become a drive is an alarm; the other drives serve all the same.
     pub(super) fn add_configured_drives(&self, drives: &[ConfiguredDrive]) {
         for ConfiguredDrive { path, emulation } in drives {
             let canonical = path.canonicalize();
@@ -398,7 +401,7 @@ impl Control {
         }
     }
 
-    /// Refuses what is taken, and answers the identity that the new drive should have.
+    /// Refuses a path or name that is taken. Returns the identity of the new drive.
     fn place_for(&self, path: &Path, name: &Name) -> Outcome<DriveId> {
         let known: Vec<_> = self.model().drives.values().map(|drive| drive.record.clone()).collect();
         place::refuse_overlap(path, &known)?;
@@ -406,7 +409,7 @@ impl Control {
         place::identity(path, self.node, &known)
     }
 
-    /// Refuses a name that cannot be a new drive's, and one drive too many.
+    /// Refuses a name that a new drive cannot have, and a drive beyond the maximum.
     fn refuse_name(&self, name: &Name) -> Outcome<()> {
         if Class::ALL.iter().any(|class| class.to_string() == name.as_str()) {
             return Err(ControlError::invalid(format!(
@@ -429,7 +432,7 @@ impl Control {
                 "there are {DRIVES_MAX} drives already, which is the most"
             )));
         }
-        // The place of a drive that was removed is used again only by another daemon.
+        // The slot of a removed drive is reused only after a restart of the daemon.
         if known + gone >= DRIVES_MAX {
             return Err(ControlError::full(format!(
                 "there are {known} drives, and volumes were on {gone} more that were removed since the daemon started; \
@@ -439,8 +442,10 @@ impl Control {
         self.refuse_reserved(name)
     }
 
-    /// Writes the replica first: a drive that only the replica knows is forgotten at the next start, but one that only
-    /// the catalogue knows would be lost with it.
+    /// Writes the backup before the catalogue.
+    ///
+    /// A drive that only the backup knows is forgotten at the next start. A drive that only the catalogue
+    /// knows would be lost with the catalogue.
     fn record_drive(&self, record: &DriveRecord) -> Outcome<u64> {
         self.write_drive_list_backup(Some(record))?;
         let key = keys::drive(record.id);
@@ -450,10 +455,10 @@ impl Control {
     }
 }
 
-/// Opens all drives that the catalogue knows; makes the default one first, if there is to be one.
+/// Opens all drives that the catalogue knows. First makes the default drive, if there is to be one.
 ///
 /// # Errors
-/// If the folder of the default drive cannot be used; any other is missing then.
+/// If the folder of the default drive cannot be used. Any other drive that cannot be opened is missing.
 pub fn open_all(
     state: &Path,
     catalogue: &dyn Catalogue,
@@ -479,7 +484,8 @@ pub fn open_all(
         };
         opened.push((record, revision, found));
     }
-    // Only once all are open: whoever opens a filesystem after a failure there was told learns nothing of it.
+    // Only once all drives are open, because drives can share a filesystem. A file that is opened after the
+    // kernel reported a failed write learns nothing of the failure.
     let settled = opened.into_iter().map(|(record, revision, found)| {
         let (store, lost_writes) = lost_writes::recorded(catalogue, &record, found.and_then(settle));
         (record.id, Drive { record, revision, store, lost_writes, scanned_at: Timestamp::now() })
@@ -490,15 +496,15 @@ pub fn open_all(
 /// Why a drive is not used.
 #[derive(Debug, thiserror::Error)]
 enum Unused {
-    /// It cannot be found, or not be opened.
+    /// The drive cannot be found or opened.
     #[error("{0}")]
     Missing(String),
-    /// Writes to it were lost.
+    /// Writes to the drive were lost.
     #[error("{0}")]
     Lost(LostWrites),
 }
 
-/// Opens a drive, on which what was written before is not durable yet.
+/// Opens a drive whose earlier writes are not durable yet.
 fn open_store(
     (state, catalogue): (&Path, &dyn Catalogue),
     node: uuid::Uuid,
@@ -515,7 +521,7 @@ fn open_store(
     store.map_err(|error| Unused::Missing(error.to_string()))
 }
 
-/// Makes durable what an earlier daemon wrote.
+/// Makes durable the writes of an earlier daemon.
 fn settle(earlier: EarlierWrites) -> Result<Store, Unused> {
     earlier.settle().map_err(|error| Unused::Lost(LostWrites::found(&error)))
 }
@@ -539,7 +545,7 @@ fn make_default_drive(state: &Path, catalogue: &dyn Catalogue) -> Outcome<()> {
     Ok(())
 }
 
-/// A drive of which nothing is known yet.
+/// The record of a drive with default settings.
 fn new_record(id: DriveId, name: Name, path: PathBuf, pool: PoolSettings) -> DriveRecord {
     let created_at = Timestamp::now();
     DriveRecord {

@@ -15,7 +15,7 @@ const CATALOGUE_FILE: &str = "catalogue.sqlite";
 /// The directory at a path, without symbolic links.
 ///
 /// # Errors
-/// Invalid if there is none, or its path cannot be recorded.
+/// Invalid if there is none, or if its path cannot be recorded.
 pub fn directory(path: &Path) -> Outcome<PathBuf> {
     let shown = path.display();
     let invalid = |why: String| ControlError::invalid(format!("'{shown}' {why}"));
@@ -39,7 +39,7 @@ pub fn directory(path: &Path) -> Outcome<PathBuf> {
     Ok(canonical)
 }
 
-/// The name of a drive that was given none: that of its directory.
+/// The default name of a drive: the name of its directory.
 pub fn name_of(path: &Path) -> Outcome<Name> {
     let last = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     Name::new(last).map_err(|error| {
@@ -50,8 +50,8 @@ pub fn name_of(path: &Path) -> Outcome<Name> {
     })
 }
 
-/// Refuses a directory that is a drive's, inside of one, or around one; also where a directory is to be seen
-/// at several places.
+/// Refuses a directory that is a drive, lies inside one, or contains one. It also finds a directory that is
+/// visible at several paths.
 pub fn refuse_overlap(path: &Path, drives: &[DriveRecord]) -> Outcome<()> {
     for drive in drives {
         let other = drive.path.canonicalize().unwrap_or_else(|_| drive.path.clone());
@@ -72,17 +72,18 @@ pub fn refuse_overlap(path: &Path, drives: &[DriveRecord]) -> Outcome<()> {
     Ok(())
 }
 
-/// True if `inner` is `outer` or below it, by name or by what lies there.
+/// True if `inner` is `outer` or below it, by path or by inode.
 fn contains(outer: &Path, inner: &Path) -> bool {
     let identity = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
     let wanted = identity(outer);
     inner.starts_with(outer) || wanted.is_some() && inner.ancestors().any(|path| identity(path) == wanted)
 }
 
-/// The identity that a directory has from before, if it was a drive of this installation; else a new one.
+/// The identity of a drive's directory: the previous one if it was a drive of this installation, else a new
+/// one.
 ///
 /// # Errors
-/// Refused if another installation uses it.
+/// Refused if another installation uses the directory.
 pub fn identity(path: &Path, node: uuid::Uuid, drives: &[DriveRecord]) -> Outcome<DriveId> {
     let shown = path.display();
     if path.join(CATALOGUE_FILE).exists() {

@@ -1,8 +1,8 @@
-//! Drives that come back while the daemon runs, and replicas of extents that can be reached again.
+//! Drives that come back while the daemon runs, and extent replicas that become reachable again.
 //!
-//! A drive that was missing is used again as soon as it is found. A replica that failed, or that could not be found, is
-//! taken back when its files are whole: it is brought up to date by what it missed alone, or in full if its replica
-//! metadata is not what was last written there. It is out of service again if it fails again.
+//! A missing drive is used again as soon as it is found. A replica that failed or was unreachable rejoins
+//! once its files are whole. It is resynced with what it missed, or in full if its replica metadata is not
+//! the version written last. It is taken out of service again if it fails again.
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
@@ -21,14 +21,14 @@ use super::{Drive, Unused, lost_writes, open_store, settle};
 use weir_store::replica_metadata::{self, metadata_file_name};
 use weir_store::{EarlierWrites, Store, extent_fault, extent_file_name};
 
-/// Whether a replica that could not be reached can be used.
+/// Whether an unreachable replica can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    /// It can, behind the journal on a drive, or behind none, with this replica metadata.
+    /// It can be used, with this replica metadata, behind the journal on this drive or behind none.
     Whole(Option<DriveId>, Box<ReplicaMetadata>),
     /// The drive of its journal is missing.
     Waiting,
-    /// Its files, or its journal, are damaged or gone.
+    /// Its files or its journal are damaged or gone.
     Damaged,
 }
 
@@ -41,19 +41,19 @@ impl State {
 
 /// A drive that was looked for, with its files or why it is not used.
 pub(super) struct Found<Files = Store> {
-    /// The revision of its record before that.
+    /// Revision of the drive's record before the search.
     seen: u64,
-    /// Its record now, and the revision of that.
+    /// The drive's record after the search, with its revision.
     record: DriveRecord,
     revision: u64,
     pub files: Result<Files, Unused>,
 }
 
-/// What is in the place of a drive.
+/// The store that was found in the place of a drive.
 enum Returned {
-    /// What was there before it was away.
+    /// The same store as before the drive was missing.
     Unchanged(Store),
-    /// What an earlier daemon wrote.
+    /// A newly opened store, with writes of an earlier daemon.
     Opened(EarlierWrites),
 }
 
@@ -65,7 +65,7 @@ impl<Files> Found<Files> {
 }
 
 impl Control {
-    /// Uses drives that are back, and replicas that are.
+    /// Takes drives that are back into use, and replicas that are reachable again.
     pub fn look_for_returns(&self) {
         self.take_drives_back();
         self.resyncing_volumes().iter().for_each(|volume| self.take_replicas_back(volume));
@@ -86,8 +86,10 @@ impl Control {
         back.into_iter().for_each(|drive| self.use_again(drive));
     }
 
-    /// Looks for drives. All are opened before any is settled: whoever opens a filesystem after a failure there was told
-    /// learns nothing of it.
+    /// Looks for drives. All drives are opened before any is settled.
+    ///
+    /// Drives can share a filesystem. A file that is opened after the kernel reported a failed write learns
+    /// nothing of the failure.
     fn find(&self, missing: &[Drive]) -> Vec<Found> {
         let returned: Vec<_> = missing.iter().map(|drive| self.look_for(drive)).collect();
         let settled = |returned| match returned {
@@ -110,7 +112,7 @@ impl Control {
         }
     }
 
-    /// Opens a drive whose record may be changed meanwhile.
+    /// Opens a drive whose record may change at the same time.
     fn open(&self, drive: &Drive) -> Found<EarlierWrites> {
         let (mut record, mut revision) = (drive.record.clone(), drive.revision);
         let places = (self.state.as_path(), &*self.catalogue);
@@ -118,16 +120,16 @@ impl Control {
         Found { seen: drive.revision, record, revision, files }
     }
 
-    /// The same, and makes durable what an earlier daemon wrote there.
+    /// Opens a drive as [`Control::open`] does, and makes durable the writes of an earlier daemon.
     pub(super) fn open_settled(&self, drive: &Drive) -> Found {
         self.open(drive).and_then(settle)
     }
 
-    /// Takes note of a drive that was looked for; answers which it is if it was found.
+    /// Stores the result of a search. Returns the drive's identity if the drive was found.
     pub(super) fn note_found(&self, change: &mut Change<'_>, found: Found) -> Option<DriveId> {
         let Found { seen, record, revision, files } = found;
         let id = record.id;
-        // First, or the drive would be shown as online while its volumes answer EIO.
+        // This comes first, or the drive would be shown as online while its volumes answer EIO.
         let files = change.beside(|| {
             files.iter().for_each(|store| self.note_space(id, store));
             files.and_then(|store| self.go_on_with(id, &store).map(|()| store).map_err(Unused::Missing))
@@ -136,7 +138,7 @@ impl Control {
         let is_back = store.is_ok();
         self.update(|model| {
             if let Some(drive) = model.drives.get_mut(&id).filter(|drive| drive.store.is_err()) {
-                // Whoever changed its record meanwhile is right.
+                // A change of the record that was made during the search wins.
                 if drive.revision == seen {
                     (drive.record, drive.revision) = (record, revision);
                 }
@@ -146,7 +148,7 @@ impl Control {
         is_back.then_some(id)
     }
 
-    /// Serves what is on a drive that was found.
+    /// Serves the volumes on a drive that was found.
     pub(super) fn use_again(&self, drive: DriveId) {
         if let Some(drive) = self.model().drives.get(&drive) {
             tracing::info!(drive = %drive.record.name, "the drive is back");
@@ -154,7 +156,7 @@ impl Control {
         self.serve_again(drive);
     }
 
-    /// Serves volumes that a drive was missing for, and gives back what has to go there.
+    /// Serves volumes that lacked a drive, and resumes the drive's pending reclaims.
     fn serve_again(&self, drive: DriveId) {
         let volumes: Vec<VolumeRecord> = {
             let model = self.model();
@@ -192,7 +194,7 @@ impl Control {
         change.beside(|| self.repair(&volume).and_then(|()| self.attach_journals(&volume)))
     }
 
-    /// Takes back replicas of a volume whose files are whole, and has others made instead of those whose files are not.
+    /// Lets replicas with whole files rejoin, and has damaged replicas replaced.
     fn take_replicas_back(&self, volume: &VolumeRecord) {
         let invalidated =
             self.model().open.get(&volume.id).is_some_and(|open| !open.journals.invalidated().is_empty());
@@ -216,21 +218,21 @@ impl Control {
                     self.journals.note(volume.id, (extent, slot), journal);
                     tracing::info!(volume = %volume.id, extent, slot, "a replica is back");
                 }
-                // It is there, or something is still under way there.
+                // The replica has rejoined already, or an operation on it is still under way.
                 Ok(false) => {}
-                // It was closed meanwhile.
+                // The volume was closed in the meantime.
                 Err(_) => return,
             }
         }
     }
 
-    /// The file of a replica that is behind a journal, which brings things there.
+    /// The file of a replica behind a journal, to which the journal destages.
     fn open_slow(&self, volume: VolumeId, drive: DriveId, extent: u32) -> std::io::Result<OwnedFd> {
         let store = self.store(drive).map_err(|error| std::io::Error::other(error.message))?;
         Descriptor::open_direct(&store.extents(volume).join(extent_file_name(extent.into())))
     }
 
-    /// Replicas that cannot be reached though their drives are there, with these.
+    /// Unreachable replicas whose drives are present, with these drives.
     fn replicas_away(&self, volume: &VolumeRecord) -> Vec<((u32, usize), DriveId)> {
         let model = self.model();
         let Some(open) = model.open.get(&volume.id) else { return Vec::new() };
@@ -245,8 +247,10 @@ impl Control {
         replicas.filter(is_away).collect()
     }
 
-    /// Replicas whose files are damaged or gone, on drives that are there: before and after their files were looked at, or
-    /// those of a drive that goes or comes meanwhile would be given up, and copied anew as a whole.
+    /// Replicas whose files are damaged or gone, on drives that are present.
+    ///
+    /// The drive must be in place before and after its files are examined. Otherwise replicas on a drive that
+    /// goes or comes in between would be given up and resynced in full.
     pub(in crate::control) fn damaged_replicas(&self, volume: &VolumeRecord) -> BTreeSet<(u32, usize)> {
         let away = self.replicas_away(volume).into_iter();
         let damaged = away.filter(|(replica, drive)| {
@@ -256,13 +260,13 @@ impl Control {
         damaged.map(|(replica, _)| replica).collect()
     }
 
-    /// True unless a drive is gone from its folder, whose files are away then and not damaged. One that cannot be read is
-    /// there.
+    /// False if a drive is gone from its folder: its files are then unreachable and not damaged. An
+    /// unreadable drive counts as in place.
     pub(in crate::control) fn is_in_place(&self, drive: DriveId) -> bool {
         self.store(drive).is_ok_and(|store| self.absence(drive, &store).is_none())
     }
 
-    /// Whether the files of a replica on a drive that is there can be used.
+    /// Whether the files of a replica on a present drive can be used.
     fn state_of(&self, volume: VolumeId, drive: DriveId, replica: ExtentReplica) -> State {
         let Ok(store) = self.store(drive) else { return State::Damaged };
         let (folder, extent) = (store.extents(volume), replica.0);

@@ -1,4 +1,4 @@
-//! Drives in real directories.
+//! Tests of drives in real directories.
 
 use std::fs;
 use std::path::Path;
@@ -32,7 +32,7 @@ fn forget_catalogue(state: &Path) {
 }
 
 #[test]
-fn a_drive_is_added_used_and_removed_without_a_trace() {
+fn removed_drive_leaves_no_files() {
     let (_folder, state) = state();
     let World { control, .. } = &World::start(&state);
     let path = folder(&state, "fast");
@@ -54,7 +54,7 @@ fn a_drive_is_added_used_and_removed_without_a_trace() {
 }
 
 #[test]
-fn directories_that_cannot_be_drives_are_refused_with_the_reason() {
+fn unsuitable_directories_are_refused_with_reason() {
     let (_folder, state) = state();
     let (_other_folder, other_state) = self::state();
     let World { control, .. } = &World::start(&state);
@@ -93,7 +93,7 @@ fn directories_that_cannot_be_drives_are_refused_with_the_reason() {
 const MARKER: &str = weir_store::MARKER_FILE;
 
 #[test]
-fn a_missing_drive_is_an_alarm_and_harms_no_other() {
+fn missing_drive_is_an_alarm_and_affects_no_other_drive() {
     let (_folder, state) = state();
     let path = folder(&state, "removable");
     let world = World::start(&state);
@@ -102,7 +102,7 @@ fn a_missing_drive_is_an_alarm_and_harms_no_other() {
     world.control.create_volume(volume(None, "here", GIB)).unwrap();
     let before = inventory(&world.control);
     drop(world);
-    // What is seen where a filesystem is not mounted.
+    // The folder is now empty, like the mount point of a filesystem that is not mounted.
     let elsewhere = state.join("elsewhere");
     fs::rename(&path, &elsewhere).unwrap();
     fs::create_dir(&path).unwrap();
@@ -131,7 +131,7 @@ fn a_missing_drive_is_an_alarm_and_harms_no_other() {
 }
 
 #[test]
-fn a_lost_catalogue_is_rebuilt_from_all_drives() {
+fn lost_catalogue_is_rebuilt_from_all_drives() {
     let (_folder, state) = state();
     let path = folder(&state, "second");
     let world = World::start(&state);
@@ -169,7 +169,7 @@ fn a_lost_catalogue_is_rebuilt_from_all_drives() {
 }
 
 #[test]
-fn a_directory_that_is_given_again_keeps_its_identity_and_what_nobody_knows() {
+fn re_added_directory_keeps_identity_and_unknown_files() {
     let (_folder, state) = state();
     let path = folder(&state, "second");
     let world = World::start(&state);
@@ -183,7 +183,7 @@ fn a_directory_that_is_given_again_keeps_its_identity_and_what_nobody_knows() {
 }
 
 #[test]
-fn volumes_from_before_there_were_several_drives_are_on_the_default_one() {
+fn records_without_placement_are_on_the_default_drive() {
     let (_folder, state) = state();
     let World { control, .. } = &World::start(&state);
     let view = control.create_volume(volume(None, "vol1", GIB)).unwrap();

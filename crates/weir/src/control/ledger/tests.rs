@@ -1,11 +1,11 @@
-//! Tables of the arithmetic, and a comparison with an oracle that knows no tree.
+//! Tests of the ledger: tables of the arithmetic, and a comparison with an oracle that knows no tree.
 
 use proptest::prelude::*;
 use weir_types::{PolicyGroupId, Throughput, VolumeId};
 
 use super::*;
 
-/// A drive of 21 000 IOPS or 250 MB/s, with nothing over-committed and 5 % kept.
+/// A drive of 21 000 IOPS or 250 MB/s, with nothing over-committed and 5 % reserved.
 const DRIVE: Measure = Measure {
     capacity: Some(Amount { iops: 21_000, bytes_per_second: 250_000_000 }),
     over_commit_percent: 100,
@@ -16,7 +16,7 @@ fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-/// A level such as `t:svm01`, `g:3` or `v:7`, with a floor.
+/// A level, for example `t:svm01`, `g:3` or `v:7`, with a floor.
 fn level(text: &str, floor: Throughput) -> Level {
     let (kind, id) = text.split_once(':').unwrap();
     let number = || uuid::Uuid::from_u128(id.parse().unwrap());
@@ -29,7 +29,7 @@ fn level(text: &str, floor: Throughput) -> Level {
     Level { scope, name: name(id), origin: Some(format!("policy of {text}")), is_bound: true, terms }
 }
 
-/// A volume by its levels, such as `t:svm01=1000IOPS g:3 v:7=5MB/s`.
+/// A volume by its levels, for example `t:svm01=1000IOPS g:3 v:7=5MB/s`.
 fn volume(text: &str) -> (Name, Vec<Level>) {
     let levels = text.split(' ').map(|part| {
         let (scope, floor) = part.split_once('=').unwrap_or((part, "none"));
@@ -47,20 +47,20 @@ fn amount(iops: u64, bytes_per_second: u64) -> Amount {
 }
 
 #[test]
-fn a_floor_counts_once_for_all_that_stand_below_it() {
+fn floor_counts_once_for_all_levels_below() {
     for (volumes, expected, rows) in [
         (&["v:1"][..], amount(0, 0), &[][..]),
         (&["v:1=500IOPS", "v:2=500IOPS", "v:3=2MB/s"], amount(1000, 2_000_000), &["1", "2", "3"]),
         (&["g:3=700IOPS v:1", "g:3=700IOPS v:2"], amount(700, 0), &["3"]),
         (&["g:3=700IOPS v:1=300IOPS", "g:3=700IOPS v:2=300IOPS"], amount(700, 0), &["3"]),
-        // A tenant's floor holds all others, whatever is between.
+        // A tenant's floor contains all others, at any depth.
         (&["t:a=900IOPS g:3 v:1=300IOPS", "t:a=900IOPS g:4=500IOPS v:2"], amount(900, 0), &["a"]),
         (&["t:a g:3 v:1=300IOPS", "t:a g:4=500IOPS v:2"], amount(800, 0), &["4", "1"]),
-        // What a catalogue from before the tree was checked may hold: the parts are more than the whole.
+        // A catalogue from before the tree was checked may hold this: the parts exceed the whole.
         (&["g:3=400IOPS v:1=300IOPS", "g:3=400IOPS v:2=300IOPS"], amount(600, 0), &["1", "2"]),
-        // Operations and bytes do not hold each other.
+        // Floors of operations and of bytes do not contain each other.
         (&["g:3=400IOPS v:1=5MB/s", "g:3=400IOPS v:2"], amount(400, 5_000_000), &["3", "1"]),
-        // Of both, the data plane keeps operations.
+        // Of both, the data plane enforces operations.
         (&["v:1=400IOPS,5MB/s"], amount(400, 0), &["1"]),
     ] {
         let ledger = ledger(DRIVE, volumes);
@@ -80,7 +80,7 @@ fn a_floor_counts_once_for_all_that_stand_below_it() {
 }
 
 #[test]
-fn what_fits_is_exact_to_one_operation_and_one_byte() {
+fn fit_is_exact_to_one_operation_and_one_byte() {
     for (measure, volumes, fits, free) in [
         (DRIVE, &["v:1"][..], true, amount(19_950, 237_500_000)),
         (DRIVE, &["v:1=19950IOPS"], true, amount(0, 0)),
@@ -109,7 +109,7 @@ fn what_fits_is_exact_to_one_operation_and_one_byte() {
     }
     let unknown = ledger(Measure { capacity: None, ..DRIVE }, &["v:1=1000000000IOPS"]);
     assert!(unknown.fits() && unknown.free().is_none() && unknown.reserve().is_none());
-    // The reserve is rounded up, what may be bound is rounded down.
+    // The reserve is rounded up, and the limit is rounded down.
     let small = Measure { capacity: Some(amount(30, 30)), over_commit_percent: 105, ..DRIVE };
     let small = ledger(small, &["v:1=29IOPS"]);
     assert_eq!(
@@ -119,7 +119,7 @@ fn what_fits_is_exact_to_one_operation_and_one_byte() {
 }
 
 #[test]
-fn the_arithmetic_is_told_in_words() {
+fn arithmetic_is_described() {
     let before = ledger(DRIVE, &["v:1=5000IOPS"]).bound();
     let after = ledger(DRIVE, &["v:1=5000IOPS", "v:2=18000IOPS"]);
     assert_eq!(
@@ -160,7 +160,7 @@ fn the_arithmetic_is_told_in_words() {
 }
 
 #[test]
-fn where_more_is_bound_than_there_is_floors_can_only_be_taken_back() {
+fn over_committed_floors_can_only_be_reduced() {
     let with =
         |over_commit_percent, volumes: &[&str]| ledger(Measure { over_commit_percent, ..DRIVE }, volumes);
     let before = with(100, &["v:1=30000IOPS", "v:2=10MB/s"]);
@@ -180,7 +180,7 @@ fn where_more_is_bound_than_there_is_floors_can_only_be_taken_back() {
 }
 
 #[test]
-fn the_claim_at_fault_is_the_first_that_is_not_there_any_more() {
+fn claim_at_fault_is_the_first_that_does_not_fit() {
     let ledger = ledger(DRIVE, &["v:1=9000IOPS", "v:2=100MB/s", "v:3=3000IOPS", "v:4=1IOPS"]);
     let number = |claim: &Claim| claim.name.as_str().parse::<i32>().unwrap();
     let first = |order: &dyn Fn(&Claim) -> i32| ledger.first_beyond(order).map(number);
@@ -189,10 +189,10 @@ fn the_claim_at_fault_is_the_first_that_is_not_there_any_more() {
     assert_eq!(self::ledger(DRIVE, &["v:1=9000IOPS"]).first_beyond(number), None);
 }
 
-/// A level of an oracle's tree: its path from the top, and its floor.
+/// The oracle's levels: each path from the top, with its floor.
 type Floors = BTreeMap<Vec<Scope>, Throughput>;
 
-/// The most that levels of which none is above another claim together, found by trying all sets of them.
+/// The largest sum of floors over levels of which none is above another, found by trying all sets.
 fn most(floors: &Floors, of: fn(&Throughput) -> u64) -> u64 {
     let set: Vec<_> = floors.iter().filter(|(_, floor)| of(floor) > 0).collect();
     let is_above = |a: &[Scope], b: &[Scope]| a.len() < b.len() && b.starts_with(a);
@@ -206,7 +206,7 @@ fn most(floors: &Floors, of: fn(&Throughput) -> u64) -> u64 {
         .unwrap_or(0)
 }
 
-/// Tenants, groups and volumes under each other with floors of either kind.
+/// Nested tenants, groups and volumes with floors of either kind.
 fn volumes() -> impl Strategy<Value = Vec<(Name, Vec<Level>)>> {
     let floor = prop_oneof![
         Just(Throughput::default()),
@@ -218,7 +218,7 @@ fn volumes() -> impl Strategy<Value = Vec<(Name, Vec<Level>)>> {
         let enter = |(index, (tenant, groups)): (usize, (u8, Vec<u8>))| {
             let mut levels = vec![level(&format!("t:{tenant}"), floors[usize::from(tenant)])];
             for group in groups {
-                // No group stands under itself, and each has one floor wherever it stands.
+                // No group stands under itself, and each group has one floor wherever it stands.
                 if levels.iter().all(|level| level.name.as_str() != format!("{}", group + 10)) {
                     levels.push(level(&format!("g:{}", group + 10), floors[usize::from(group) + 2]));
                 }
@@ -262,7 +262,7 @@ proptest! {
         let rounding = 4.0 * part(amount(1, 1)) * (1.0 + there / left);
         prop_assert!(!ledger.fits() || taken <= there + 1e-9, "{} of {}", taken, there);
         prop_assert!(ledger.fits() || taken > there - rounding, "{} of {}", taken, there);
-        // What is said to be free is, and one more is not.
+        // The free amount fits, and one more does not.
         let free = ledger.free().unwrap();
         if ledger.fits() {
             for (more, fits) in [

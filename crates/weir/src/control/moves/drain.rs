@@ -1,5 +1,6 @@
-//! Whether what lies on a drive that is to be emptied can go elsewhere. It decides and changes nothing: how replicas get
-//! there is for the moves.
+//! Check before a drain: whether the content of a drive can go to other drives.
+//!
+//! It decides and changes nothing. The moves decide how replicas get there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,10 +18,10 @@ use weir_plan::failure_domain::Room;
 use weir_plan::replica_plan::{Candidate, Unreachable, Wish, unreachable};
 use weir_store::extent_count;
 
-/// Filesystems by the system's number of them.
+/// Filesystems, by the system's number of each.
 type Filesystems = BTreeSet<u64>;
 
-/// What a volume uses on drives that are to be emptied, and where that may go.
+/// Space that a volume uses on draining drives, and the drives and filesystems that can take it.
 #[derive(Clone, Debug)]
 struct Load {
     volume: String,
@@ -29,7 +30,7 @@ struct Load {
     filesystems: Filesystems,
 }
 
-/// Filesystems that have less space than what may go there alone.
+/// A set of filesystems with too little space for the loads that can go nowhere else.
 #[derive(Debug, PartialEq, Eq)]
 struct Shortage {
     filesystems: Filesystems,
@@ -37,7 +38,7 @@ struct Shortage {
     available_bytes: u64,
 }
 
-/// Finds filesystems on which there is too little space for what may go nowhere else.
+/// Finds filesystems with too little space for the loads that can go nowhere else.
 fn shortage(loads: &[Load], available: &BTreeMap<u64, u64>) -> Option<Shortage> {
     let all: Filesystems = loads.iter().flat_map(|load| load.filesystems.iter().copied()).collect();
     let sets: BTreeSet<&Filesystems> = loads.iter().map(|load| &load.filesystems).chain([&all]).collect();
@@ -53,20 +54,20 @@ fn shortage(loads: &[Load], available: &BTreeMap<u64, u64>) -> Option<Shortage> 
     })
 }
 
-/// Space by filesystem, as far as it can be told.
+/// Available space by filesystem, as far as it is known.
 fn available(usages: &Usages) -> BTreeMap<u64, u64> {
     let usages = usages.values().filter_map(|usage| usage.as_ref().ok());
     usages.map(|usage| (usage.filesystem, usage.available_bytes)).collect()
 }
 
 impl Model {
-    /// The drives that are being emptied, with one more.
+    /// The draining drives, with one more.
     fn drain_with(&self, drive: DriveId) -> BTreeSet<DriveId> {
         let all = self.drives.values().map(|drive| &drive.record);
         all.filter(|record| record.is_draining || record.id == drive).map(|record| record.id).collect()
     }
 
-    /// Volumes with extents on any of some drives.
+    /// Volumes with extents on any of these drives.
     fn volumes_held_by(&self, drives: &BTreeSet<DriveId>) -> Vec<VolumeRecord> {
         let holds = |volume: &&VolumeRecord| {
             volume.placement.holders(volume.size_bytes).iter().any(|holder| drives.contains(holder))
@@ -74,8 +75,9 @@ impl Model {
         self.volumes.values().map(|volume| &volume.record).filter(holds).cloned().collect()
     }
 
-    /// Where the replicas of a volume may go if these are all drives that stay. A class that is preferred and that none of
-    /// them has is not insisted on.
+    /// The destinations for a volume's replicas if only the drives of `rooms` stay.
+    ///
+    /// A preferred class that none of these drives has is ignored.
     fn destinations(&self, volume: &VolumeRecord, rooms: Vec<Room>) -> (Vec<Wish>, Vec<Candidate>) {
         let candidates = self.candidates(volume, rooms);
         let is_to_be_had = |wish: &Wish| candidates.iter().any(|candidate| candidate.class == *wish);
@@ -90,11 +92,13 @@ impl Model {
 }
 
 impl Control {
-    /// Refuses to empty a drive beside those that are being emptied already, if anything could not go elsewhere.
+    /// Refuses to drain a drive, in addition to the drives that drain already, if any content cannot go
+    /// elsewhere.
     ///
     /// # Errors
-    /// Refused if a volume is not served, or it would be on too few drives, or the drive is missing and has the only replica
-    /// of something; full if there is too little space elsewhere, with how much is missing.
+    /// Refused if a volume is not served, or would be on too few drives. Refused if the drive is missing and
+    /// has the only complete replica of an extent. Full if there is too little space elsewhere, with the
+    /// missing amount.
     pub(in crate::control) fn refuse_stranded(&self, drive: &DriveRecord) -> Outcome<()> {
         let drain = self.model().drain_with(drive.id);
         let volumes = self.model().volumes_held_by(&BTreeSet::from([drive.id]));
@@ -112,7 +116,7 @@ impl Control {
         }
     }
 
-    /// Refuses a drive that is missing while no other replica of what it holds is known to have everything.
+    /// Refuses a missing drive while no other replica of its extents is known to have everything.
     fn refuse_last_replicas(&self, drive: &DriveRecord, volumes: &[VolumeRecord]) -> Outcome<()> {
         let model = self.model();
         let Some(missing) = model.drives.get(&drive.id).filter(|drive| drive.store.is_err()) else {
@@ -147,7 +151,7 @@ impl Control {
         )))
     }
 
-    /// Refuses to empty a drive with a write journal of which the replicas could go nowhere.
+    /// Refuses to drain a drive with a write journal whose replicas cannot go behind another journal.
     fn refuse_stranded_journals(&self, drive: &DriveRecord, drain: &BTreeSet<DriveId>) -> Outcome<()> {
         for volume in self.journals.volumes_on(drive.id) {
             let Some(Stranded { why, class }) = self.journal_strands(volume, drive.id, drain) else {
@@ -165,7 +169,7 @@ impl Control {
         Ok(())
     }
 
-    /// What a volume has on drives that are to be emptied; refused if there are too few others.
+    /// The space that a volume uses on draining drives. Refused if there are too few other drives.
     fn load(
         &self,
         drive: &DriveRecord,
@@ -194,12 +198,12 @@ impl Control {
         })
     }
 
-    /// What replicas of a volume on some drives occupy, or would if it is a drive that is missing: as much as other replicas
-    /// of the same extents.
+    /// Bytes that replicas of a volume on these drives occupy. For a missing drive, they are estimated from
+    /// other replicas of the same extents.
     fn used_bytes_on(&self, volume: &VolumeRecord, drives: &BTreeSet<DriveId>) -> u64 {
         let mut used: BTreeMap<u64, u64> = BTreeMap::new();
         for (_, store) in self.stores_there(volume) {
-            // A folder that cannot be read has an alarm, and nothing that could be moved.
+            // An unreadable folder has an alarm, and holds nothing that could be moved.
             for (extent, bytes) in store.used_by_extent(volume.id).unwrap_or_default() {
                 let most = used.entry(extent).or_default();
                 *most = bytes.max(*most);
@@ -228,7 +232,7 @@ impl Control {
         ))
     }
 
-    /// The replicas of a volume that others stand in for, on drives that are there.
+    /// The replicas of a volume that another complete replica can replace, on a drive that is present.
     pub(in crate::control) fn replaceable(&self, volume: &VolumeRecord) -> Outcome<Vec<Replica>> {
         let replicas =
             |extent: u64| volume.placement.replicas_of(extent).map(move |replica| (extent as u32, replica));
@@ -236,7 +240,7 @@ impl Control {
         let model = self.model();
         if !model.open.contains_key(&volume.id) {
             drop(model);
-            // One that is not served for another extent tells by its files.
+            // The volume is not served because of another extent, so its files decide.
             let servable = self.servable_extents(volume)?;
             return Ok(all.filter(|(extent, _)| servable.contains(extent)).collect());
         }
@@ -249,17 +253,17 @@ impl Control {
     }
 }
 
-/// A replica of an extent: the extent, its number and its drive.
+/// A replica of an extent: the extent, its slot and its drive.
 type Replica = (u32, (usize, DriveId));
 
-/// True if an extent of a volume has no replica that has everything on another drive that is there.
+/// True if an extent of a volume on a missing drive has no complete replica on a present drive.
 fn has_last_replica(model: &Model, missing: &Drive, volume: &VolumeRecord) -> bool {
     let is_good = has_everything(model, volume);
     let mut extents = volume.placement.extents_on(missing.record.id, volume.size_bytes);
     extents.any(|extent| !volume.placement.replicas_of(extent.into()).any(|replica| is_good(extent, replica)))
 }
 
-/// Tells whether a replica of an extent of a volume has everything, on a drive that is there.
+/// Returns a test for replicas of a volume: reachable, on a present drive, and in sync.
 fn has_everything(model: &Model, volume: &VolumeRecord) -> impl Fn(u32, (usize, DriveId)) -> bool {
     let replicas = model.open.get(&volume.id).map(|open| &open.replication);
     let replica_states = replicas.map(|replicas| replicas.counters().replica_states).unwrap_or_default();
@@ -284,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_go_to_few_drives_must_fit_there_and_all_together_everywhere() {
+    fn drained_loads_fit_their_destinations_singly_and_together() {
         let available = BTreeMap::from([(1, 10), (2, 5), (3, 7)]);
         let short = |loads: &[Load]| {
             let found = shortage(loads, &available)?;

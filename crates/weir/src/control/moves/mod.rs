@@ -1,12 +1,12 @@
-//! Bringing replicas of volumes' extents to where they are wished, under running I/O: another number of replicas, another
-//! class, another template, a drive that is to be emptied.
+//! Moves: bringing extent replicas to their desired drives under running I/O.
 //!
-//! What is next is decided in [`plan`] from what there is; here it is carried out. Nothing is kept of a move: whoever
-//! looks again, in this daemon or the next, goes on from what it finds.
+//! Reasons are another number of replicas, another class, another template, or a drive that drains. [`plan`]
+//! decides the next step from the current state, and this module carries it out. No state of a move is kept:
+//! each pass, in this daemon or the next, continues from what it finds.
 //!
-//! A replica is added in the order file, metadata (by the data plane), record; it goes in the order metadata, record, file.
-//! So a record names no replica that replica metadata does not, no replica counts as in sync that the record does not name, and what a
-//! crash leaves is either taken back or given back.
+//! A replica is added in the order file, metadata (by the data plane), record. It is removed in the order
+//! metadata, record, file. So a record names no replica that the replica metadata lacks, and no replica
+//! counts as in sync that the record lacks. Remains of a crash are either taken back into use or reclaimed.
 
 mod drain;
 
@@ -33,56 +33,58 @@ use super::records::{TemplateRecord, VolumeRecord};
 use crate::dataplane::{DataPlaneError, VolumeHome};
 use weir_store::{epoch_record, extent_count};
 
-/// Extents of one volume that are moved at a time: enough that one is always being copied, few enough that what a move
-/// occupies twice stays small.
+/// Number of extents of one volume that move at a time.
+///
+/// One extent is always being resynced, and the space that a move occupies twice stays small.
 const EXTENTS_AT_ONCE: usize = 2;
-/// Steps that are taken for one volume before another one's turn.
+/// Number of steps for one volume before the next volume's turn.
 const STEPS_AT_ONCE: usize = 64;
-/// How long a volume rests of which a replica is being brought up to date, and one that cannot go on.
+/// Pause before a volume is checked again: while a replica is resynced, and while the move is blocked.
 const WAIT_PAUSE: Duration = Duration::from_millis(100);
 const BLOCKED_PAUSE: Duration = Duration::from_secs(2);
 
-/// Volumes whose replicas may not be where they are wished.
+/// Volumes whose replicas may not be on their desired drives.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
     unsettled: Mutex<BTreeMap<VolumeId, Unsettled>>,
 }
 
-/// A volume whose replicas may not be where they are wished.
+/// A volume whose replicas may not be on their desired drives.
 #[derive(Clone, Debug)]
 struct Unsettled {
     view: MoveView,
-    /// When it is looked at again: a look costs something for each extent.
+    /// Time of the next check. A check has a cost for each extent.
     next_at: Instant,
 }
 
-/// How far the replicas of a volume are from where they are wished.
+/// Progress of a volume's moves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MoveView {
-    /// Extents whose replicas are not all where they are wished, or not all up to date though they could be; `None`
-    /// until they are counted.
+    /// Extents with a replica that is not on a desired drive, or that is not up to date though it could be.
+    ///
+    /// `None` until they are counted.
     pub extents_left: Option<u64>,
-    /// Those of them whose replicas are where they are wished and only have to be brought up to date.
+    /// Extents among them whose replicas are all on desired drives and only need a resync.
     pub extents_resyncing: u64,
-    /// Why it cannot go on, in words.
+    /// Why the move is blocked, in words.
     pub blocked_reason: Option<String>,
 }
 
-/// What is being done about replicas that may not be where they are wished.
+/// State of a volume's moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveState {
-    /// It was not looked yet what has to move.
+    /// The extents have not been counted yet.
     Planning,
-    /// Replicas come and go.
+    /// Replicas are added and removed.
     Moving,
-    /// All replicas are where they are wished, and some are brought up to date.
+    /// All replicas are on desired drives, and some are resynced.
     Resyncing,
-    /// Journals go that nothing is behind any more.
+    /// Journals are removed that no replica is behind any more.
     RemovingJournals,
 }
 
 impl MoveView {
-    /// What is being done.
+    /// The state of the moves.
     pub fn state(&self) -> MoveState {
         match self.extents_left {
             None => MoveState::Planning,
@@ -105,7 +107,7 @@ impl Moves {
     }
 }
 
-/// The extents of a volume as they are at one look.
+/// A volume's extents and their surroundings at the time of one check.
 struct Look {
     record: VolumeRecord,
     revision: u64,
@@ -114,18 +116,19 @@ struct Look {
     candidates: Vec<Candidate>,
     classes: BTreeMap<DriveId, Option<Class>>,
     drain: BTreeSet<DriveId>,
-    /// The drive of the journal that a replica is behind.
+    /// The journal's drive of each bound replica.
     bindings: BTreeMap<(u32, usize), DriveId>,
-    /// Drives that are missing, by name.
+    /// Missing drives, by name.
     missing: BTreeMap<DriveId, Name>,
-    /// Replicas that cannot be reached though their drives are there.
+    /// Unreachable replicas on drives that are present.
     away: BTreeMap<u32, Slots>,
-    /// Replicas whose files are damaged or gone, on drives that are there.
+    /// Replicas whose files are damaged or gone, on drives that are present.
     damaged: BTreeSet<(u32, usize)>,
 }
 
 impl Look {
-    /// How the replicas of an extent stand: as their replica metadata say, or, if it never had several, as it is recorded.
+    /// The replica states of an extent: from its replica metadata, or from the record if it never had several
+    /// replicas.
     fn replica_states(&self, extent: u32) -> ReplicaStates {
         let recorded = || {
             let mut replica_states = ReplicaStates::default();
@@ -133,7 +136,8 @@ impl Look {
             replicas.for_each(|(slot, _)| replica_states[slot] = ReplicaState::InSync);
             replica_states
         };
-        // Of an extent that never had several replicas nothing is told, but it may be told of one behind it.
+        // An extent that never had several replicas has no states, but an extent behind it in the list may
+        // have some.
         let is_told = |replica_states: &ReplicaStates| {
             replica_states.iter().any(|replica_state| *replica_state != ReplicaState::Absent)
         };
@@ -164,7 +168,7 @@ impl Look {
         (0..REPLICAS_MAX).filter_map(replica).collect()
     }
 
-    /// How far it is, and the step to take now, if there is one.
+    /// The progress, and the next step if there is one.
     fn next(&self) -> (MoveView, Option<(u32, Step)>) {
         let (mut view, mut next) = (MoveView::default(), None);
         let mut extents_left = 0;
@@ -210,7 +214,7 @@ impl Look {
 }
 
 impl Model {
-    /// Where the replicas of each extent of a volume should be.
+    /// The desired classes of each extent's replicas.
     fn wishes(&self, volume: &VolumeRecord, candidates: &[Candidate]) -> Vec<Wish> {
         if volume.snapshot.is_some() {
             return vec![None; usize::from(volume.replicas)];
@@ -231,7 +235,8 @@ impl Model {
         vec![wish; usize::from(volume.replicas)]
     }
 
-    /// Drives that could take replicas of a volume: where nobody asked for a class, those like the ones that it is on.
+    /// Drives that could take replicas of a volume. If no class was requested, drives of its present classes
+    /// are preferred.
     fn candidates(&self, volume: &VolumeRecord, rooms: Vec<Room>) -> Vec<Candidate> {
         let class = |drive: DriveId| self.drives.get(&drive).and_then(|drive| drive.record.class);
         let rooms = rooms.into_iter().filter(|room| !self.is_draining(room.drive));
@@ -248,20 +253,21 @@ impl Model {
 }
 
 impl Control {
-    /// Has it looked whether the replicas of a volume are where they are wished. What was found before is forgotten: it
-    /// was about other wishes.
+    /// Has a volume checked from scratch. Earlier findings are dropped, because they concern earlier
+    /// settings.
     pub(super) fn begin_moves(&self, volume: VolumeId) {
         let unsettled = Unsettled { view: MoveView::default(), next_at: Instant::now() };
         self.moves.unsettled().insert(volume, unsettled);
     }
 
-    /// Has it looked at a volume from time to time; if that is done already, what was found so far stays.
+    /// Has a volume checked regularly. If this is so already, earlier findings stay.
     pub(super) fn keep_moving(&self, volume: VolumeId) {
         let unsettled = || Unsettled { view: MoveView::default(), next_at: Instant::now() };
         self.moves.unsettled().entry(volume).or_insert_with(unsettled);
     }
 
-    /// Has it looked at all volumes whose extents have, or had, several replicas: a move may have been interrupted.
+    /// Has all volumes checked whose extents have, or had, several replicas: a move may have been
+    /// interrupted.
     pub(super) fn begin_all_moves(&self) {
         let model = self.model();
         let volumes = model.volumes.values().map(|volume| &volume.record);
@@ -274,7 +280,7 @@ impl Control {
         unsettled.for_each(|volume| self.begin_moves(volume.id));
     }
 
-    /// Refuses what replicas of a volume could not be moved to, as far as drives and their classes go.
+    /// Refuses a volume whose desired replicas do not fit the present drives and their classes.
     pub(super) fn refuse_unreachable(&self, volume: &VolumeRecord) -> Outcome<()> {
         let rooms = self.rooms();
         let model = self.model();
@@ -282,7 +288,7 @@ impl Control {
         refuse_unmet(&volume.name, &model.wishes(volume, &candidates), &candidates)
     }
 
-    /// Refuses what replicas of a volume that follows a template could not be moved to if that became another.
+    /// Refuses a changed template if a volume's replicas could not follow it.
     pub(super) fn refuse_unreachable_by(
         &self,
         volume: &VolumeRecord,
@@ -293,12 +299,12 @@ impl Control {
         refuse_unmet(&volume.name, &wishes_of(template), &candidates)
     }
 
-    /// How far the replicas of a volume are from where they are wished; `None` if they are there.
+    /// The progress of a volume's moves; `None` if all replicas are on desired drives.
     pub fn moves_of(&self, volume: VolumeId) -> Option<MoveView> {
         self.moves.unsettled().get(&volume).map(|unsettled| unsettled.view.clone())
     }
 
-    /// Moves replicas as far as it goes now. Whoever calls this again and again brings all to where they are wished.
+    /// Moves replicas as far as possible now. Repeated calls bring all replicas to their desired drives.
     pub fn settle_moves(&self) {
         let now = Instant::now();
         let due: Vec<VolumeId> = {
@@ -313,7 +319,7 @@ impl Control {
                     Some(MoveView { blocked_reason: Some(error.message), ..MoveView::default() })
                 });
             let mut unsettled = self.moves.unsettled();
-            // What was asked for meanwhile is looked at at once.
+            // A request that arrived during this pass is handled at once.
             let Some(known) = unsettled.get_mut(&volume).filter(|known| known.next_at <= now) else {
                 continue;
             };
@@ -335,17 +341,17 @@ impl Control {
         self.settle_drains();
     }
 
-    /// Takes steps for the replicas of one volume; `None` if all are where they are wished.
+    /// Takes steps for one volume; `None` if all its replicas are on desired drives.
     fn move_replicas(&self, volume: VolumeId) -> Outcome<Option<MoveView>> {
         let mut view = MoveView::default();
         for _ in 0..STEPS_AT_ONCE {
-            // Each step from a new look; others wait only for the step.
+            // Each step follows a new check. Other changes wait only for the step.
             let Some(look) = self.look_at_replicas(volume) else { return Ok(None) };
             let next;
             (view, next) = look.next();
             let Some((extent, step)) = next else { break };
             let drive = if let Step::Add { drive, .. } = step { Some(drive) } else { None };
-            // Whoever changes the volume now goes first.
+            // A change of the volume that is under way goes first.
             let Some(mut change) = self.try_volume_change(&[volume], drive.as_slice()) else { break };
             // What is in the snapshot is read from the files of replicas as they are.
             if self.snapshots_in_progress.concern(volume)
@@ -361,7 +367,7 @@ impl Control {
         Ok(view.extents_left.is_none_or(|left| left > 0).then_some(view))
     }
 
-    /// Gives up journals that nothing is behind any more once all replicas of a volume are where they are wished.
+    /// Removes unused journals once all replicas of a volume are on desired drives.
     fn tidy_journals(&self, volume: VolumeId, moved: Option<MoveView>) -> Outcome<Option<MoveView>> {
         let record = self.model().volumes.get(&volume).map(|volume| volume.record.clone());
         let Some(record) = record.filter(|_| moved.is_none()) else { return Ok(moved) };
@@ -371,8 +377,8 @@ impl Control {
         Ok(is_releasing.then_some(releasing))
     }
 
-    /// Why a replica of a volume that is behind a journal on a drive could go behind no other if some drives are emptied;
-    /// `None` if all could.
+    /// Why a replica behind a journal could go behind no other journal if these drives drain; `None` if all
+    /// could.
     fn journal_strands(
         &self,
         volume: VolumeId,
@@ -399,7 +405,7 @@ impl Control {
         let mut damaged = self.damaged_replicas(&record);
         let model = self.model();
         let open = model.open.get(&volume)?;
-        // Wherever their drives are.
+        // These count wherever their drives are.
         damaged.extend(open.journals.invalidated());
         let (replica_states, away) = (open.replication.counters().replica_states, open.replication.away());
         let candidates = model.candidates(&record, rooms);
@@ -431,7 +437,8 @@ impl Control {
     fn add_replica(&self, look: &Look, (extent, slot): (u32, usize), drive: DriveId) -> Outcome<bool> {
         let mut record = look.record.clone();
         let count = extent_count(record.size_bytes);
-        // First of all: a full state folder keeps the replica from being added, and never a write waiting for it.
+        // First of all: a full state folder prevents a new replica, and never blocks a write that waits for
+        // one.
         epoch_record::prepare(&self.epoch_records(record.id), count)?;
         record.placement.set(count, (extent.into(), slot), Some(drive));
         record.generation += 1;
@@ -526,8 +533,10 @@ impl Control {
         if self.store(drive).is_ok() { self.give_back_extent(record, drive, extent) } else { Ok(()) }
     }
 
-    /// True if another replica of an extent, or the journal that it is behind, is on a drive that is gone from its folder and
-    /// not known as missing yet: what was written to that replica since may not be on the drive.
+    /// True if another replica of an extent, or its journal, is on a drive that vanished from its folder. The
+    /// drive is not known as missing yet.
+    ///
+    /// Recent writes to this replica may not be on the drive.
     fn is_any_other_out_of_place(&self, record: &VolumeRecord, (extent, slot): (u32, usize)) -> bool {
         let mut others = record.placement.replicas_of(extent.into()).filter(|(other, _)| *other != slot);
         let is_out = |drive: DriveId| self.store(drive).is_ok() && !self.is_in_place(drive);
@@ -536,7 +545,7 @@ impl Control {
         })
     }
 
-    /// An alarm for each volume whose replicas cannot get to where they are wished.
+    /// One alarm for each volume whose moves are blocked.
     pub(super) fn move_alarms(&self) -> Vec<ActiveAlarm> {
         let unsettled = self.moves.unsettled();
         let blocked_reason =
@@ -570,7 +579,7 @@ fn wishes_of(template: &TemplateRecord) -> Vec<Wish> {
     template.replicas.iter().copied().map(Some).collect()
 }
 
-/// Refuses wishes for which there are too few drives.
+/// Refuses desired classes for which there are too few drives.
 fn refuse_unmet(volume: &Name, wishes: &[Wish], candidates: &[Candidate]) -> Outcome<()> {
     let Some(Unreachable { wish, wished, there }) = unreachable(wishes, candidates) else { return Ok(()) };
     let class = wish.map_or(String::new(), |class| format!("class {class} in "));
@@ -581,7 +590,7 @@ fn refuse_unmet(volume: &Name, wishes: &[Wish], candidates: &[Candidate]) -> Out
     )))
 }
 
-/// Why a replica behind a journal could go nowhere.
+/// Why a replica behind a journal could go behind no other journal.
 struct Stranded {
     why: String,
     class: String,

@@ -1,93 +1,96 @@
-//! Naming the one thing that binds a volume, from what was counted in a span of time. Pure.
+//! Decides what binds a volume, from the counters of a span of time. The module is pure.
 
 use super::{NamedLimit, Place};
 use crate::statistics::TimeByCause;
 
-/// With fewer requests under way than this in the mean, clients leave the volume idle for most of the time, and
-/// whatever the few requests spent their time on binds nothing.
+/// Mean number of requests under way below which clients leave the volume idle for most of the time.
+///
+/// Below it, the time that the few requests spend anywhere binds nothing.
 const CONCURRENCY_MIN: f64 = 0.5;
-/// A ceiling that holds back at least this share of the requests is reached, even if they spend more of their time
-/// elsewhere; unless it is less than the second share of it.
+/// Share of requests from which the ceiling that holds them back counts as reached.
+///
+/// It counts even if the requests spend more of their time elsewhere, unless their delay is below
+/// `DELAYED_SHARE_MIN` of their time.
 const HELD_SHARE_MIN: f64 = 0.5;
 const DELAYED_SHARE_MIN: f64 = 0.05;
 
-/// What binds a volume.
+/// The cause that binds a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// A ceiling, above it or its own.
+    /// A ceiling: the volume's own, or one above it.
     Ceiling,
-    /// Others go first for their floors.
+    /// Other volumes go first for their floors.
     Floors,
     /// The line for the drive, which others use too.
     Queue,
     /// the drive itself.
     Drive,
-    /// Waiting for buffers or for others that touch the same blocks, and Weir's own work.
+    /// Waiting for buffers or for requests to the same blocks, and Weir's own work.
     Other,
-    /// Nothing: its clients offer less than it could do.
+    /// Nothing: the clients offer less load than the volume can take.
     Nothing,
     /// Nothing: no request came.
     Idle,
 }
 
-/// A limit with what it held back in the span.
+/// A limit with the delay that it caused in the span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
     /// The limit.
     pub limit: NamedLimit,
-    /// Requests that it held back.
+    /// Number of requests that it held back.
     pub requests: u64,
-    /// For how long, together, in nanoseconds.
+    /// Sum of their delays in nanoseconds.
     pub waited_ns: u64,
-    /// Since when it has held requests back without a pause of more than a second, by the clock of statistics.
+    /// Start of the delays without a pause of more than a second, by the clock of statistics, in nanoseconds.
     pub since_ns: u64,
 }
 
-/// What happened to a volume in a span of time.
+/// The counters of a volume over a span of time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Situation {
     /// The volume.
     pub volume: String,
-    /// The span.
+    /// Length of the span in nanoseconds.
     pub elapsed_ns: u64,
-    /// Requests that were answered in it.
+    /// Number of requests that were answered in the span.
     pub operations: u64,
-    /// What their time was spent on.
+    /// Time of the requests, by cause.
     pub time: TimeByCause,
     /// The limits that held requests back, the strongest first.
     pub bindings: Vec<Binding>,
-    /// The limit that let a request go last, whenever that was.
+    /// The limit that last released a request, at any time.
     pub latest: Option<Binding>,
-    /// Requests not answered at the end.
+    /// Number of unanswered requests at the end of the span.
     pub queue_depth: u64,
-    /// Of these, those held back by a ceiling.
+    /// Number of requests among them that a ceiling holds back.
     pub queue_depth_delayed: u64,
-    /// Where it stands among those that use its drive.
+    /// The volume's position among the users of its drive.
     pub place: Place,
 }
 
-/// What binds a volume, and the limit that does, if one does.
+/// The cause that binds a volume, with the limit if there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The cause.
     pub cause: Cause,
-    /// The limit, of a ceiling; `None` if requests only wait behind others that a ceiling holds.
+    /// The limit of a ceiling; `None` if requests only wait behind others that a ceiling holds back.
     pub binding: Option<Binding>,
 }
 
 impl Situation {
-    /// Requests under way in the mean, by Little's law.
+    /// Mean number of requests under way, by Little's law.
     pub fn concurrency(&self) -> f64 {
         self.time.sum_ns() as f64 / self.elapsed_ns.max(1) as f64
     }
 
-    /// A part of all time of requests, from 0 to 1.
+    /// A part of the requests' total time, as a fraction from 0 to 1.
     pub fn share(&self, part_ns: u64) -> f64 {
         part_ns as f64 / self.time.sum_ns().max(1) as f64
     }
 }
 
-/// Names what binds a volume.
+/// Decides what binds a volume.
 pub fn decide(situation: &Situation) -> Finding {
     let cause = cause_of(situation);
     let strongest = situation.bindings.first().or(situation.latest.as_ref());
@@ -97,7 +100,7 @@ pub fn decide(situation: &Situation) -> Finding {
 fn cause_of(situation: &Situation) -> Cause {
     let Situation { operations, time, bindings, queue_depth, queue_depth_delayed, .. } = situation;
     if *operations == 0 {
-        // What is under way for longer than the span.
+        // These requests have been under way for longer than the span.
         return match (queue_depth, queue_depth_delayed) {
             (0, _) => Cause::Idle,
             (_, 0) => Cause::Drive,

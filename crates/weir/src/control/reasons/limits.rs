@@ -1,4 +1,4 @@
-//! Limits by name: whose they are, what they are at present, and the burst credit that is left.
+//! Limits by name: their owner, their present value, and the burst credit that is left.
 
 use std::collections::BTreeMap;
 
@@ -22,63 +22,63 @@ pub struct NamedGroup {
     pub name: String,
     /// Its kind.
     pub kind: GroupKind,
-    /// True if nobody can change it.
+    /// True if it is built in and cannot be changed.
     pub is_built_in: bool,
 }
 
-/// What is saved for a burst.
+/// Saved burst credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credit {
-    /// For so long at the burst rate, in nanoseconds.
+    /// Time in nanoseconds that the credit lasts at the burst rate.
     pub ns: u64,
-    /// The most that can be saved, in nanoseconds.
+    /// Maximum credit in nanoseconds.
     pub ns_max: u64,
 }
 
-/// A limit and whose it is.
+/// A limit with its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedLimit {
-    /// At which level it stands.
+    /// The level of the limit.
     pub scope: Scope,
-    /// The name of that tenant, policy group or volume; its identity if it is no more.
+    /// Name of the tenant, policy group or volume; its identity if it no longer exists.
     pub name: String,
-    /// The policy group that it comes from.
+    /// The policy group that sets it.
     pub group: Option<NamedGroup>,
-    /// What is limited.
+    /// The limited dimension and rate.
     pub limit: Limit,
-    /// Its rate at present, in operations or bytes per second; `None` if it was taken away.
+    /// Its present value in operations or bytes per second; `None` if it was removed.
     pub value: Option<u64>,
-    /// What is left of its burst credit, if it has any burst.
+    /// Burst credit that is left, if the limit has a burst.
     pub credit: Option<Credit>,
 }
 
-/// A limit that ever held requests of a volume back.
+/// A limit that has held requests of a volume back at some time.
 #[derive(Clone, Debug)]
 pub struct BoundLimit {
     /// The volume.
     pub volume: VolumeRecord,
     /// The limit.
     pub limit: NamedLimit,
-    /// For how long it held requests back, together, in nanoseconds.
+    /// Sum of the delays in nanoseconds.
     pub waited_ns: u64,
 }
 
 /// The burst credit of one limit at one level.
 #[derive(Clone, Debug)]
 pub struct BurstCredit {
-    /// At which level.
+    /// The level.
     pub scope: Scope,
-    /// The tenant that it belongs to.
+    /// Tenant that the level belongs to.
     pub tenant: Name,
-    /// The name of the tenant, policy group or volume.
+    /// Name of the tenant, policy group or volume.
     pub name: String,
-    /// What is limited.
+    /// The limited dimension.
     pub dimension: Dimension,
     /// The credit.
     pub credit: Credit,
 }
 
-/// A dimension as it is called everywhere outside: as the fields of limits are.
+/// Name of a dimension in all interfaces, equal to the fields of limits.
 pub fn limit_name(dimension: Dimension) -> &'static str {
     match dimension {
         Dimension::TotalOperations => "iops",
@@ -90,7 +90,7 @@ pub fn limit_name(dimension: Dimension) -> &'static str {
     }
 }
 
-/// A rate of a limit as it is called everywhere outside.
+/// Name of a rate in all interfaces.
 pub fn rate_name(rate: Rate) -> &'static str {
     match rate {
         Rate::Sustained => "sustained",
@@ -98,7 +98,7 @@ pub fn rate_name(rate: Rate) -> &'static str {
     }
 }
 
-/// A level as it is called everywhere outside.
+/// Name of a level in all interfaces.
 pub fn scope_name(scope: &Scope) -> &'static str {
     match scope {
         Scope::Tenant(_) => "tenant",
@@ -110,7 +110,7 @@ pub fn scope_name(scope: &Scope) -> &'static str {
 /// Burst credit by level and dimension, in nanoseconds at the burst rate.
 pub type Credits = BTreeMap<(Scope, Dimension), u64>;
 
-/// What levels have saved that are in use; of the others it is not known what they earned since.
+/// Credits of the levels in use. For other levels the credit earned since their last use is unknown.
 pub fn credits_by_scope(all: &[(Scope, weir_qos::Credits, u64)]) -> Credits {
     let used = all.iter().filter(|(_, _, ago_ns)| *ago_ns == 0);
     let flat = used.flat_map(|(scope, credits, _)| {
@@ -119,7 +119,7 @@ pub fn credits_by_scope(all: &[(Scope, weir_qos::Credits, u64)]) -> Credits {
     flat.collect()
 }
 
-/// The credit of a limit under terms that have a burst for it.
+/// The credit of a limit, if the terms have a burst for it.
 fn credit_of(terms: &Terms, dimension: Dimension, saved_ns: Option<u64>) -> Option<Credit> {
     let burst = terms.burst?;
     dimension.rate(&burst.rates)?;
@@ -127,7 +127,7 @@ fn credit_of(terms: &Terms, dimension: Dimension, saved_ns: Option<u64>) -> Opti
     Some(Credit { ns: saved_ns?.min(ns_max), ns_max })
 }
 
-/// Gives the limits of a volume's levels their names.
+/// Names the limits of a volume's levels.
 pub struct Namer<'a> {
     model: &'a Model,
     volume: &'a VolumeRecord,
@@ -136,7 +136,7 @@ pub struct Namer<'a> {
 }
 
 impl<'a> Namer<'a> {
-    /// Of a volume with these levels.
+    /// A namer for a volume with these levels.
     pub fn new(
         model: &'a Model,
         volume: &'a VolumeRecord,
@@ -146,7 +146,7 @@ impl<'a> Namer<'a> {
         Namer { model, volume, levels, credits }
     }
 
-    /// A limit with what it held back.
+    /// A limit with the delay that it caused.
     pub fn binding(&self, bound: &BoundTotals) -> Binding {
         Binding {
             limit: self.named(&bound.scope, bound.limit),
@@ -183,7 +183,7 @@ impl<'a> Namer<'a> {
         }
     }
 
-    /// The policy group that a level's terms come from.
+    /// The policy group that sets a level's terms.
     fn group_of(&self, scope: &Scope) -> Option<NamedGroup> {
         let id: PolicyGroupId = match scope {
             Scope::Tenant(name) => self.model.tenants.get(name)?.record.policy_group?,
@@ -197,7 +197,7 @@ impl<'a> Namer<'a> {
 }
 
 impl Control {
-    /// All limits that ever held requests of served volumes back.
+    /// All limits that have held requests of served volumes back at some time.
     pub fn bound_limits(&self) -> Vec<BoundLimit> {
         let model = self.model();
         let credits = Credits::new();

@@ -1,8 +1,7 @@
-//! Why requests take the time that they take: what is counted by cause, put together with the policies that stand
-//! above a volume and with its drive.
+//! Reasons for latency: counters by cause, combined with the policies of a volume and its drive.
 //!
-//! [`decide`] names the cause from a [`Situation`] and knows nothing else; [`words`] says it. Here the situation is
-//! gathered from two looks at a volume, and what metrics tell of limits and credits.
+//! [`decide`] names the cause from a [`Situation`] alone, and [`words`] describes it. This module builds the
+//! situation from two samples of a volume, and has the limits and credits for metrics.
 
 mod decide;
 mod limits;
@@ -31,11 +30,11 @@ use limits::{Namer, credits_by_scope};
 pub use place::{Neighbour, Place};
 pub use words::{advice, summary};
 
-/// What one volume had done by one instant.
+/// Counters of one volume at one instant.
 #[derive(Clone, Debug)]
 pub struct VolumeLook {
     volume: VolumeId,
-    /// When, by the clock of statistics.
+    /// Time of the sample, by the clock of statistics.
     at_ns: u64,
     totals: Totals,
     bounds: Vec<BoundTotals>,
@@ -43,21 +42,21 @@ pub struct VolumeLook {
     active: BTreeSet<VolumeId>,
 }
 
-/// What binds a volume, and what it was found from.
+/// The cause that binds a volume, with the evidence.
 #[derive(Clone, Debug)]
 pub struct Explanation {
     /// The volume's tenant.
     pub tenant: Name,
-    /// When it was looked for, by the clock of statistics, in nanoseconds.
+    /// Time of the explanation, by the clock of statistics, in nanoseconds.
     pub timestamp_ns: u64,
-    /// What was seen.
+    /// The counters.
     pub situation: Situation,
-    /// What was concluded.
+    /// The conclusion.
     pub finding: Finding,
 }
 
 impl Control {
-    /// Looks at a volume; a second look explains what happened in between.
+    /// Takes a sample of a volume; a later call of [`Control::explain_volume`] explains the time in between.
     ///
     /// # Errors
     /// Not found for an unknown volume.
@@ -78,7 +77,7 @@ impl Control {
         }
     }
 
-    /// What limits held back of a volume, with instants by the clock of statistics.
+    /// The delays that limits caused to a volume, with instants by the clock of statistics.
     fn bounds_of(&self, model: &Model, volume: VolumeId, at_ns: u64) -> Vec<BoundTotals> {
         let clock_ns = Clock.now_ns();
         let by_uptime = |instant_ns: u64| at_ns.saturating_sub(clock_ns.saturating_sub(instant_ns));
@@ -91,7 +90,7 @@ impl Control {
         totals.into_iter().map(converted).collect()
     }
 
-    /// Says what has bound a volume since an earlier look at it.
+    /// Explains what has bound a volume since an earlier sample.
     ///
     /// # Errors
     /// Not found if the volume is gone.
@@ -120,7 +119,7 @@ impl Control {
     }
 }
 
-/// Requests of all kinds between two instants, and what their time was spent on.
+/// Number of requests of all kinds between two instants, and their time by cause.
 fn done_between(earlier: &Totals, later: &Totals) -> (u64, TimeByCause) {
     let mut done = later.clone();
     done.subtract(earlier);

@@ -1,4 +1,4 @@
-//! Where a volume stands among those that use its drive.
+//! The position of a volume among the users of its drive.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,31 +11,32 @@ use super::super::records::VolumeRecord;
 use super::super::volumes::levels_in_effect;
 use crate::dataplane::PolicyLevel;
 
-/// A volume that uses the same drive, or work for the system itself that does.
+/// Another volume, or background work, that uses the same drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbour {
     /// Its export name, or the kind of work.
     pub name: String,
-    /// True if it, or what it stands under, has a floor.
+    /// True if it, or a level above it, has a floor.
     pub has_floor: bool,
 }
 
-/// A volume among those that use its drive.
+/// A volume among the users of its drive.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Place {
-    /// The drive.
+    /// Name of the drive.
     pub drive: String,
     /// The volume's own weight.
     pub weight: u32,
-    /// True if it, or what it stands under, has a floor.
+    /// True if it, or a level above it, has a floor.
     pub has_floor: bool,
-    /// The part of the drive, from 0 to 1, that weights give it while all of them want more than they get.
+    /// Fraction of the drive, from 0 to 1, that weights give the volume while all users want more than they
+    /// get.
     pub portion: f64,
-    /// The others with requests under way.
+    /// Other users with requests under way.
     pub neighbours: Vec<Neighbour>,
 }
 
-/// Volumes with requests under way on the drive of a volume, without itself.
+/// Other volumes with requests under way on the drives of a volume.
 pub fn active_beside(model: &Model, volume: &VolumeRecord) -> BTreeSet<VolumeId> {
     let is_active = |other: &&VolumeRecord| {
         let statistics = model.open.get(&other.id);
@@ -47,7 +48,7 @@ pub fn active_beside(model: &Model, volume: &VolumeRecord) -> BTreeSet<VolumeId>
     beside.filter(is_active).map(|other| other.id).collect()
 }
 
-/// The place of a volume beside these others.
+/// The position of a volume beside these other volumes.
 pub fn place<'a>(model: &Model, volume: &VolumeRecord, others: impl Iterator<Item = &'a VolumeId>) -> Place {
     let path_of = |record: &VolumeRecord| path(record, levels_in_effect(model, record));
     let own = path_of(volume);
@@ -78,8 +79,10 @@ fn has_floor(path: &[PolicyLevel]) -> bool {
     path.iter().any(|level| !level.terms.floor.is_unlimited())
 }
 
-/// The part that a path has by the weights of its levels beside other paths, and beside background work of this
-/// weight: at each level its weight among those of all that stand under the same one.
+/// The fraction of a path by the weights of its levels, beside other paths and background work of this
+/// weight.
+///
+/// At each level, its weight counts among the weights of all levels below the same one.
 fn portion(own: &[PolicyLevel], others: &[Vec<PolicyLevel>], background: u32) -> f64 {
     let is_beside = |other: &[PolicyLevel], depth: usize| {
         other.len() > depth && other[..depth].iter().zip(own).all(|(a, b)| a.scope == b.scope)
@@ -87,7 +90,7 @@ fn portion(own: &[PolicyLevel], others: &[Vec<PolicyLevel>], background: u32) ->
     let mut part = 1.0;
     for (depth, level) in own.iter().enumerate() {
         let mut seen: BTreeSet<&Scope> = BTreeSet::from([&level.scope]);
-        // Background work stands beside the tenants.
+        // Background work competes at the level of the tenants.
         let beside = if depth == 0 { background } else { 0 };
         let mut all = f64::from(level.terms.weight.0 + beside);
         for other in others.iter().filter(|other| is_beside(other, depth)) {
@@ -116,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_portion_is_that_of_all_levels() {
+    fn portion_is_the_product_over_all_levels() {
         let own = volume("a", 100, 1, 100);
         assert_eq!(portion(&own, &[], 0), 1.0);
         assert_eq!(portion(&own, &[volume("a", 100, 2, 300)], 0), 0.25);

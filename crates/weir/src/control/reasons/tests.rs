@@ -1,4 +1,4 @@
-//! Which cause is named in which situation, and how.
+//! Tests of the named cause and its description for each situation.
 
 use weir_qos::{Dimension, Limit, Rate};
 use weir_types::{Name, PolicyGroupId, Scope, VolumeId};
@@ -31,7 +31,8 @@ fn scope(level: &str) -> (Scope, &'static str) {
     }
 }
 
-/// A limit of policy1 at some level that held requests back for five seconds by the tenth.
+/// A limit of policy1 at this level that has held requests back since second 5, which is five seconds at
+/// second 10.
 fn binding(level: &str, dimension: Dimension, rate: Rate, value: u64, requests: u64) -> Binding {
     let (scope, name) = scope(level);
     let group = NamedGroup { name: "policy1".to_owned(), kind: GroupKind::Fixed, is_built_in: false };
@@ -52,7 +53,7 @@ fn explain(situation: Situation) -> Explanation {
     Explanation { tenant, timestamp_ns: 10 * SECOND_NS, situation, finding }
 }
 
-/// A limit that holds most requests back beside a weaker one: it is named with these words and this advice.
+/// Checks the words and the advice for a limit that holds most requests back, beside a weaker one.
 fn check_ceiling(strongest: Binding, words: &str, change: &str) {
     let mut seen = situation(100, [9.0, 0.0, 0.0, 1.0, 0.1]);
     let weaker = binding("volume", Dimension::ReadBytes, Rate::Sustained, 1, 10);
@@ -96,7 +97,7 @@ fn ceilings_are_named_by_dimension_and_rate() {
 }
 
 #[test]
-fn a_burst_tells_its_credit() {
+fn burst_summary_includes_its_credit() {
     for (rate, ns, words) in [
         (Rate::Burst, 31 * SECOND_NS, "; credit is left for 31.0 s."),
         (Rate::Sustained, 0, "; the burst credit is used up."),
@@ -111,7 +112,7 @@ fn a_burst_tells_its_credit() {
 }
 
 #[test]
-fn what_is_no_ceiling_is_named_by_what_takes_the_time() {
+fn other_causes_are_named_by_the_longest_time() {
     let few = binding("volume", Dimension::TotalOperations, Rate::Sustained, 1000, 10);
     for (operations, seconds, cause, words, change) in [
         (
@@ -171,7 +172,7 @@ fn what_is_no_ceiling_is_named_by_what_takes_the_time() {
 }
 
 #[test]
-fn a_ceiling_that_holds_most_requests_is_named_though_slow_drive_take_more_time() {
+fn ceiling_on_most_requests_outranks_a_slow_drive() {
     let mut seen = situation(100, [1.0, 0.0, 0.0, 9.0, 0.0]);
     seen.bindings = vec![binding("volume", Dimension::TotalOperations, Rate::Sustained, 50, 80)];
     assert_eq!(decide(&seen).cause, Cause::Ceiling);
@@ -180,7 +181,7 @@ fn a_ceiling_that_holds_most_requests_is_named_though_slow_drive_take_more_time(
 }
 
 #[test]
-fn what_is_under_way_for_longer_than_the_span_is_told_from_idleness() {
+fn long_requests_differ_from_idleness() {
     let idle = explain(situation(0, [0.0; 5]));
     assert_eq!(idle.finding, Finding { cause: Cause::Idle, binding: None });
     assert_eq!((summary(&idle).as_str(), advice(&idle)), ("Nothing binds volume v1: no request came.", None));

@@ -1,4 +1,4 @@
-//! What binds a volume, in words, and what would change it.
+//! Describes in words what binds a volume, and what would change it.
 
 use weir_qos::{Dimension, Direction, Rate};
 use weir_types::{Scope, Throughput};
@@ -6,12 +6,12 @@ use weir_types::{Scope, Throughput};
 use super::super::policies::GroupKind;
 use super::{Binding, Cause, Explanation, NamedGroup, NamedLimit, Situation};
 
-/// Neighbours that are named before it is said how many more there are.
+/// Number of neighbours that are named before the rest is only counted.
 const NEIGHBOURS_NAMED_MAX: usize = 4;
 /// With fewer requests under way in the mean, a client that sends more at a time gets more of drives.
 const CONCURRENCY_FEW: f64 = 2.0;
 
-/// What binds the volume, in a sentence.
+/// The cause that binds the volume, in a sentence.
 pub fn summary(explanation: &Explanation) -> String {
     let Explanation { situation, finding, timestamp_ns, .. } = explanation;
     let (volume, place) = (&situation.volume, &situation.place);
@@ -45,7 +45,7 @@ pub fn summary(explanation: &Explanation) -> String {
     }
 }
 
-/// What would change it; `None` if nothing has to change.
+/// Advice that would change it; `None` if no change is needed.
 pub fn advice(explanation: &Explanation) -> Option<String> {
     let Explanation { situation, finding, .. } = explanation;
     let place = &situation.place;
@@ -80,7 +80,7 @@ fn rate(dimension: Dimension, value: u64) -> String {
     throughput.to_string()
 }
 
-/// Whose a limit is.
+/// The owner of a limit.
 fn whose(limit: &NamedLimit) -> String {
     let group = limit.group.as_ref().map(described);
     match (&limit.scope, group) {
@@ -127,7 +127,7 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// How a limit is raised.
+/// Advice how to raise a limit.
 fn raise(limit: &NamedLimit) -> Option<String> {
     let (group, value) = (limit.group.as_ref()?, limit.value?);
     let value = rate(limit.limit.dimension, value);
@@ -154,7 +154,7 @@ fn raise(limit: &NamedLimit) -> Option<String> {
     })
 }
 
-/// The volumes that use the same drive.
+/// The names of the volume's neighbours on its drive.
 fn neighbours(situation: &Situation, only_with_floors: bool) -> String {
     let all = situation.place.neighbours.iter();
     let names: Vec<_> =

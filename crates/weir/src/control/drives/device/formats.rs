@@ -1,8 +1,8 @@
-//! Filesystems that are being made, and those that were begun and never became a drive.
+//! Formats of block devices: filesystems that are being made, and filesystems that never became a drive.
 //!
-//! The first are known to the running daemon alone, and keep two requests from one device or one name. The second are
-//! noted in the catalogue before anything is written to the device, until a drive is recorded that lies on it: they
-//! say which filesystem may be formatted over, if nothing was stored there since.
+//! Only the running daemon knows the formats under way, which reserve the device and the drive's name.
+//! Unfinished formats are recorded in the catalogue before the first write to the device, until a drive on it
+//! is recorded. The record tells which filesystem may be formatted again, if nothing was stored there since.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,26 +18,26 @@ use super::super::super::error::{ControlError, Outcome};
 use super::super::super::records::keys;
 use super::tables::DeviceNumber;
 
-/// What is being formatted now.
+/// Formats under way.
 #[derive(Default)]
 pub struct Formats {
     under_way: Mutex<Vec<(DeviceNumber, Name)>>,
 }
 
-/// The right to format a device, and to a name: as long as this lives.
+/// Reservation of a device and of a drive's name, for as long as the value lives.
 pub struct Formatting<'formats> {
     formats: &'formats Formats,
     number: DeviceNumber,
 }
 
-/// A filesystem that was begun.
+/// A format that was begun and has no drive yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnfinishedFormat {
-    /// Its UUID.
+    /// UUID of the filesystem.
     pub filesystem: Uuid,
-    /// The device, for who reads.
+    /// Path of the device, for information only.
     pub device: PathBuf,
-    /// When it was begun.
+    /// Time at which the format began.
     pub begun_at: Timestamp,
 }
 
@@ -46,15 +46,15 @@ impl Formats {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The names that drives will have.
+    /// Names of the drives that are being formatted.
     pub fn names(&self) -> Vec<Name> {
         self.under_way().iter().map(|(_, name)| name.clone()).collect()
     }
 
-    /// Reserves a device and a name that no drive has.
+    /// Reserves a device, and a name that no drive has.
     ///
     /// # Errors
-    /// Conflict if the device is being formatted already; full if so many are.
+    /// Conflict if the device is already being formatted; full if too many formats are under way.
     pub fn begin(&self, shown: &str, number: DeviceNumber, name: Name) -> Outcome<Formatting<'_>> {
         let mut under_way = self.under_way();
         if let Some((_, name)) = under_way.iter().find(|(found, _)| *found == number) {
@@ -78,7 +78,7 @@ impl Drop for Formatting<'_> {
     }
 }
 
-/// All filesystems that were begun, the oldest first.
+/// All unfinished formats, the oldest first.
 pub fn unfinished(catalogue: &dyn Catalogue) -> Outcome<Vec<UnfinishedFormat>> {
     let entries = catalogue.range(keys::DEVICE_FORMATS)?;
     let mut all = entries.iter().map(|entry| entry.decode()).collect::<Result<Vec<UnfinishedFormat>, _>>()?;
@@ -86,8 +86,8 @@ pub fn unfinished(catalogue: &dyn Catalogue) -> Outcome<Vec<UnfinishedFormat>> {
     Ok(all)
 }
 
-/// Notes that a filesystem is going to be made. Of too many that were never finished the oldest are forgotten: what is
-/// on their devices must be taken away by hand then.
+/// Records a format before it begins. If there are too many unfinished ones, the oldest are forgotten. An
+/// operator must wipe the devices of forgotten formats by hand.
 pub fn note(catalogue: &dyn Catalogue, format: &UnfinishedFormat) -> Outcome<()> {
     let all = unfinished(catalogue)?;
     let surplus = (all.len() + 1).saturating_sub(UNFINISHED_FORMATS_MAX);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_formatted_once_at_a_time_and_few_are_at_all() {
+    fn device_is_formatted_once_at_a_time_within_the_limit() {
         let formats = Formats::default();
         let begin =
             |minor| formats.begin("'/dev/sdb'", number(minor), Name::new(format!("d{minor}")).unwrap());
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_begun_is_known_until_too_much_was() {
+    fn oldest_unfinished_formats_are_forgotten_first() {
         let folder = tempfile::tempdir().unwrap();
         let catalogue = SqliteCatalogue::open(&folder.path().join("catalogue.sqlite")).unwrap();
         let format = |second: u64| UnfinishedFormat {

@@ -1,7 +1,7 @@
-//! What a format that was begun and never became a drive left on a device: whether it may be formatted over.
+//! Leftovers of unfinished formats: whether a device with one may be formatted again.
 //!
-//! That this daemon made the filesystem does not say that nobody used it since: it can be mounted by hand. So it is
-//! looked into, and only one that was never finished, or that holds nothing, is given up.
+//! A filesystem that this daemon made may still have been used since, because it can be mounted by hand. So
+//! its content is checked. Only a filesystem that was never finished, or that is empty, is given up.
 
 use std::fs;
 use std::io;
@@ -12,10 +12,10 @@ use super::mount;
 use super::probe::BlockDevice;
 use weir_store::{MARKER_FILE, VOLUMES_FOLDER};
 
-/// Refuses a device whose filesystem was finished and holds anything. It is mounted at `folder` for the look.
+/// Refuses a device whose filesystem is finished and holds data. The check mounts the filesystem at `folder`.
 ///
 /// # Errors
-/// Refused also if it cannot be told.
+/// Refused also if the content cannot be read.
 pub fn refuse_used(device: &BlockDevice, shown: &str, folder: &Path) -> Outcome<()> {
     let path = device.path.display();
     let refused = |what: String| {
@@ -37,7 +37,7 @@ pub fn refuse_used(device: &BlockDevice, shown: &str, folder: &Path) -> Outcome<
     }
 }
 
-/// The name of something in a folder that is not of a drive without volumes, if there is anything.
+/// Name of an entry in a folder that does not belong to a drive without volumes, if there is one.
 fn stranger(folder: &Path) -> io::Result<Option<String>> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_drive_that_never_had_a_volume_holds_nothing() {
+    fn drive_without_volumes_counts_as_empty() {
         let folder = tempfile::tempdir().unwrap();
         let found = || stranger(folder.path()).unwrap();
         assert_eq!(found(), None);

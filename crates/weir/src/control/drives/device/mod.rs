@@ -1,9 +1,10 @@
-//! Raw block devices as drives: an XFS filesystem is made on one and mounted, and its folder is a drive like any other.
+//! Block devices as drives: Weir makes an XFS filesystem on a device and mounts it. The folder is then a
+//! drive like any other.
 //!
-//! Looking at a device, making a filesystem and mounting it take their time, and no change waits for that: the device
-//! and the drive's name are reserved meanwhile. Before anything is written to the device it is noted in the catalogue,
-//! and the note goes in the same transaction in which the drive is recorded. So a daemon that is killed in between
-//! leaves a filesystem that a second try knows as its own. Nothing here knows what a drive holds.
+//! Checking, formatting and mounting a device take time, and no other change waits for them: the device and
+//! the drive's name are reserved. The catalogue records the format before the first write to the device. The
+//! record is removed in the transaction that adds the drive. So a daemon that is killed in between leaves a
+//! filesystem that a second try recognises as its own. This module does not know the content of a drive.
 
 mod formats;
 mod leftover;
@@ -32,7 +33,7 @@ pub use mount::{release, release_strangers};
 use probe::{BlockDevice, KnownDrive};
 use program::MKFS_XFS;
 
-/// Label of the filesystems that are made; XFS has room for 12 bytes.
+/// Label of new filesystems; XFS has room for 12 bytes.
 const LABEL: &str = "weir";
 
 /// What is set aside around a block that is written for the first time since a snapshot or clone, in blocks of 4 KiB of
@@ -40,37 +41,38 @@ const LABEL: &str = "weir";
 /// they write.
 const REFLINK: &str = "cowextsize=4";
 
-/// Allocation groups of a filesystem that is large enough for them. Each has locks of its own, which are held where one of
-/// its blocks is written for the first time since a snapshot or clone; XFS by itself makes four, so that whoever works on
-/// clones of a volume holds up those who work on the volume.
+/// Allocation groups of a filesystem that is large enough for them. Each group has its own locks, which are
+/// held for the first write to a shared block. The default of XFS is four groups, so work on clones would
+/// hold up work on the volume.
 const GROUPS: u64 = 32;
-/// What an allocation group has at least, in bytes: smaller ones leave large files in many pieces.
+/// Minimum size of an allocation group, in bytes: smaller groups split large files into many pieces.
 const GROUP_BYTES_MIN: u64 = 512 << 20;
-/// What it can have at most, in bytes: from there on XFS makes as many as it needs.
+/// Maximum size of an allocation group, in bytes: from there on XFS makes as many groups as it needs.
 const GROUP_BYTES_MAX: u64 = 1 << 40;
 
-/// The block device that a drive lies on.
+/// The block device of a drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceRecord {
-    /// Where it was seen last, such as `/dev/sdb`; it is found by its filesystem and not by this.
+    /// Last known path of the device, for example `/dev/sdb`. The device is found by its filesystem, not by
+    /// the path.
     pub path: PathBuf,
-    /// The UUID of the filesystem that was made on it.
+    /// UUID of the filesystem on the device.
     pub filesystem: Uuid,
-    /// Whether it rotates, as far as the kernel knows.
+    /// True if the device rotates, as far as the kernel knows.
     pub is_rotational: bool,
 }
 
-/// A device that was asked for.
+/// A device that was requested.
 pub(super) struct Wanted {
     device: BlockDevice,
-    /// How it is called in answers.
+    /// Name of the device in answers.
     shown: String,
 }
 
 /// The block device at a path, if there is one.
 ///
 /// # Errors
-/// Refused if the system does not know it.
+/// Refused if the system does not know the device.
 pub(super) fn wanted(path: &Path) -> Outcome<Option<Wanted>> {
     let Some(number) = probe::number_at(path).filter(|_| path.is_absolute()) else { return Ok(None) };
     let named = path.display();
@@ -84,10 +86,10 @@ pub(super) fn wanted(path: &Path) -> Outcome<Option<Wanted>> {
     Ok(Some(Wanted { device, shown }))
 }
 
-/// Sees to it that the filesystem of a drive is mounted, if the drive is a device, and notes what has changed.
+/// Mounts the filesystem of a drive if the drive is a device, and records changes in the catalogue.
 ///
 /// # Errors
-/// Why the drive is missing, in words.
+/// The reason why the drive is missing, in words.
 pub fn bring(
     state: &Path,
     catalogue: &dyn Catalogue,
@@ -101,7 +103,7 @@ pub fn bring(
         let noted = Transaction::default().compare(&key, *revision).put(&key, record);
         match noted.and_then(|noted| catalogue.commit(noted)) {
             Ok(now) => *revision = now,
-            // It helps to find the device, and is looked for again at the next start.
+            // The path only helps to find the device, and the next start looks for it again.
             Err(error) => {
                 tracing::warn!(drive = %record.name, %error, "where its device is could not be noted")
             }
@@ -111,11 +113,13 @@ pub fn bring(
 }
 
 impl Control {
-    /// Makes a filesystem on a block device, and that a drive.
+    /// Formats a block device, and adds the filesystem as a drive.
     ///
     /// # Errors
-    /// Invalid if that was not asked for; conflict if it is a drive or the name is taken; refused if anything is on the
-    /// device or anybody uses it, or the filesystem cannot be made or mounted.
+    /// * Invalid if the request does not allow a format.
+    /// * Conflict if the device is a drive, or if the name is taken.
+    /// * Refused if the device holds data or is in use.
+    /// * Refused if the filesystem cannot be made or mounted.
     pub(super) fn add_device(&self, request: AddDrive, wanted: &Wanted) -> Outcome<DriveView> {
         let Wanted { device, shown } = wanted;
         if !request.format {
@@ -144,7 +148,7 @@ impl Control {
         added
     }
 
-    /// Makes a filesystem on a device that nobody uses and that nothing is on; answers its UUID.
+    /// Makes a filesystem on a device that is empty and not in use; returns its UUID.
     fn format(&self, Wanted { device, shown }: &Wanted) -> Outcome<Uuid> {
         let found = device.look(shown, &self.known_drives())?;
         let unfinished = formats::unfinished(&*self.catalogue)?;
@@ -157,10 +161,11 @@ impl Control {
         let begun = UnfinishedFormat { filesystem, device: device.path.clone(), begun_at: Timestamp::now() };
         formats::note(&*self.catalogue, &begun)?;
         let (path, metadata) = (device.path.to_string_lossy(), format!("reflink=1,uuid={filesystem}"));
-        // Discarding all of a large drive may take minutes, and leaves it faster than it will be in use.
+        // No discard (`-K`): discarding a large drive may take minutes, and makes it faster for a time than
+        // it is in use.
         let data = data_options(found.size_bytes);
         let mut arguments = vec!["-q", "-K", "-L", LABEL, "-m", &metadata, "-d", &data];
-        // Where nothing should be, mkfs looks once more by itself.
+        // Without `-f`, mkfs itself checks again that the device is empty.
         arguments.extend(leftover.map(|_| "-f"));
         arguments.push(&path);
         tracing::info!(device = %path, %filesystem, "formatting");
@@ -169,7 +174,7 @@ impl Control {
         Ok(filesystem)
     }
 
-    /// All drives, as far as it matters for who uses a device.
+    /// All drives, with the facts that show whether a device is in use.
     fn known_drives(&self) -> Vec<KnownDrive> {
         let drives: Vec<_> = {
             let model = self.model();
@@ -177,7 +182,7 @@ impl Control {
             model.drives.values().map(drive).collect()
         };
         let known = |(record, is_there): (DriveRecord, bool)| {
-            // Of one that is missing, something else may be in its place.
+            // At the path of a missing drive there may be something else.
             let found = record.path.metadata().ok().filter(|_| is_there);
             KnownDrive {
                 name: record.name,
@@ -189,7 +194,7 @@ impl Control {
         drives.into_iter().map(known).collect()
     }
 
-    /// Refuses a name that a drive has, or will have that is being made.
+    /// Refuses a name that a drive under construction will have.
     pub(super) fn refuse_reserved(&self, name: &Name) -> Outcome<()> {
         match self.formats.names().contains(name) {
             true => Err(ControlError::conflict(format!(
@@ -200,7 +205,7 @@ impl Control {
     }
 }
 
-/// How the data of a filesystem on so many bytes is laid out, in the words of `mkfs.xfs -d`.
+/// Layout of the data of a filesystem of this size, as options of `mkfs.xfs -d`.
 fn data_options(size_bytes: u64) -> String {
     let is_fit = (GROUPS * GROUP_BYTES_MIN..GROUPS * GROUP_BYTES_MAX).contains(&size_bytes);
     if is_fit { format!("{REFLINK},agcount={GROUPS}") } else { REFLINK.to_owned() }
@@ -223,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn records_keep_the_device_and_those_from_before_have_none() {
+    fn device_survives_serialisation_and_is_absent_in_old_records() {
         let device =
             DeviceRecord { path: "/dev/sdb".into(), filesystem: Uuid::from_u128(2), is_rotational: true };
         let on_device = record(Some(device));
@@ -237,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_whose_device_is_not_there_is_missing_and_one_without_a_device_is_left_alone() {
+    fn drive_without_its_device_is_missing_and_a_folder_drive_is_unchanged() {
         let state = tempfile::tempdir().unwrap();
         let mut directory = record(None);
         assert_eq!(mount::bring(state.path(), &mut directory), Ok(()));
@@ -255,14 +260,14 @@ mod tests {
     }
 
     #[test]
-    fn only_block_devices_are_wanted_as_such() {
+    fn path_of_no_block_device_is_no_device() {
         for path in ["/", "/dev/null", "/no/such/place", "relative"] {
             assert!(wanted(Path::new(path)).unwrap().is_none(), "{path}");
         }
     }
 
     #[test]
-    fn filesystems_that_are_large_enough_have_more_groups() {
+    fn large_filesystem_has_more_allocation_groups() {
         let few = ["cowextsize=4"; 3];
         assert_eq!([300 << 20, (16 << 30) - 1, 32 << 40].map(data_options), few);
         let many = ["cowextsize=4,agcount=32"; 2];

@@ -1,7 +1,7 @@
-//! Mounting the filesystems of drives, and finding the devices that they are on.
+//! Mounts of drives: mounting their filesystems, and finding the devices that hold them.
 //!
-//! A drive's filesystem is mounted below the state folder by its UUID, whatever its device is called meanwhile, and
-//! stays mounted when the daemon ends. It knows nothing of what is on it.
+//! A drive's filesystem is found by its UUID, whatever the name of its device, and is mounted below the state
+//! folder. It stays mounted when the daemon ends. This module does not know the content of a drive.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder};
@@ -20,32 +20,32 @@ use super::probe::{BlockDevice, number_at};
 use super::tables::DeviceNumber;
 use weir_store::StoreError;
 
-/// Name of the folder, in the state folder, that drives are mounted in.
+/// Name of the folder of mounts in the state folder.
 const MOUNTS_FOLDER: &str = "mounts";
 
-/// What is at the place where a drive should be mounted.
+/// State of a mount point.
 enum Place {
     /// Nothing is mounted.
     Bare,
-    /// The filesystem of this device.
+    /// The filesystem on this device is mounted.
     Mounted(DeviceNumber),
-    /// A filesystem that only answers errors: its device is gone, or the kernel gave it up.
+    /// A filesystem is mounted that only returns errors: its device is gone, or the kernel shut it down.
     Dead,
 }
 
-/// Where a drive is mounted.
+/// Mount point of a drive.
 pub fn folder(state: &Path, drive: DriveId) -> PathBuf {
     state.join(MOUNTS_FOLDER).join(drive.to_string())
 }
 
 /// Mounts the XFS filesystem of a device.
 ///
-/// Reading changes nothing on it (`noatime`), and nothing on it is ever a program or a device. Space that is freed is
-/// not told to the device at once (no `discard`): on many drives that holds up other requests, and `fstrim` does it
-/// when it harms nobody.
+/// Reading changes nothing on it (`noatime`), and no file on it counts as a program or a device. Freed space
+/// is not discarded at once (no `discard`): on many drives a discard delays other requests. `fstrim` discards
+/// the space at a quiet time.
 ///
 /// # Errors
-/// If the folder cannot be made or the filesystem not mounted.
+/// If the folder cannot be created or the filesystem cannot be mounted.
 pub fn mount(device: &Path, folder: &Path) -> Result<(), StoreError> {
     let failed = |action, path: &Path| {
         let path = path.to_owned();
@@ -57,8 +57,8 @@ pub fn mount(device: &Path, folder: &Path) -> Result<(), StoreError> {
     mounted.map_err(|error| failed("mount", device)(error.into()))
 }
 
-/// Takes away what is mounted at a drive's place, if something is, and the place. If somebody is still there, it is
-/// taken from sight now, and truly unmounted when they are gone.
+/// Unmounts a drive's mount point, if something is mounted there, and removes the folder. If the filesystem
+/// is still in use, it is detached now, and the kernel unmounts it when its last user has gone.
 pub fn release(folder: &Path) {
     let unmounted = match rustix::mount::unmount(folder, UnmountFlags::NOFOLLOW) {
         Err(Errno::BUSY) => {
@@ -68,7 +68,7 @@ pub fn release(folder: &Path) {
         result => result,
     };
     let removed = match unmounted {
-        // Nothing is mounted there, or nothing is there.
+        // Nothing is mounted there, or the folder does not exist.
         Ok(()) | Err(Errno::INVAL | Errno::NOENT) => fs::remove_dir(folder),
         Err(error) => Err(error.into()),
     };
@@ -79,8 +79,8 @@ pub fn release(folder: &Path) {
     }
 }
 
-/// Takes away what is mounted for drives that there are not: of one that was removed, or never finished, when a daemon
-/// was killed.
+/// Unmounts filesystems of drives that do not exist: of a removed drive, or of one whose format a killed
+/// daemon did not finish.
 pub fn release_strangers(state: &Path, drives: &BTreeSet<DriveId>) {
     let Ok(entries) = fs::read_dir(state.join(MOUNTS_FOLDER)) else { return };
     for entry in entries.flatten() {
@@ -93,14 +93,14 @@ pub fn release_strangers(state: &Path, drives: &BTreeSet<DriveId>) {
     }
 }
 
-/// Sees to it that the filesystem of a drive that is a device is mounted, and that its record says where and which
-/// device it is.
+/// Mounts the filesystem of a drive that is a device, and updates the record with the mount point and the
+/// device.
 ///
 /// # Errors
-/// Why the drive is missing, in words.
+/// The reason why the drive is missing, in words.
 pub fn bring(state: &Path, record: &mut DriveRecord) -> Result<(), String> {
     let Some(device) = &mut record.device else { return Ok(()) };
-    // The place follows the state folder, as the default drive does.
+    // The mount point follows the state folder, as the default drive does.
     record.path = folder(state, record.id);
     let number = match look(&record.path) {
         Place::Mounted(number) => number,
@@ -120,7 +120,7 @@ pub fn bring(state: &Path, record: &mut DriveRecord) -> Result<(), String> {
     Ok(())
 }
 
-/// What is mounted at a place: it is on another device than the folder around it then.
+/// State of a mount point. A mounted filesystem is on another device than the folder above it.
 fn look(folder: &Path) -> Place {
     let outside = folder.parent().and_then(|parent| parent.metadata().ok()).map(|found| found.dev());
     match folder.metadata() {
@@ -132,10 +132,10 @@ fn look(folder: &Path) -> Place {
     }
 }
 
-/// The device that has a filesystem: the one that had it last, or whichever has it now.
+/// The device with a filesystem: the last known one, or any other that has it now.
 fn find(filesystem: Uuid, last: &Path) -> Result<BlockDevice, String> {
     let has = |device: &BlockDevice| {
-        // A part of a RAID or of several ways to one disk looks like the whole.
+        // A member of a RAID or a path of a multipath disk looks like the whole device.
         matches!(device.filesystem(), Ok(Some(found)) if found == filesystem) && !device.is_held()
     };
     let known = number_at(last).and_then(|number| BlockDevice::with(number).ok());
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_where_nothing_is_mounted_is_bare_and_goes_if_no_drive_has_it() {
+    fn unused_mount_point_is_bare_and_removed() {
         let state = tempfile::tempdir().unwrap();
         let drives = [1, 2].map(|number| DriveId(Uuid::from_u128(number)));
         let folders = drives.map(|drive| folder(state.path(), drive));
@@ -173,7 +173,7 @@ mod tests {
         }
         let stranger = folders[0].with_file_name("what-somebody-put-here");
         fs::create_dir(&stranger).unwrap();
-        // What holds anything is left alone.
+        // A folder with content is left unchanged.
         fs::write(folders[0].join("file"), "").unwrap();
         release_strangers(state.path(), &BTreeSet::new());
         assert!(folders[0].exists() && !folders[1].exists() && stranger.exists());
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_not_there_is_told() {
+    fn missing_device_is_reported() {
         let error = find(Uuid::from_u128(7), Path::new("/dev/no-such-device"));
         if let Err(error) = error {
             let expected =

@@ -1,6 +1,6 @@
-//! Looking at block devices: what the system says of one, who uses it and what is on it.
+//! Probing of block devices: the system's description of a device, its users and its content.
 //!
-//! It only looks and decides nothing.
+//! The module only reads and decides nothing.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -17,60 +17,61 @@ use super::program::{ProgramError, WIPEFS};
 use super::tables::{self, DeviceNumber, Signature};
 use super::verdict::{DriveThere, Found, Relation, Relative};
 
-/// Unit of sizes in sysfs, whatever the device's own sectors are, in bytes.
+/// Unit of sizes in sysfs, in bytes, whatever the sector size of the device.
 const SECTOR_BYTES: u64 = 512;
-/// What an XFS filesystem begins with.
+/// First bytes of an XFS filesystem.
 const XFS_MAGIC: &[u8; 4] = b"XFSB";
-/// Where in it its UUID is, in bytes.
+/// Offset of the UUID in an XFS filesystem, in bytes.
 const XFS_UUID_OFFSET: usize = 32;
-/// Where in it mkfs says that it is at work: a byte that is not 0, until everything else is written.
+/// Offset of the flag in an XFS filesystem that mkfs is at work, in bytes. The flag is not 0 until all else
+/// is written.
 const XFS_IN_PROGRESS_OFFSET: usize = 126;
-/// As much of its beginning as is looked at, in bytes.
+/// Number of bytes at the begin of a device that are read.
 const BEGINNING_BYTES: usize = 128;
 
-/// A block device that there is.
+/// An existing block device.
 #[derive(Clone, Debug)]
 pub struct BlockDevice {
-    /// Its number.
+    /// Device number.
     pub number: DeviceNumber,
-    /// Its own path, such as `/dev/sdb`.
+    /// Path of the device, for example `/dev/sdb`.
     pub path: PathBuf,
-    /// Its folder in sysfs.
+    /// Folder of the device in sysfs.
     system: PathBuf,
 }
 
-/// A drive, as far as it matters for who uses a device.
+/// A drive, with the facts that show whether a device is in use.
 #[derive(Clone, Debug)]
 pub struct KnownDrive {
-    /// Its name.
+    /// Name of the drive.
     pub name: Name,
-    /// Its folder.
+    /// Folder of the drive.
     pub folder: PathBuf,
-    /// The filesystem that was made for it, if it is a device.
+    /// Filesystem that was made for the drive, if it is a device.
     pub filesystem: Option<Uuid>,
-    /// The device that its folder lies on, if it is there.
+    /// Number of the device that holds the folder, if the drive is present.
     pub number: Option<DeviceNumber>,
 }
 
-/// Everything that the system tells of who uses devices.
+/// System tables about the users of devices.
 struct Tables {
     mounts: String,
     swaps: String,
-    /// The devices that loop devices are made of, and these.
+    /// Backing devices of loop devices, and the names of the loop devices.
     loops: Vec<(PathBuf, String)>,
 }
 
-/// The number of the block device at a path, if one is there.
+/// Number of the block device at a path, if there is one.
 pub fn number_at(path: &Path) -> Option<DeviceNumber> {
     let found = fs::metadata(path).ok().filter(|found| found.file_type().is_block_device())?;
     Some(found.rdev().into())
 }
 
 impl BlockDevice {
-    /// The device with a number.
+    /// Returns the device with a number.
     ///
     /// # Errors
-    /// If the system has none.
+    /// If the system has no device with this number.
     pub fn with(number: DeviceNumber) -> io::Result<BlockDevice> {
         let system = fs::canonicalize(format!("/sys/dev/block/{number}"))?;
         BlockDevice::of(number, system)
@@ -79,15 +80,15 @@ impl BlockDevice {
     fn of(number: DeviceNumber, system: PathBuf) -> io::Result<BlockDevice> {
         let name = system.file_name().and_then(|name| name.to_str());
         let name = name.ok_or_else(|| io::Error::other(format!("{} is no device", system.display())))?;
-        // The kernel has no slashes in names, where devices lie in folders.
+        // The kernel writes '!' for a slash in the names of devices that lie in folders.
         let path = Path::new("/dev").join(name.replace('!', "/"));
         Ok(BlockDevice { number, path, system })
     }
 
-    /// All devices that there are.
+    /// Returns all block devices.
     ///
     /// # Errors
-    /// If the system does not tell.
+    /// If the system cannot list them.
     pub fn all() -> io::Result<Vec<BlockDevice>> {
         let entries = fs::read_dir("/sys/class/block")?;
         let device = |entry: io::Result<fs::DirEntry>| {
@@ -113,12 +114,12 @@ impl BlockDevice {
         text.trim().parse().map_err(|_| io::Error::other(format!("{} says '{text}'", path.display())))
     }
 
-    /// Its size in bytes.
+    /// Size of the device in bytes.
     fn size_bytes(&self) -> io::Result<u64> {
         Ok(self.attribute("size")?.saturating_mul(SECTOR_BYTES))
     }
 
-    /// Whether it rotates, as far as the kernel knows.
+    /// True if the device rotates, as far as the kernel knows.
     pub fn is_rotational(&self) -> bool {
         let disk = self.disk().ok().flatten();
         disk.as_ref().unwrap_or(self).attribute("queue/rotational").is_ok_and(|answer| answer != 0)
@@ -128,7 +129,7 @@ impl BlockDevice {
         self.system.join("partition").exists()
     }
 
-    /// The disk that it is a partition of, if it is one.
+    /// The disk of a partition; `None` if the device is no partition.
     fn disk(&self) -> io::Result<Option<BlockDevice>> {
         let disk = self.system.parent().filter(|_| self.is_partition());
         disk.map(|disk| BlockDevice::in_system(disk.to_owned())).transpose()
@@ -140,7 +141,7 @@ impl BlockDevice {
         folders.filter(|path| path.join("partition").exists()).map(BlockDevice::in_system).collect()
     }
 
-    /// The names of devices that the kernel made of it.
+    /// Names of devices that the kernel built on this device.
     fn holders(&self) -> io::Result<Vec<String>> {
         let name = |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
         match fs::read_dir(self.system.join("holders")) {
@@ -149,7 +150,7 @@ impl BlockDevice {
         }
     }
 
-    /// Whether it is a part of another device, whose bytes are then also found here.
+    /// True if another device is built on this device; both then show the same bytes.
     pub fn is_held(&self) -> bool {
         self.holders().is_ok_and(|holders| !holders.is_empty())
     }
@@ -160,21 +161,21 @@ impl BlockDevice {
         Ok(beginning)
     }
 
-    /// The UUID of the XFS filesystem on it, if there is one.
+    /// UUID of the XFS filesystem on the device, if there is one.
     pub fn filesystem(&self) -> io::Result<Option<Uuid>> {
         match self.beginning() {
-            // A drive without a medium.
+            // The drive has no medium.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
             result => result.map(|beginning| filesystem_in(&beginning)),
         }
     }
 
-    /// Whether mkfs was kept from finishing the XFS filesystem that is on it.
+    /// True if mkfs did not finish the XFS filesystem on the device.
     pub fn is_half_made(&self) -> io::Result<bool> {
         Ok(self.beginning()?[XFS_IN_PROGRESS_OFFSET] != 0)
     }
 
-    /// Whether nobody has it for himself alone: what a filesystem, swap space, a RAID and mkfs ask for.
+    /// True if no user has opened the device exclusively, as a filesystem, swap space, a RAID and mkfs do.
     fn is_free(&self) -> io::Result<bool> {
         let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
         match rustix::fs::open(&self.path, flags, Mode::empty()) {
@@ -192,10 +193,10 @@ impl BlockDevice {
         tables::signatures(&printed).map_err(|error| format!("wipefs is not understood: {error}"))
     }
 
-    /// Looks at all that says whether it can become a drive.
+    /// Collects all facts that decide whether the device can become a drive.
     ///
     /// # Errors
-    /// Refused if the system does not tell.
+    /// Refused if the system cannot provide a fact.
     pub fn look(&self, shown: &str, drives: &[KnownDrive]) -> Outcome<Found> {
         let error = |why: String| ControlError::refused(format!("{shown} cannot be examined: {why}"));
         let signatures = self.signatures().map_err(error)?;
@@ -256,14 +257,14 @@ impl Tables {
         let backing = |device: &BlockDevice| fs::read_to_string(device.system.join("loop/backing_file"));
         let origin = |device: &BlockDevice| {
             let path = PathBuf::from(backing(device).ok()?.trim_end_matches('\n'));
-            // One that is not a device, or is gone, is nobody's.
+            // A backing path that is no device, or is gone, belongs to no device.
             let path = BlockDevice::with(number_at(&path)?).ok()?.path;
             Some((path, device.path.file_name()?.to_string_lossy().into_owned()))
         };
         Ok(Tables {
             mounts: read_table("/proc/self/mountinfo")?,
             swaps: match read_table("/proc/swaps") {
-                // A kernel that has no swap space.
+                // The kernel has no swap support.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
                 result => result?,
             },
@@ -272,8 +273,10 @@ impl Tables {
     }
 }
 
+/// Reads a system table.
+///
 /// # Errors
-/// Also if the table is so long that part of it would be left out: the answer could be there.
+/// Also if the table is longer than the limit, because the truncated part could hold the answer.
 fn read_table(path: &str) -> io::Result<String> {
     let mut bytes = Vec::new();
     let read = File::open(path)?.take(SYSTEM_TABLE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
@@ -293,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_xfs_filesystem_is_known_by_its_beginning() {
+    fn xfs_filesystem_is_recognised_by_its_first_bytes() {
         let uuid = Uuid::from_u128(0x6ba7_b810_9dad_41d1_80b4_00c0_4fd4_30c8);
         let mut beginning = [0; BEGINNING_BYTES];
         beginning[..4].copy_from_slice(XFS_MAGIC);
@@ -311,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn every_device_of_the_system_is_described() {
+    fn every_block_device_can_be_described() {
         for device in BlockDevice::all().unwrap_or_default() {
             let again = BlockDevice::with(device.number).unwrap();
             assert_eq!((again.path, again.system), (device.path.clone(), device.system.clone()));

@@ -1,4 +1,4 @@
-//! Running the programs of the system that look at devices and make filesystems.
+//! System programs that examine devices and make filesystems, and how they are run.
 
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -6,41 +6,41 @@ use std::process::{Command, Stdio};
 
 use super::super::super::bounds::PROGRAM_OUTPUT_BYTES_MAX;
 
-/// A program that is not ours, and the package that has it.
+/// A system program, and the package that contains it.
 #[derive(Debug)]
 pub struct Program {
     name: &'static str,
     package: &'static str,
 }
 
-/// Tells what is on a device.
+/// The program that shows the signatures on a device.
 pub const WIPEFS: Program = Program { name: "wipefs", package: "util-linux" };
-/// Makes filesystems.
+/// The program that makes XFS filesystems.
 pub const MKFS_XFS: Program = Program { name: "mkfs.xfs", package: "xfsprogs" };
 
-/// Where programs of the system are, also where PATH does not say so.
+/// Folders of system programs, searched even if PATH does not name them.
 const SYSTEM_FOLDERS: [&str; 2] = ["/usr/sbin", "/sbin"];
 
-/// Why a program did not do what it should.
+/// Failure of a program.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
-    /// It is not there.
+    /// The program is not installed.
     #[error("{} is not installed; 'apt-get install {}' brings it", .0.name, .0.package)]
     Missing(&'static Program),
-    /// It could not be run.
+    /// The program could not be run.
     #[error("{} cannot be run: {cause}", program.name)]
     Unusable {
         /// The program.
         program: &'static Program,
-        /// The cause.
+        /// Cause of the failure.
         cause: io::Error,
     },
-    /// It said that it failed.
+    /// The program reported a failure.
     #[error("{} failed: {words}", program.name)]
     Failed {
         /// The program.
         program: &'static Program,
-        /// What it said, in one line.
+        /// Error output of the program, on one line.
         words: String,
     },
 }
@@ -52,10 +52,10 @@ impl Program {
         folders.map(|folder| folder.join(self.name)).find(|candidate| candidate.is_file())
     }
 
-    /// Runs it to its end, and answers what it printed.
+    /// Runs the program to its end, and returns its output.
     ///
     /// # Errors
-    /// If it is not there, or fails.
+    /// If the program is not installed, or fails.
     pub fn run(&'static self, arguments: &[&str]) -> Result<String, ProgramError> {
         let path = self.find().ok_or(ProgramError::Missing(self))?;
         let unusable = |cause| ProgramError::Unusable { program: self, cause };
@@ -65,7 +65,7 @@ impl Program {
         let mut child = command.spawn().map_err(unusable)?;
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let (printed, said) = std::thread::scope(|scope| {
-            // Both at a time, so that the program waits for neither.
+            // Both pipes are read at the same time, so that the program never blocks on one of them.
             let said = scope.spawn(|| beginning(stderr));
             (beginning(stdout), said.join().unwrap_or_default())
         });
@@ -80,11 +80,11 @@ impl Program {
     }
 }
 
-/// As much of what a program says as is kept; it is not read on.
+/// Reads the output of a program up to the limit; the rest is not read.
 fn beginning(pipe: Option<impl Read>) -> String {
     let mut bytes = Vec::new();
     if let Some(pipe) = pipe {
-        // What came before an error is better than nothing.
+        // Output before an error is better than none.
         let _ = pipe.take(PROGRAM_OUTPUT_BYTES_MAX).read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()
@@ -98,7 +98,7 @@ mod tests {
     const NOWHERE: Program = Program { name: "no-such-program-anywhere", package: "nothing" };
 
     #[test]
-    fn a_program_answers_what_it_printed_or_why_it_failed() {
+    fn program_returns_its_output_or_the_reason_of_its_failure() {
         assert_eq!(SHELL.run(&["-c", "echo yes; echo no >&2"]).unwrap(), "yes\n");
         let failed = |script| SHELL.run(&["-c", script]).unwrap_err().to_string();
         assert_eq!(failed("echo one >&2; echo; echo ' two' >&2; exit 3"), "sh failed: one; two");
@@ -108,11 +108,11 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_prints_is_bounded() {
+    fn program_output_is_bounded() {
         let script = "while echo 'on and on and on and on and on and on and on'; do :; done 2>&1";
         let printed = match SHELL.run(&["-c", script]) {
             Ok(printed) => printed,
-            // The pipe was closed under it.
+            // The program failed because the pipe was closed.
             Err(ProgramError::Failed { .. }) => String::new(),
             Err(error) => panic!("{error}"),
         };

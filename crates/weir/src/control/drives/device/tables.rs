@@ -1,6 +1,7 @@
-//! What the system's tables say of block devices: mounts, swap space, and the signatures that `wipefs` finds.
+//! Parsers for the tables in which the system lists mounts, swap space and the signatures that `wipefs`
+//! finds.
 //!
-//! Reads text only, and knows nothing of where it comes from.
+//! This module reads text only and does not know its source.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -27,25 +28,25 @@ impl fmt::Display for DeviceNumber {
     }
 }
 
-/// What tells that something is on a device.
+/// A signature on a device: it shows that the device holds data.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Signature {
-    /// What it is, such as `ext4` or `gpt`.
+    /// Its type, for example `ext4` or `gpt`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What that is for, in `wipefs`'s words.
+    /// Its purpose, in `wipefs`'s words.
     #[serde(default)]
     pub usage: Option<String>,
     /// Its label, if it has one.
     #[serde(default)]
     pub label: Option<String>,
-    /// Its UUID, of whichever form, if it has one.
+    /// Its UUID in any form, if it has one.
     #[serde(default)]
     pub uuid: Option<String>,
 }
 
 impl Signature {
-    /// Its UUID, if that has the usual form.
+    /// Its UUID, if the UUID has the usual form.
     pub fn filesystem(&self) -> Option<Uuid> {
         self.uuid.as_deref().and_then(|text| Uuid::try_parse(text).ok())
     }
@@ -68,7 +69,7 @@ impl fmt::Display for Signature {
     }
 }
 
-/// What `wipefs --json` prints.
+/// The output of `wipefs --json`.
 #[derive(Deserialize)]
 struct Signatures {
     signatures: Vec<Signature>,
@@ -77,17 +78,19 @@ struct Signatures {
 /// The signatures that `wipefs --no-act --json` printed.
 ///
 /// # Errors
-/// If that is not of the known form.
+/// If the output does not have the known form.
 pub fn signatures(printed: &str) -> Result<Vec<Signature>, serde_json::Error> {
-    // Some versions print nothing where nothing is.
+    // Some versions print nothing for an empty device.
     if printed.trim().is_empty() {
         return Ok(Vec::new());
     }
     serde_json::from_str::<Signatures>(printed).map(|found| found.signatures)
 }
 
-/// Where a device is mounted, by `/proc/self/mountinfo`: by its number, and by its path for filesystems that have a
-/// number of their own.
+/// The mount points of a device, from `/proc/self/mountinfo`.
+///
+/// The device is found by its number. Some filesystems have a number of their own; they are found by the
+/// device's path.
 pub fn mounts_of(mountinfo: &str, number: DeviceNumber, path: &Path) -> Vec<PathBuf> {
     let number = number.to_string();
     let mount = |line: &str| {
@@ -100,14 +103,15 @@ pub fn mounts_of(mountinfo: &str, number: DeviceNumber, path: &Path) -> Vec<Path
     mountinfo.lines().filter_map(mount).collect()
 }
 
-/// Whether a device is swap space, by `/proc/swaps`.
+/// Whether a device is swap space, from `/proc/swaps`.
 pub fn is_swap(swaps: &str, path: &Path) -> bool {
     let mut lines = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next());
     lines.any(|swap| unescaped(swap) == path)
 }
 
-/// A path in which the kernel wrote white space and backslashes as octal numbers. What is not UTF-8 is not told from
-/// what looks like it.
+/// A path in which the kernel wrote white space and backslashes as octal numbers.
+///
+/// Bytes that are not UTF-8 become replacement characters, so two different paths can look equal.
 fn unescaped(text: &str) -> PathBuf {
     let mut parts = text.split('\\');
     let mut bytes: Vec<u8> = parts.next().unwrap_or_default().into();
@@ -162,7 +166,7 @@ half a line";
     }
 
     #[test]
-    fn signatures_are_read_and_told() {
+    fn signatures_are_parsed_and_described() {
         let printed = r#"{"signatures": [
             {"device":"loop0", "offset":"0x438", "type":"ext4", "uuid":"6ba7b810-9dad-41d1-80b4-00c04fd430c8",
              "label":"data", "usage":"filesystem"},
@@ -192,7 +196,7 @@ half a line";
 
     proptest::proptest! {
         #[test]
-        fn escaped_paths_are_read_as_they_were(path in "[a-z \\t\\n\\\\0-9é]{0,20}") {
+        fn escaped_paths_round_trip(path in "[a-z \\t\\n\\\\0-9é]{0,20}") {
             let escape = |character: char| match character {
                 ' ' | '\t' | '\n' | '\\' => format!("\\{:03o}", character as u32),
                 other => other.to_string(),
@@ -202,7 +206,7 @@ half a line";
         }
 
         #[test]
-        fn no_table_is_too_strange(text in "\\PC{0,60}") {
+        fn parsers_accept_any_text(text in "\\PC{0,60}") {
             mounts_of(&text, number(7, 1), Path::new("/dev/loop1"));
             is_swap(&text, Path::new("/dev/loop1"));
             unescaped(&text);

@@ -1,7 +1,7 @@
-//! Whether a block device may be formatted, and if not, what keeps it from that.
+//! Decides whether a block device may be formatted, and if not, gives the reason.
 //!
-//! Decides only, from what was found; it knows no device and no file. What is on a device is lost when it is
-//! formatted, so everything that says that somebody uses it, or ever did, is a refusal.
+//! It only judges the findings; it knows no device and no file. Formatting destroys everything on a device.
+//! So each sign of use, past or present, is a reason to refuse.
 
 use std::path::{Path, PathBuf};
 
@@ -14,66 +14,66 @@ use super::super::super::error::{ControlError, Outcome};
 use super::super::super::model::list_names;
 use super::tables::Signature;
 
-/// What is known of a block device that should become a drive.
+/// Findings about a block device that is to become a drive.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// How it is called towards whoever named it.
+    /// Name of the device as the user wrote it.
     pub shown: String,
-    /// Where it is, such as `/dev/sdb`.
+    /// Path of the device, for example `/dev/sdb`.
     pub path: PathBuf,
     /// Its size in bytes.
     pub size_bytes: u64,
-    /// Whether it cannot be written.
+    /// Whether the device is read-only.
     pub is_read_only: bool,
-    /// Itself, the disk that it is a partition of, and its own partitions.
+    /// The device itself, the disk that it is a partition of, and its own partitions.
     pub family: Vec<Relative>,
-    /// What is on it.
+    /// Signatures on the device.
     pub signatures: Vec<Signature>,
-    /// The drive that has a filesystem with a UUID that is among the signatures'.
+    /// Drive whose filesystem has a UUID that one of the signatures has too.
     pub twin: Option<Name>,
-    /// False if somebody has it for himself alone.
+    /// False if a process holds the device open exclusively.
     pub is_free: bool,
 }
 
-/// What a device is to the one that should become a drive.
+/// Relation of a device to the one that is to become a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// The same.
+    /// The same device.
     Itself,
-    /// The disk that it is a partition of.
+    /// The disk that the device is a partition of.
     Disk,
-    /// A partition of it.
+    /// A partition of the device.
     Partition,
 }
 
-/// A device whose bytes are also those of the one that should become a drive.
+/// A device that shares bytes with the one that is to become a drive.
 #[derive(Clone, Debug)]
 pub struct Relative {
-    /// What it is to that one.
+    /// Its relation to that device.
     pub relation: Relation,
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// The drive that lies on it, if one does.
+    /// The drive that lies on it, if there is one.
     pub drive: Option<DriveThere>,
-    /// Where it is mounted.
+    /// Its mount points.
     pub mounts: Vec<PathBuf>,
     /// Whether it is swap space.
     pub is_swap: bool,
-    /// The names of devices that are made of it, such as `dm-0` or `loop3`.
+    /// Names of the devices that are built on it, for example `dm-0` or `loop3`.
     pub holders: Vec<String>,
 }
 
 /// A drive that lies on a device.
 #[derive(Clone, Debug)]
 pub struct DriveThere {
-    /// Its name.
+    /// Name of the drive.
     pub name: Name,
-    /// Its folder, if the drive is that and not the device.
+    /// Folder of the drive, if the drive is a folder on the device and not the device itself.
     pub folder: Option<PathBuf>,
 }
 
 impl Relative {
-    /// Why the device cannot be given away, as the rest of a sentence about this one.
+    /// The reason why the device is in use, as the rest of a sentence about this device.
     fn claim(&self) -> Option<String> {
         if let Some(DriveThere { name, folder }) = &self.drive {
             return Some(match folder {
@@ -101,7 +101,7 @@ impl Relative {
     }
 }
 
-/// Refuses a block device that nobody said to format.
+/// Refuses a block device for which no formatting was requested.
 pub fn refuse_unasked(shown: &str, path: &Path) -> ControlError {
     let path = path.display();
     ControlError::invalid(format!(
@@ -111,11 +111,13 @@ pub fn refuse_unasked(shown: &str, path: &Path) -> ControlError {
     ))
 }
 
-/// Says yes to a device that nobody uses and that nothing is on; or only a filesystem of `unfinished`, which are those
-/// that this daemon began to make and that no drive came to lie on. Answers that one's UUID then.
+/// Accepts a device that is unused and empty, or that holds only a filesystem from `unfinished`. Returns the
+/// UUID of that filesystem.
+///
+/// `unfinished` lists the filesystems that this daemon began to make and that hold no drive.
 ///
 /// # Errors
-/// Conflict if it is a drive; refused if something else keeps it from being one.
+/// Conflict if the device is a drive; refused if another reason speaks against formatting it.
 pub fn allow(found: &Found, unfinished: &[Uuid]) -> Outcome<Option<Uuid>> {
     let shown = &found.shown;
     let refused = |why: &str| Err(ControlError::refused(format!("{shown} {why}")));
@@ -155,7 +157,7 @@ pub fn allow(found: &Found, unfinished: &[Uuid]) -> Outcome<Option<Uuid>> {
     Ok(leftover)
 }
 
-/// The unfinished filesystem that is alone on a device.
+/// The unfinished filesystem, if it is the only thing on a device.
 fn leftover(signatures: &[Signature], unfinished: &[Uuid]) -> Option<Uuid> {
     let [signature] = signatures else { return None };
     let filesystem = signature.filesystem().filter(|_| signature.kind == "xfs")?;
@@ -205,14 +207,14 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_nobody_uses_and_that_nothing_is_on_is_accepted() {
+    fn unused_empty_device_is_accepted() {
         assert_eq!(allow(&blank(), &[Uuid::from_u128(1)]), Ok(None));
         let disk = Relative { relation: Relation::Disk, path: "/dev/sd".into(), ..itself() };
         assert_eq!(allow(&with(disk), &[]), Ok(None));
     }
 
     #[test]
-    fn whoever_uses_a_device_is_named() {
+    fn refusal_names_the_user_of_the_device() {
         let disk = || Relative { relation: Relation::Disk, path: "/dev/sdx".into(), ..itself() };
         let partition = || Relative { relation: Relation::Partition, path: "/dev/sdb1".into(), ..itself() };
         let mounts = || vec![PathBuf::from("/srv/a"), PathBuf::from("/srv/b")];
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_device_is_told() {
+    fn refusal_names_the_defect_of_the_device() {
         let mut ext4 = signature("ext4", "filesystem", None);
         ext4.label = Some("data".to_owned());
         let table = signature("gpt", "partition-table", None);
@@ -284,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_unfinished_filesystem_of_our_own_that_is_alone_and_unused_is_formatted_over() {
+    fn only_own_unfinished_unused_filesystem_is_formatted_over() {
         let (ours, theirs) = (Uuid::from_u128(1), Uuid::from_u128(2));
         let xfs = |uuid| signature("xfs", "filesystem", Some(uuid));
         let holding = |signatures| Found { signatures, ..blank() };
@@ -306,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn without_being_asked_nothing_is_formatted_and_what_would_be_is_told() {
+    fn device_is_not_formatted_unasked_and_refusal_names_the_command() {
         let error = refuse_unasked("'/dev/sdb'", Path::new("/dev/sdb"));
         assert_eq!(error.kind, ErrorKind::Invalid);
         for words in
