@@ -1,5 +1,6 @@
-//! A write journal on a fast drive in front of a slow drive, pure: what is written where and in which order, so
-//! that what was acknowledged survives, and what of it has to be brought to the slow files.
+//! The write journal on a fast drive in front of a slow drive, as a pure state machine. It decides what is
+//! written where and in which order, so that acknowledged data survives. It also decides which data is
+//! destaged to the slow files.
 //!
 //! [`Journal`] takes changes, syncs and answers and returns [`Action`]s. A reactor carries the actions out on
 //! real files; the simulator carries them out on simulated files. [`Recovery`] makes a journal from the

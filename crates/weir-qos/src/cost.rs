@@ -1,5 +1,4 @@
-//! What a request costs: as how many operations and bytes it counts under a policy, and what it takes of the
-//! drives.
+//! The cost of a request: operations and bytes under a policy, and drive time.
 
 use weir_types::{Charges, OperationSize};
 
@@ -46,12 +45,12 @@ pub struct Cost {
     pub is_first: bool,
     /// Bytes moved; zero for requests without data.
     pub bytes: u32,
-    /// Time that it takes of the drive, in nanoseconds; zero where drives are not what is shared.
+    /// Drive time that the request takes, in nanoseconds; zero where drives are not what is shared.
     pub drive_ns: u32,
 }
 
 impl Cost {
-    /// A whole request, where drives are not what is shared.
+    /// Returns the cost of a whole request, where drives are not what is shared.
     pub fn of(kind: Kind, bytes: u32) -> Cost {
         Cost { kind, is_first: true, bytes, drive_ns: 0 }
     }

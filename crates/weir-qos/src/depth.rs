@@ -1,19 +1,20 @@
-//! How many operations to keep in flight at drives: as few as give nearly all of their throughput.
+//! The queue depth: how many operations to keep in flight at a drive, as few as give nearly all of its
+//! throughput.
 //!
-//! More would only wait inside the device, where nobody chooses whose turn it is. The number is found by trial:
-//! now and then the next smaller and the next larger one is used for a moment, and what the drive deliver is
-//! compared with the moments before and after. No model of the device is needed, and a change of its behaviour
-//! is followed. Only moments count in which operations were waiting throughout.
+//! More operations would only wait inside the device, where Weir cannot choose their order. The depth is
+//! found by trial. Now and then the next smaller or the next larger depth is used for a moment. The delivery
+//! of the drive is compared with the moments before and after. This needs no model of the device, and follows
+//! a change of its behaviour. A moment counts only if operations were waiting throughout.
 
 /// Depths to choose from: each about 1.4 times the one before.
 const STEPS: [u32; 20] = [1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128, 181, 256, 362, 512, 724, 1024];
-/// Where to begin: few drives gain from more, and most lose with less.
+/// Step to begin with: few drives gain from more, and most lose with less.
 const FIRST_STEP: usize = 9;
 /// Length of a moment, in nanoseconds, and of its beginning, which does not count. At the beginning the
 /// operations in flight are still those of the moment before.
 const MOMENT_NS: u64 = 25_000_000;
 const SETTLING_NS: u64 = 5_000_000;
-/// Operations that a moment needs to be told from another one; a slow drive have longer moments.
+/// Number of operations that a moment needs to be comparable; slow drives have longer moments.
 const OPERATIONS_PER_MOMENT_MIN: u64 = 64;
 /// Number of trials before a decision: while the depth is sought, and after it was found.
 const TRIALS_SEEKING: u32 = 3;
@@ -68,7 +69,7 @@ pub struct Depth {
     step: usize,
     role: Role,
     started_ns: u64,
-    /// Drives time of the operations that were completed in this moment, after it settled, and their number.
+    /// Drive time of the operations that completed in this moment after it settled, and their number.
     delivered_ns: u64,
     operations: u64,
     is_saturated: bool,
@@ -230,8 +231,8 @@ impl Depth {
 mod tests {
     use super::*;
 
-    /// Drives that deliver one operation in 10 us as long as `useful` are in flight, and fewer with fewer;
-    /// asked for more throughout for so many seconds from `now_ns` on. The instant at the end.
+    /// Simulates a saturated drive for some seconds from `now_ns` on; returns the instant at the end. With
+    /// `useful` operations in flight or more, the drive delivers one in 10 us; with fewer, it delivers less.
     fn saturate(depth: &mut Depth, useful: u32, now_ns: u64, seconds: u64) -> u64 {
         let mut at_ns = now_ns;
         while at_ns < now_ns + seconds * 1_000_000_000 {

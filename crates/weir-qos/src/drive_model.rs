@@ -1,11 +1,11 @@
-//! What operations cost the drive, as far as it is known what the drive can do.
+//! The drive model: the drive time of operations, as far as the drive's abilities are known.
 
 use weir_types::Emulation;
 use weir_types::emulation::Capacity;
 
 use crate::cost::{Direction, Kind};
 
-/// What drives deliver in one direction.
+/// The rates of a drive in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriveRates {
     /// Small operations per second.
@@ -14,7 +14,7 @@ pub struct DriveRates {
     pub bytes_per_second: u64,
 }
 
-/// What a pool's drives deliver.
+/// The rates of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriveModel {
     /// Rates for reading.
@@ -24,24 +24,24 @@ pub struct DriveModel {
 }
 
 impl DriveModel {
-    /// For drives of which nothing is known: the proportion of a common solid-state drive.
+    /// Model of a drive of which nothing is known: the proportions of a common solid-state drive.
     pub const UNKNOWN: DriveModel =
         DriveModel::even(DriveRates { iops: 100_000, bytes_per_second: 2_000_000_000 });
 
-    /// Drives that read and write alike.
+    /// Returns the model of a drive that reads and writes equally fast.
     pub const fn even(rates: DriveRates) -> DriveModel {
         DriveModel { read: rates, write: rates }
     }
 
-    /// An emulated drive: what it delivers where every operation is at another place. Where one lies is not
-    /// asked before it waits in the drive queue, so one that follows another is not told from one that does not.
+    /// Returns the model of an emulated drive, for operations at random places. The queue does not look at
+    /// the place of an operation, so it cannot tell sequential operations apart.
     pub fn emulated(emulation: Emulation) -> DriveModel {
         let Capacity { iops, bytes_per_second } = emulation.capacity();
         DriveModel::even(DriveRates { iops, bytes_per_second })
     }
 
-    /// The time that an operation takes of the drive, in nanoseconds: small ones by their number, large ones by
-    /// their bytes. At least 1.
+    /// Returns the drive time of an operation, in nanoseconds; at least 1. Small operations cost by their
+    /// number, large ones by their bytes.
     pub fn cost_ns(&self, kind: Kind, bytes: u32) -> u32 {
         let rates = match kind.direction() {
             Direction::Read => self.read,

@@ -1,8 +1,8 @@
-//! A pool's drives, shared: whose operation is next, and how many are in flight.
+//! The drive queue: whose operation is next on a drive, and how many are in flight.
 //!
-//! While somebody waits, operations leave in the order of the tree: floors, then shares. As long as only one
-//! leaf asks, there is no order to keep, and nothing waits here at all. What is in flight is counted in time of
-//! the drive, so that a large operation counts as several.
+//! While operations wait, they leave in the order of the tree: floors, then shares. As long as only one leaf
+//! has operations, there is no order to keep, and nothing waits here. Operations in flight are counted in
+//! drive time, so that a large operation counts as several.
 
 use weir_types::bounds::COMPETITION_MEMORY_NS;
 
@@ -44,14 +44,15 @@ pub struct Granted<T> {
 /// The queue of one drive. `T` is the caller's name of an operation.
 #[derive(Debug)]
 pub struct DriveQueue<T> {
-    /// Who shares the drive. It has no ceilings: these hold requests back before they come here.
+    /// Workloads that share the drive. This tree has no ceilings: they hold requests back before the drive
+    /// queue.
     pub tree: Tree<Queued<T>>,
     model: DriveModel,
     depth: Depth,
     in_flight_ns: u64,
     /// Instant at which the last operation completed.
     completed_at_ns: u64,
-    /// Drives time of all operations that were let go from the queue, and of those for which a floor was due.
+    /// Drive time of all operations that the queue let go, and the part for which a floor was due.
     granted_ns: u64,
     granted_due_ns: u64,
     last_leaf: Option<NodeId>,
@@ -132,7 +133,7 @@ impl<T: Copy> DriveQueue<T> {
         self.in_flight_ns += u64::from(cost.drive_ns);
     }
 
-    /// True if the drive can use another operation.
+    /// Returns true if the drive can use another operation.
     fn has_room(&self, now_ns: u64) -> bool {
         let is_alone = self.tree.leaves() <= 1 || now_ns >= self.competition_until_ns;
         is_alone && !self.depth.is_fixed() || self.in_flight_ns < self.in_flight_ns_max()
@@ -152,7 +153,7 @@ impl<T: Copy> DriveQueue<T> {
         self.tree.drain(now_ns, leaf).into_iter().map(|(queued, ..)| queued.ticket)
     }
 
-    /// True if something is at the drive and nothing has come back from there since an instant.
+    /// Returns true if operations are in flight and none has completed since an instant.
     pub fn is_silent_since(&self, since_ns: u64) -> bool {
         self.in_flight_ns > 0 && self.completed_at_ns < since_ns
     }

@@ -5,9 +5,9 @@
 //!   its guaranteed minimum, and [`cost`] the amount that a request counts.
 //! * [`tree`] has the hierarchy of workloads, and chooses whose request is next.
 //! * [`paths`] finds a workload's node by the names of the levels above it.
-//! * [`background`] is the pace of work for the system itself.
-//! * [`pool`] is the drive that they share; [`depth`] finds how many operations to keep in flight there, [`model`]
-//!   says what each costs.
+//! * [`background`] sets the pace of the system's own work.
+//! * [`drive_queue`] shares one drive. [`depth`] finds how many operations to keep in flight there, and
+//!   [`drive_model`] gives the drive time of each.
 //!
 //! The caller passes time in as nanoseconds. This crate has no clock, thread, lock or I/O, so the simulator
 //! and the reactors drive the same code.

@@ -20,7 +20,7 @@ pub struct Descriptor {
 /// The kind of an open descriptor, as far as it matters to the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A file on drives that take their time.
+    /// A file on a drive, whose operations take time.
     DriveFile,
     /// A file in memory: reading and writing it never waits.
     MemoryFile,
@@ -83,9 +83,8 @@ impl Descriptor {
         Descriptor { fd: Rc::new(fd), kind: Kind::Socket }
     }
 
-    /// True if reading and writing never waits for drives: then there is nothing to gain from doing it
-    /// asynchronously, and the kernel, which has no other way for such files, would give every operation to
-    /// a worker thread.
+    /// Returns true if reading and writing never waits for a drive. Asynchronous I/O then gains nothing: the
+    /// kernel would give every operation to a worker thread, because it has no other way for these files.
     pub fn is_in_memory(&self) -> bool {
         self.kind == Kind::MemoryFile
     }

@@ -61,7 +61,7 @@ impl<T> Operation<T> {
 pub(crate) struct InFlight<T> {
     slots: Vec<Option<Operation<T>>>,
     free: Vec<u32>,
-    /// Operations that wait for drives.
+    /// Number of operations that wait for a drive.
     on_drive: usize,
     /// Whether an operation on a drive has ended since the last call of [`InFlight::take_drive_use`].
     has_drive_ended: bool,
@@ -103,7 +103,7 @@ impl<T> InFlight<T> {
         self.slots.len() - self.free.len()
     }
 
-    /// True if an operation waits for drives or has done so since the last time this was asked.
+    /// Returns true if an operation waits for a drive or has done so since the last call.
     pub fn take_drive_use(&mut self) -> bool {
         std::mem::take(&mut self.has_drive_ended) || self.on_drive > 0
     }

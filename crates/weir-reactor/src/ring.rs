@@ -137,7 +137,7 @@ impl<T> Ring<T> {
         self.in_flight.len()
     }
 
-    /// True if an operation waits for drives or has done so since the last time this was asked.
+    /// Returns true if an operation waits for a drive or has done so since the last call.
     pub fn take_drive_use(&mut self) -> bool {
         self.in_flight.take_drive_use()
     }

@@ -1,4 +1,5 @@
-//! What goes out on a socket in one operation: many small heads and large bodies, gathered without duplication.
+//! Send batches: many small heads and large bodies, sent on a socket in one operation without moving the
+//! bodies.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! Workloads that share drives, in virtual time: the very tree and pool that serve real requests, under imagined
-//! clients and imagined drives.
+//! Workloads that share drives, in virtual time: the real policy tree and drive queue, with simulated clients
+//! and drives.
 //!
 //! A [`Plan`] names the workloads, their terms and their loads. [`run`] plays a plan and returns the
 //! [`History`]. [`oracle`] checks a history by naive arithmetic. [`replay`] plays recorded or invented loads
@@ -44,7 +44,7 @@ pub struct Load {
     pub active: Vec<(u64, u64)>,
 }
 
-/// Drives that serve one operation after another, each for its cost, and answer a fixed time later.
+/// A drive that serves one operation after another, each for its cost, and answers a fixed time later.
 #[derive(Clone, Copy, Debug)]
 pub struct PlannedDrive {
     /// Small operations per second.
@@ -62,7 +62,7 @@ pub struct PlannedDrive {
 pub struct Plan {
     /// The workloads.
     pub nodes: Vec<PlannedNode>,
-    /// What they share; without drives, requests are answered as soon as they may go.
+    /// The shared drive. Without one, requests are answered as soon as their ceilings admit them.
     pub planned_drive: Option<PlannedDrive>,
     /// Duration of the plan, in nanoseconds.
     pub duration_ns: u64,
@@ -103,11 +103,11 @@ pub struct Event {
     pub asked_ns: u64,
     /// Instant at which the ceilings admitted the request.
     pub admitted_ns: u64,
-    /// When the last piece of it went to the drive.
+    /// Instant at which the last piece of the request went to the drive.
     pub started_ns: u64,
     /// Instant of the answer.
     pub answered_ns: u64,
-    /// Time in the queue of the drive, in nanoseconds.
+    /// Time in the drive queue, in nanoseconds.
     pub queue_ns: u64,
     /// Part of `queue_ns` in which floors of other workloads went first, in nanoseconds.
     pub floors_ns: u64,

@@ -144,7 +144,7 @@ fn is_active(plan: &Plan, leaf: usize, at_ns: u64) -> bool {
     active.any(|&(from_ns, until_ns)| (from_ns..until_ns).contains(&at_ns))
 }
 
-/// Checks that drives do not idle while somebody asks without end whom no ceiling holds back.
+/// Checks that the drive is never idle while a client without ceilings has requests open.
 pub fn check_no_idling(plan: &Plan, history: &History) -> Result<(), String> {
     let Some(planned_drive) = plan.planned_drive else { return Ok(()) };
     let has_ceiling = |mut index: usize| loop {

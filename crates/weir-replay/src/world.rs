@@ -1,5 +1,5 @@
-//! Playing clients on a stage in virtual time: the very tree and pools that serve requests, under imagined clients
-//! and imagined drives.
+//! Playing clients on a stage in virtual time: the real policy tree and drive queues, with simulated clients
+//! and drives.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -118,7 +118,7 @@ pub trait Clients {
 /// An event of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Happening {
-    /// The drive are done with a piece.
+    /// The drive has finished a piece.
     PieceDone(usize),
     /// A request is answered.
     Answer(Ticket),
@@ -140,7 +140,7 @@ struct Open {
     accounted_ns: u64,
 }
 
-/// A part of a request that the drive serve at once.
+/// A part of a request that the drive serves at once.
 #[derive(Clone, Copy)]
 struct Piece {
     ticket: Ticket,

@@ -67,7 +67,7 @@ fn equal_seeds_give_equal_traces() {
     }
 }
 
-/// Two clients that ask without end for what drives give that answer after `latency_ns`.
+/// Two clients that always have requests open, on a drive that answers after `latency_ns`.
 fn competing(iops: u64, latency_ns: u64) -> Plan {
     let load =
         |depth| Load { depth, kind: Kind::Read, bytes: 4096, think_ns: 0, active: vec![(0, u64::MAX)] };

@@ -98,24 +98,32 @@ fn promises_hold_while_drives_are_away_and_return() {
 
 type Kind = fn(u64) -> Settings;
 
-/// Worlds that once broke a promise. In 6766 one replica was short of memory and the other failed, and a client was told of
-/// the failure alone. In 133 the only replica could not take the metadata that named a second one, which was said all the same
-/// to be the newest that counts: without it the replica was not served any more. In 598 tidying of dirty regions waited for
-/// metadata of another extent, and its own extent was gone when it went on. In 1295 the replica that was authoritative after
-/// a failed change failed in the middle of a resync: a region was copied half from it and half from the one that was
-/// authoritative then, and replicas in sync differed. In 4153 nobody asked again for metadata that was refused, and a flush
-/// waited for it. In 305 an older state of a replica from before the volume shrank had a higher epoch than the extent that
-/// came in its place, and was served. In 16972 a replica that was promoted during a change failed it, and the one
-/// that was left was not asked again. In 313 a replica that was added counted as in sync before it was recorded; then the
-/// other one failed, and the next start did not look for the one that had everything. In 73 the file of a replica that was
-/// removed went while a read of it was under way, which found nothing. In 2746 a replica became in sync that could not take
-/// metadata, the other one took that and then that it is stale itself, and the next start served neither. In 5384 the
-/// replica that had taken metadata was removed, and the only one that was left was given up for it; the world then carried
-/// out its late write over the next one, which it never asks a drive for before that has ended. In 19402 the world took two
-/// replicas for equal in a region where a change had failed, and the one whose word counts there was short of memory. In
-/// 7517 the world never ended: it waited for metadata that it asked for again only when no work was left, and there was
-/// work for a drive that was not found. In 11613 a replica failed while new metadata waited for the epoch record, its drive
-/// was restored from a backup, and the new metadata was then written beside the old file.
+/// Worlds that once broke a promise.
+///
+/// * In 6766 one replica was short of memory and the other failed. The client was told of the failure alone.
+/// * In 133 the only replica could not take the metadata that named a second one. The metadata counted as the
+///   newest all the same, so the replica was not served without it.
+/// * In 598 tidying of dirty regions waited for metadata of another extent. Its own extent was gone when it
+///   continued.
+/// * In 1295 the authoritative replica failed in the middle of a resync, after a failed change. A region was
+///   resynced half from it and half from the next authoritative one, and replicas in sync differed.
+/// * In 4153 refused metadata was never requested again, and a flush waited for it.
+/// * In 305 an older state of a replica from before a shrink had a higher epoch than the new extent, and was
+///   served.
+/// * In 16972 a replica that was promoted during a change failed it. The remaining replica was not asked
+///   again.
+/// * In 313 an added replica counted as in sync before it was recorded. Then the other one failed, and the
+///   next start did not look for the only replica in sync.
+/// * In 73 the file of a removed replica was deleted during a read of it, which found nothing.
+/// * In 2746 a replica that could not take metadata became in sync. The other replica took that metadata and
+///   then its own as stale, and the next start served neither.
+/// * In 5384 the replica that had taken metadata was removed, and the only remaining one was given up for it.
+///   The world then carried out its late write over the next one, although a drive is never asked before the
+///   late write has ended.
+/// * In 19402 the world took two replicas for equal in a region where a change had failed. The authoritative
+///   one was short of memory.
+/// * In 7517 the world never ended. It waited for metadata that it requested again only when no work was
+///   left, and work for a missing drive was left.
 const ONCE_BROKEN: &[(Kind, u64)] = &[
     (Settings::all_at_once, 6766),
     (Settings::all_at_once, 16972),

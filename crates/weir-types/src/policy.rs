@@ -20,11 +20,11 @@ pub enum Scope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
-    /// Slow drives, such as rotating disks.
+    /// Slow drives, like rotating disks.
     Low,
-    /// Drives between the two others.
+    /// Drives between the two other classes.
     Medium,
-    /// Fast drives, such as NVMe.
+    /// Fast drives, like NVMe.
     High,
 }
 

@@ -120,7 +120,7 @@ fn drain_under_load_survives_kill_and_keeps_every_byte() {
     loads.into_iter().for_each(|load| assert!(load.finish() > 0));
     written.iter().for_each(|written| written.check(&daemon));
     assert_eq!(daemon.json(&["status"])["alarms"], serde_json::json!([]));
-    // What the kill left behind elsewhere is resynced in the background.
+    // A background resync updates the other replicas that the kill left stale.
     wait_until("all replicas to be up to date", || {
         daemon.json(&["volume", "inspect", "double"]).get("moving").is_none()
     });

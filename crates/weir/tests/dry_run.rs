@@ -73,7 +73,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// Mean time that requests waited before they went to the drive.
+/// Returns the mean time that requests waited before they were sent to the drive.
 fn delay(figures: &Value) -> f64 {
     ["ceilings_mean_ns", "queue_mean_ns", "floors_mean_ns"]
         .into_iter()

@@ -193,7 +193,7 @@ fn client_that_reads_no_reply_is_not_read() {
     serves_and_ends(daemon);
 }
 
-/// Broken if a payload that does not come any more holds the end of the daemon up for all its timeout.
+/// Fails if a payload that never arrives delays the shutdown until its timeout.
 #[test]
 fn shutdown_does_not_wait_for_partial_payload() {
     let daemon = scene();

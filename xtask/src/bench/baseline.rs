@@ -68,7 +68,7 @@ const WORKLOADS: [Workload; 7] = [
     workload("three replicas: 4 KiB write QD32", 3, ("randwrite", 4096, 32)),
 ];
 
-/// Measures everything in memory, where the drive cost least and the daemon shows most.
+/// Measures everything in memory, where the drive costs least and the daemon's part is largest.
 pub fn run(options: &Options) -> Result<Report> {
     let mut report = Report::new("baseline");
     let Some(baseline) = std::env::var_os(BASELINE).map(PathBuf::from) else {

@@ -117,7 +117,7 @@ fn wait_for_empty_journals(daemon: &Daemon) -> Result<()> {
     }
 }
 
-/// A daemon on a new folder in memory, for benches in which the drive must not matter.
+/// Daemon on a new folder in memory, for benches in which the drive must not matter.
 struct Stage {
     daemon: Daemon,
     folder: Folder,

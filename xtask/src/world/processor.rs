@@ -1,4 +1,4 @@
-//! How busy the machine's processors were, to tell a measurement of the drive from one of the processors.
+//! Processor use of the machine, which tells a measurement of the drive from one of the processors.
 
 use anyhow::{Context, Result};
 

@@ -1,11 +1,11 @@
 //! The tree of workloads: it decides whose request is next.
 //!
 //! Tenants, groups, volumes and connections are nodes; requests wait at the leaves. A request may go when the
-//! ceilings of all nodes from its leaf to the root allow it. Of those that may go, the next is one whose floor
-//! is due, if there is any; else the choice goes down from the root, at each node to the child that has had
-//! least of it by weight (start-time fair queueing: Goyal, Vin and Cheng, SIGCOMM 1996; with floors first, as
-//! in mClock: Gulati, Merchant and Varman, OSDI 2010). What each request costs the parent is the time that the
-//! tightest ceiling above takes for it, or what it takes of the drive.
+//! ceilings of all nodes from its leaf to the root allow it. Among the requests that may go, one whose floor
+//! is due comes first. Otherwise the choice goes down from the root, at each node to the child that has had
+//! least by weight. This is start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996). Floors come first
+//! as in mClock (Gulati, Merchant and Varman, OSDI 2010). A request costs its parent the time that the
+//! tightest ceiling above takes for it, or its drive time if that is longer.
 //!
 //! A node is entered with its parent in up to three heaps:
 //! * by share, among the children that may be served now;
@@ -358,8 +358,8 @@ impl<T: Copy> Tree<T> {
         }
     }
 
-    /// Moves the tree's time on though requests wait that may go: they wait for something else, as for room in a
-    /// pool, and nothing that happened meanwhile is to be resynced.
+    /// Advances the tree's time although requests that may go are waiting. They wait for something else, for
+    /// example room in a drive queue, so missed time must not be caught up.
     pub fn keep_up(&mut self, now_ns: u64) {
         self.clock_ns = self.clock_ns.max(now_ns);
     }

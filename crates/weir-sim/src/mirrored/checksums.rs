@@ -192,7 +192,8 @@ impl World {
         self.mirror.kept(extent, kept, effects);
     }
 
-    /// True if a drive neither takes checksum headers nor lets the file of checksums go; it may have them all the same.
+    /// True if a drive can neither write the checksum header nor drop the checksum file. The header may be
+    /// written all the same.
     fn refuses_headers(&mut self, slot: usize, extent: u32, headers: &ChecksumHeader) -> bool {
         let Some(fault) = self.drives[slot].metadata_fault else { return false };
         if fault == MetadataFault::Broken && self.random.chance(1, 2) {
@@ -201,7 +202,8 @@ impl World {
         true
     }
 
-    /// Takes note of drives that did not take checksum headers, and of clients who may be told so.
+    /// Records drives that failed to write checksum headers, because clients may see a failure for that
+    /// reason.
     fn note_refused_headers(&mut self, extent: u32, failed: Slots) {
         self.metadata_failed.extend(failed.iter().map(|slot| (slot, extent)));
         let mut in_sync = self.mirror.readable(extent, 0, 0).iter();
@@ -304,7 +306,7 @@ impl World {
         damaged.any(|damaged| !self.scrubs.rotten.contains(&(extent, damaged.block)))
     }
 
-    /// Makes the mistake of validating what was not found fit for it.
+    /// Makes the deliberate mistake of validating checksums of a section that must not be valid.
     fn validate_falsely(&mut self, extent: u32, section: u32) {
         let first = section * SECTION_BLOCKS as u32;
         let zero_sum = sum_of(&Block::default());

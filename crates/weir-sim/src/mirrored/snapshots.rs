@@ -1,4 +1,5 @@
-//! Snapshots in the imagined machine: each must show, in every sector, what a reader could have seen at its instant.
+//! Snapshots in the simulated machine: in every sector a snapshot must show a value that a reader could have
+//! seen at its instant.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use super::{Pending, Sabotage, World};
 use crate::disk::File;
 use crate::requests::place_of;
 
-/// A snapshot that is under way.
+/// A snapshot in progress.
 #[derive(Debug, Default)]
 pub(super) struct VolumeSnapshot {
     /// Instant of the snapshot; 0 while changes are only quiesced.
@@ -17,7 +18,7 @@ pub(super) struct VolumeSnapshot {
     files: BTreeMap<(usize, u32), File>,
 }
 
-/// What the executor was asked to snapshot.
+/// A piece that the executor must add to the snapshot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     pub extent: u32,
@@ -27,7 +28,7 @@ pub(super) struct Piece {
 }
 
 impl World {
-    /// Holds changes for a snapshot, which begins some time later.
+    /// Quiesces changes for a snapshot, which begins some steps later.
     pub(super) fn quiesce_for_snapshot(&mut self) {
         if self.snapshot.is_none() {
             self.mirror.quiesce();
@@ -44,7 +45,7 @@ impl World {
         }
     }
 
-    /// Snapshots a part of what was asked for.
+    /// Adds a part of a piece to the snapshot.
     pub(super) fn snapshot(&mut self, piece: Piece, effects: &mut Vec<Effect>) {
         let Piece { extent, slots, offset, length } = piece;
         let regions = u64::from(length) / REGION_BYTES;
@@ -71,7 +72,7 @@ impl World {
         }
     }
 
-    /// A snapshot has ended: all replicas of it are alike, and could have been read at its instant.
+    /// Checks a completed snapshot: all its replicas are equal, and its content was readable at its instant.
     pub(super) fn check_snapshot(&mut self, replicas: Option<Vec<Slots>>) -> Result<(), String> {
         let snapshot = self.snapshot.take().ok_or("a snapshot ended that nobody asked for")?;
         let Some(replicas) = replicas else { return Ok(()) };

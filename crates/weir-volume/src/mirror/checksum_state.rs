@@ -1,9 +1,10 @@
-//! What is durably known of replicas at rest: which sections of an extent have valid checksums, and which blocks are damaged.
+//! Durable knowledge of replicas at rest: the sections of an extent with valid checksums, and the damaged
+//! blocks.
 //!
-//! A section of a replica is *valid* while the checksums that are kept beside that replica count for it. The checksums are invalidated,
-//! durably, before anything in the section changes; so whatever a crash or a power cut leaves, a checksum that counts
-//! is that of what should be there. A section whose checksums are invalid costs nothing more, and an extent that was never
-//! scrubbed has no checksum headers at all.
+//! Checksums of a section are *valid* for a replica while the checksums stored beside it match its data. They
+//! become invalid durably before any data in the section changes. So a valid checksum always belongs to the
+//! correct data, whatever a crash or a power cut leaves. A section with invalid checksums costs nothing more.
+//! An extent that was never scrubbed has no valid checksums.
 //!
 //! This module does not know checksums themselves, files, or the course of a scrub.
 
@@ -92,10 +93,10 @@ struct Writing {
     damaged: Vec<Damaged>,
 }
 
-/// The checksum headers of one extent.
+/// Checksum state of one extent.
 #[derive(Debug, Default)]
 pub(super) struct ExtentChecksums {
-    /// By replica, the sections that should have valid checksums.
+    /// Sections, by replica, whose checksums should be valid.
     wanted: [Sections; REPLICAS_MAX],
     /// Sections, by replica, whose checksums are durably valid.
     recorded: [Sections; REPLICAS_MAX],
@@ -137,7 +138,8 @@ impl ExtentChecksums {
         self.recorded[slot] = Sections::ALL;
     }
 
-    /// Sections that may have valid checksums beside a replica at this moment, or become so.
+    /// Sections whose checksums may be durably valid beside a replica now, or become so by the write in
+    /// progress.
     pub fn may_be(&self, slot: usize) -> Sections {
         let writing = self.writing.as_ref().and_then(|writing| writing.valid[slot]);
         self.recorded[slot].with(writing.unwrap_or_default())
@@ -148,13 +150,13 @@ impl ExtentChecksums {
         self.damaged_recorded.clear();
     }
 
-    /// True if a section of a replica has valid checksums, durably and for good.
+    /// True if the checksums of a section of a replica are valid, durably and with no invalidation pending.
     pub fn is_valid(&self, slot: usize, section: u32) -> bool {
         let section = Sections::one(section);
         self.wanted[slot].meets(section) && self.recorded[slot].meets(section)
     }
 
-    /// A replica is to have valid checksums in a section, or not any more.
+    /// Makes the checksums of a section of a replica wanted as valid or invalid.
     pub fn want(&mut self, slot: usize, section: u32, is_valid: bool) {
         let (wanted, section) = (&mut self.wanted[slot], Sections::one(section));
         *wanted = if is_valid { wanted.with(section) } else { wanted.without(section) };
@@ -236,8 +238,9 @@ impl ExtentChecksums {
         Some(valid.map(|valid| valid.map(header)))
     }
 
-    /// What was written stands; of replicas whose checksums had to be dropped nothing is said at all. Beside replicas that
-    /// failed it may stand or not: nothing more is to have valid checksums there, and what is said there is written again.
+    /// Handles the end of a header write. A replica whose checksums had to be dropped has no header any more.
+    /// Beside a failed replica the new header may be there or not. Its checksums become valid in no further
+    /// section, and its header is written again.
     pub fn header_written(&mut self, failed: Slots, dropped: Slots) {
         let writing = self.writing.take().expect("one header is written at a time");
         for slot in failed.iter() {
@@ -297,7 +300,7 @@ mod tests {
         [0, 1].into_iter().collect()
     }
 
-    /// Two replicas, each valid in its first two sections, with a damaged block in the second.
+    /// Two replicas with valid checksums in their first two sections, and a damaged block in the second.
     fn header() -> ExtentChecksums {
         let damaged = vec![Damaged { block: SECTION / 4096 + 1, expected: Some(7) }];
         let mut header = ExtentChecksums::default();

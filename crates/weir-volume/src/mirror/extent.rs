@@ -137,7 +137,7 @@ pub(super) struct MirroredExtent {
     /// By replica in sync, regions in which a failed change may have left it different from the authoritative
     /// one. These regions are not read from it. For each region at least one replica in sync is not behind.
     pub behind: [RegionSet; REPLICAS_MAX],
-    /// Of stale replicas, regions out of sync that they have again, though not in stable form yet.
+    /// By stale replica, out-of-sync regions that it has again, but not in stable form yet.
     pub caught_up: [RegionSet; REPLICAS_MAX],
     /// By replica, a counter of state changes and of regions lost or resynced.
     pub versions: [u64; REPLICAS_MAX],
@@ -159,10 +159,12 @@ pub(super) struct MirroredExtent {
 }
 
 impl MirroredExtent {
-    /// An extent as it is found. What is marked may differ between replicas that are in sync: the first that can be
-    /// reached is authoritative from now on, and the others lack it until they were given it. This is recorded before
-    /// anything of it is read: or a client that acted on what it read would find something else there once that replica
-    /// is lost.
+    /// An extent in its recovered state.
+    ///
+    /// Replicas in sync may differ in dirty regions. The first reachable one becomes the authoritative
+    /// replica there, and the others lack these regions until a resync. This is recorded before any of them
+    /// is read. Otherwise a client could act on data that it read, and find other data once the replica is
+    /// lost.
     pub fn new(recovered_extent: RecoveredExtent) -> MirroredExtent {
         let RecoveredExtent { metadata, is_there, lacks, epoch_allocated, is_confirmed } = recovered_extent;
         let (number, taken) = (metadata.number, metadata.taken);
@@ -195,7 +197,7 @@ impl MirroredExtent {
         if !is_confirmed {
             extent.new_epoch();
         }
-        // Those whose metadata is the newest are authoritative.
+        // Replicas with the newest metadata are authoritative.
         lacks.iter().enumerate().for_each(|(slot, lacks)| extent.lack(slot, lacks));
         let dirty = extent.wanted.dirty.clone();
         let first = extent.in_sync().first();
@@ -237,7 +239,7 @@ impl MirroredExtent {
         self.with(ReplicaState::InSync)
     }
 
-    /// Replicas of a replica state that can be reached.
+    /// Reachable replicas with a replica state.
     pub fn with(&self, replica_state: ReplicaState) -> Slots {
         let is_one = |slot: usize| self.is_there[slot] && self.wanted.replica_states[slot] == replica_state;
         // Branch-free, because every request asks several times.
@@ -408,7 +410,7 @@ impl MirroredExtent {
         self.wanted.epoch = self.wanted.epoch.max(self.epoch_allocated) + 1;
     }
 
-    /// Gives a replica another replica state.
+    /// Changes the state of a replica.
     pub fn stand(&mut self, slot: usize, replica_state: ReplicaState) {
         self.wanted.replica_states[slot] = replica_state;
         self.checksums.iter_mut().for_each(|checksums| checksums.lose(slot));

@@ -517,7 +517,7 @@ pub enum TenantCommand {
         /// The tenant
         name: String,
     },
-    /// Change a tenant's policy, or the policy group of its new volumes
+    /// Change a tenant's policy, or the default policy group of its new volumes
     #[command(
         after_help = "Example:\n  weir tenant modify svm01 --qos-policy-group all-of-svm01 --default-policy-group extreme\n  weir vserver modify -vserver svm01 -qos-policy-group none"
     )]
@@ -579,7 +579,7 @@ pub struct TenantChanges {
     /// Shared policy group whose terms apply to all volumes of the tenant together, or 'none'
     #[arg(long, value_name = "POLICY_GROUP|none")]
     pub qos_policy_group: Option<String>,
-    /// Policy group, fixed or adaptive, of new volumes that name none; or 'none'
+    /// Default policy group, fixed or adaptive, of volumes created without one, or 'none'
     #[arg(long, value_name = "POLICY_GROUP|none")]
     pub default_policy_group: Option<String>,
 }

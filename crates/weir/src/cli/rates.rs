@@ -34,7 +34,7 @@ pub struct Activity {
     pub floors_ns: u64,
     /// Time in the queue for other reasons, in nanoseconds, summed over all requests.
     pub queue_ns: u64,
-    /// Time at the drive, in nanoseconds, of all requests together.
+    /// Time at the drive, in nanoseconds, summed over all requests.
     pub drive_ns: u64,
     /// Remaining time, in nanoseconds, summed over all requests.
     pub other_ns: u64,

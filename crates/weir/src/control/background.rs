@@ -261,8 +261,9 @@ impl Control {
         jobs
     }
 
-    /// Has the space of something given back. A deleted volume's folder becomes pending deletion now if that can be done, so that a
-    /// lost catalogue does not bring it back; else before anything is given back.
+    /// Starts a reclaim. The folder of a deleted volume is marked as pending deletion now, so that a lost
+    /// catalogue does not bring the volume back. If the mark fails now, the data plane sets it before it
+    /// frees any space.
     pub(super) fn begin_reclaim(&self, id: VolumeId, mut reclaim: Reclaim) {
         let drive = self.model().drives.get(&reclaim.drive).map(|drive| drive.record.spec());
         if let (Ok(store), Some(drive)) = (self.store(reclaim.drive), drive) {
@@ -314,9 +315,9 @@ impl Control {
         self.stores().into_iter().try_for_each(|(drive, store)| self.remove_leftovers(drive, &store))
     }
 
-    /// Has the space of folders given back that only bear the mark of a pending deletion.
+    /// Starts reclaims of folders that are marked as pending deletion and that the catalogue does not name.
     pub(super) fn remove_leftovers(&self, drive: DriveId, store: &Store) -> Outcome<()> {
-        // What is being snapshotted is half made on purpose.
+        // A snapshot in progress is incomplete on purpose.
         let leftovers = store.scan()?.leftovers;
         for id in leftovers.into_iter().filter(|id| !self.snapshots_in_progress.concern(*id)) {
             let (is_volume, is_known) = {

@@ -34,9 +34,12 @@ impl Control {
     /// written. Otherwise all data is duplicated before the call returns.
     ///
     /// # Errors
-    /// Not found for an unknown volume, snapshot or policy group; conflict for a name that is taken; full if there are too
-    /// many volumes, too little space to duplicate what cannot be shared, or the pool may have no more provisioned; refused if
-    /// its policy has floors that are not to be had, unless it is forced, or the volume cannot be snapshotted now.
+    /// * Not found for an unknown volume, snapshot or policy group.
+    /// * Conflict for a name that is taken.
+    /// * Full if there are too many volumes, or too little space to duplicate data that cannot be shared.
+    /// * Full if the pool may have no more provisioned.
+    /// * Refused if the policy has floors that the pool cannot meet, unless the request is forced.
+    /// * Refused if no snapshot of the volume can be taken now.
     pub fn clone_volume(&self, request: &CloneVolume) -> Outcome<VolumeView> {
         let begun = self.begin_snapshots(&[], || {
             let pair = self.clone_pair(request)?;

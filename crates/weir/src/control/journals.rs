@@ -1,8 +1,7 @@
 //! Journal bindings: which replicas are behind a write journal, and on which drive the journal lies.
 //!
-//! A replica that its volume's template puts on slower drives than others is behind a journal on the fastest drives of the
-//! template: an acknowledged write costs there what it costs on the fast replica. The loss of one drive must not cost two
-//! replicas, so the journal of a replica lies on no drive that has another replica of the extent, or the journal of one.
+//! A template can put a replica on a slower class of drives than others. This replica is behind a journal on
+//! a drive of the template's fastest class. An acknowledged write costs there as much as on the fast replica.
 //!
 //! The loss of one drive must not cost two replicas. So a replica's journal lies on no drive that has another
 //! replica of the extent, or the journal of one.

@@ -1,7 +1,8 @@
 //! Ledger: the floors that are claimed from a pool, and whether the pool has them. This is the arithmetic of
 //! admission.
 //!
-//! Pure: it sees which levels volumes stand under and what the drive deliver, and changes nothing. The rules:
+//! This module is pure: it sees the policy levels of volumes and the capacity of drives, and changes nothing.
+//! The rules:
 //!
 //! * **Floors nest.** A level with a floor claims it once, however many levels stand below it. A floor below
 //!   is a part of it. If the floors below exceed the one above, the floors below are claimed instead. `tree`
@@ -11,9 +12,9 @@
 //!   full on each. All its members may ask on one pool at once, and every pool guarantees floors for itself.
 //! * **Adaptive policies claim nothing.** They have ceilings and no floors, so neither a resize nor growth
 //!   changes a ledger.
-//! * **Operations are counted as small ones, bytes as those of large ones**, as the capacity is. Both take
-//!   turns at the same drives: what one of them has used of a pool the other has not.
-//! * **The reserve is a part of the capacity**, whatever the over-commit.
+//! * **Operations count as small ones, and bytes as those of large operations**, like the capacity. Both
+//!   share the same drives: a part of a pool that one has used is not left for the other.
+//! * **The reserve is a part of the capacity**, independent of the over-commit.
 //!
 //! All values are whole operations and bytes. The reserve is rounded up and the limit down, so that the shown
 //! numbers add up to the decision.
@@ -123,8 +124,9 @@ fn clamped(value: u128) -> u64 {
 /// Capacity and settings that floors are admitted against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measure {
-    /// What the drive deliver: either so many small operations or so many bytes of large ones. `None` if that
-    /// is not known; then everything is admitted and nothing is guaranteed.
+    /// Capacity of the drives: either this number of small operations, or this number of bytes of large ones.
+    ///
+    /// `None` if unknown: then everything is admitted and nothing is guaranteed.
     pub capacity: Option<Amount>,
     /// Maximum for floors and the reserve together, in percent of the capacity.
     pub over_commit_percent: u32,

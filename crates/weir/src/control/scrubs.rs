@@ -1,8 +1,8 @@
 //! Scrubs of volumes: running scrubs, the result of each volume's last scrub, and alarms about damaged
 //! blocks.
 //!
-//! The data plane scrubs; here it is begun, and noted when it has ended. A scrub does not go on by itself after a
-//! restart: what it has validated stays valid.
+//! The data plane scrubs. This module starts scrubs and records their results. A scrub does not continue
+//! after a restart, but its checksums stay valid.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -231,7 +231,7 @@ impl Control {
         Ok(self.view_of_scrub(&record))
     }
 
-    /// Gives up the scrub of a volume, if there is one. What it has found, repaired and validated stays so.
+    /// Cancels the scrub of a volume, if there is one. Its findings, repairs and checksums stay.
     ///
     /// # Errors
     /// Not found for an unknown volume.

@@ -25,7 +25,7 @@ use weir_store::snapshot::Occupied;
 pub struct CreateSnapshots {
     /// Owner of the volumes; if `None`, each volume is looked up as usual.
     pub tenant: Option<Name>,
-    /// The volumes, all of which are in the snapshot at the same instant.
+    /// The volumes. All snapshots show the same instant.
     pub volumes: Vec<Name>,
     /// Name of each snapshot.
     pub name: Name,
@@ -97,12 +97,15 @@ impl Model {
 }
 
 impl Control {
-    /// Snapshots volumes, all at the same instant, while they are used. Clients notice no pause but that of a few pieces
-    /// being shared, or copied where the filesystem cannot share. Everything is durable with the answer.
+    /// Creates snapshots of volumes, all at the same instant, while the volumes are in use.
+    ///
+    /// Clients notice only short pauses, while single pieces are shared, or duplicated if the filesystem
+    /// cannot share. Everything is durable before the call returns.
     ///
     /// # Errors
-    /// Invalid for no volume, or one named twice; not found for an unknown one; conflict if one has such a snapshot; full if
-    /// there is no space to duplicate what cannot be shared; refused if a volume cannot be snapshotted now.
+    /// Invalid for no volume, or one named twice. Not found for an unknown volume. Conflict if a volume has a
+    /// snapshot of that name. Full if there is no space to duplicate data that cannot be shared. Refused if
+    /// no snapshot of a volume can be made now.
     pub fn create_snapshots(&self, request: &CreateSnapshots) -> Outcome<Vec<SnapshotView>> {
         let begun = self.begin_snapshots(&[], || self.snapshot_pairs(request))?;
         let records = self.finish_snapshots(begun, |change, pairs| {

@@ -1,9 +1,11 @@
 //! Snapshots in progress: new volumes with the content of others at one instant, while these are written.
 //!
-//! It does not know what the new volumes are for. They come into being in the order of all changes: a record that says
-//! that they are being made, files, everything in the snapshot and durable, and only then what makes them volumes. No lock
-//! is held while it is in the snapshot; the volumes concerned must not be changed in size, moved or deleted meanwhile,
-//! which is asked for here by name.
+//! Snapshots, clones and restores build on this module, which does not know the purpose of the new volumes.
+//! The order of all changes holds for a new volume: first a record with the state `creating`, then files and
+//! their durable content. The final record comes last.
+//!
+//! No lock is held while the content is shared or duplicated. In this time the volumes concerned must not be
+//! resized, moved or deleted. Other modules ask here by volume whether this is so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -21,11 +23,11 @@ use super::{Change, Control};
 use crate::dataplane::{SnapshotProgress, SnapshotSpec};
 use weir_store::{Store, WriteScope, epoch_record, extent_count};
 
-/// How long a snapshot waits for another one of the same volume.
+/// How long a snapshot waits for another snapshot in progress of the same volume.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Epoch of the replica metadata of extents of a snapshot: nothing was there before them.
+/// First epoch of the new volumes' replica metadata: nothing was there before.
 const FIRST_EPOCH: u64 = 1;
-/// What is noted of extents of a snapshot.
+/// Epoch record of each extent of a new volume.
 const FIRST_EPOCH_RECORD: EpochRecord =
     EpochRecord { allocated: FIRST_EPOCH, committed: FIRST_EPOCH, is_failed: false };
 
@@ -36,7 +38,7 @@ pub(super) struct Pair {
     pub target: VolumeRecord,
 }
 
-/// Snapshots that are under way, by each volume that must stay as it is meanwhile, or is being made.
+/// Snapshots in progress, by each volume that must not change or is being created.
 #[derive(Debug, Default)]
 pub(super) struct SnapshotsInProgress {
     under_way: Mutex<BTreeMap<VolumeId, Arc<SnapshotProgress>>>,
@@ -48,12 +50,13 @@ impl SnapshotsInProgress {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// True if a volume is being snapshotted, or made of what is.
+    /// True if a volume is the source or the target of a snapshot in progress, or must not change because of
+    /// one.
     pub fn concern(&self, volume: VolumeId) -> bool {
         self.under_way().contains_key(&volume)
     }
 
-    /// Enters snapshots unless one of their volumes is in another one.
+    /// Enters snapshots unless one of their volumes is part of another snapshot in progress.
     fn enter(&self, entries: BTreeMap<VolumeId, Arc<SnapshotProgress>>) -> Option<Entered<'_>> {
         let mut under_way = self.under_way();
         if entries.keys().any(|volume| under_way.contains_key(volume)) {
@@ -75,7 +78,7 @@ impl SnapshotsInProgress {
     }
 }
 
-/// Snapshots that are entered until this goes.
+/// Entries of snapshots in progress, removed when this value is dropped.
 struct Entered<'a> {
     snapshots_in_progress: &'a SnapshotsInProgress,
     volumes: Vec<VolumeId>,
@@ -89,7 +92,7 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// Snapshots that are prepared.
+/// Prepared snapshots.
 pub(super) struct Begun<'a> {
     pairs: Vec<Pair>,
     specs: Vec<SnapshotSpec>,
@@ -101,8 +104,10 @@ pub(super) struct Begun<'a> {
 }
 
 impl Control {
-    /// Prepares snapshots: all at one instant, once they go on. What is to be in the snapshot in what is asked for under the
-    /// decision lock, again if another snapshot of one of the volumes has to end first; others may stay as they are too.
+    /// Prepares snapshots, all of the same instant.
+    ///
+    /// `pairs` names the volumes under the decision lock. It is called again if another snapshot in progress
+    /// of one of them has to end first. The volumes in `others` must not change either.
     pub(super) fn begin_snapshots(
         &self,
         others: &[VolumeId],
@@ -147,12 +152,12 @@ impl Control {
         }
     }
 
-    /// Refuses what would change the files of a volume that is being snapshotted.
+    /// Refuses a change of a volume's files during a snapshot in progress.
     pub(super) fn refuse_snapshot_in_progress(&self, volume: &VolumeRecord) -> Outcome<()> {
         if self.snapshots_in_progress.concern(volume.id) { Err(busy(volume)) } else { Ok(()) }
     }
 
-    /// Bytes that are left to snapshot of a volume, or of a snapshot of it, if it is being snapshotted.
+    /// Bytes that a snapshot in progress of a volume, or of one of its snapshots, has left.
     pub(super) fn snapshot_bytes_left(&self, volume: VolumeId) -> Option<u64> {
         let left = |id: VolumeId| {
             self.snapshots_in_progress.under_way().get(&id).map(|progress| progress.bytes_left())
@@ -203,8 +208,10 @@ impl Control {
         Ok(())
     }
 
-    /// Snapshots what was prepared and makes volumes of it, by `publish`, which finds all files in place and records what
-    /// they are; it is called under the decision lock. If anything fails, nothing is left.
+    /// Takes prepared snapshots and makes volumes of them.
+    ///
+    /// `publish` records the volumes once all files are in place. It is called under the decision lock. If
+    /// anything fails, nothing is left.
     pub(super) fn finish_snapshots<T>(
         &self,
         begun: Begun<'_>,
@@ -224,7 +231,7 @@ impl Control {
             change.beside(|| settled.and_then(|in_snapshot| self.put_in_place(&begun, &in_snapshot)));
         let published = in_place.and_then(|pairs| {
             let published = publish(&mut change, &pairs)?;
-            // Replicas that could not be snapshotted are made anew.
+            // Replicas that are not in the snapshot are added again.
             pairs.iter().for_each(|pair| self.begin_moves(pair.target.id));
             Ok(published)
         });
@@ -246,14 +253,14 @@ impl Control {
         }
     }
 
-    /// Opens the scope of writes to each drive that volumes are in the snapshot on, once however many of them are there.
+    /// Opens a scope of writes on each drive of the source volumes, once per drive.
     fn begin_writes(&self, pairs: &[Pair]) -> Outcome<BTreeMap<DriveId, WriteScope>> {
         let stores: BTreeMap<DriveId, Store> =
             pairs.iter().flat_map(|pair| self.stores_there(&pair.source)).collect();
         stores.into_iter().map(|(drive, store)| Ok((drive, store.begin_writes()?))).collect()
     }
 
-    /// Makes volumes of what was in the snapshot, durably.
+    /// Completes the new volumes durably.
     fn put_in_place(&self, begun: &Begun<'_>, in_snapshot: &[Vec<Slots>]) -> Outcome<Vec<Pair>> {
         let complete = |(pair, in_snapshot): (&Pair, &Vec<Slots>)| self.complete_pair(pair, in_snapshot);
         let pairs: Vec<Pair> = begun.pairs.iter().zip(in_snapshot).map(complete).collect::<Outcome<_>>()?;
@@ -270,7 +277,8 @@ impl Control {
         Ok(pairs)
     }
 
-    /// Completes the files of a new volume, with the replica metadata of what was in the snapshot. Replicas that were not are none.
+    /// Completes the files of a new volume, with replica metadata. Replicas that are not in the snapshot are
+    /// removed from its placement.
     fn complete_pair(&self, pair: &Pair, in_snapshot: &[Slots]) -> Outcome<Pair> {
         let mut target = pair.target.clone();
         let count = extent_count(target.size_bytes);
@@ -307,7 +315,7 @@ impl Control {
     }
 }
 
-/// The volumes that snapshots of these pairs need as they are, and others, each once.
+/// The volumes that must not change during snapshots of these pairs, and others, each once.
 fn concerned(others: &[VolumeId], pairs: &[Pair]) -> Vec<VolumeId> {
     let sources = pairs.iter().map(|pair| pair.source.id);
     let all: BTreeSet<VolumeId> = sources.chain(others.iter().copied()).collect();
@@ -319,7 +327,7 @@ fn busy(volume: &VolumeRecord) -> ControlError {
     ControlError::refused(format!("a snapshot or clone of {title} is being made; try again when it is done"))
 }
 
-/// Nothing was in the snapshot on a drive that was away when the files were made, so nothing should be there.
+/// The drive was missing when the files were made. It has no part of the snapshot and should hold no replica.
 fn came_late(drive: DriveId) -> ControlError {
     ControlError::refused(format!("drive {drive} came back while the snapshot was in progress; try again"))
 }

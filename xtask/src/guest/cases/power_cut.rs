@@ -41,7 +41,7 @@ pub fn xfs() -> Result<()> {
     check(&["mkfs.xfs", "-q"], "xfs")
 }
 
-/// On one that duplicates it.
+/// Checks a filesystem without shared extents, where a snapshot duplicates the data.
 pub fn ext4() -> Result<()> {
     check(&["mkfs.ext4", "-q"], "ext4")
 }

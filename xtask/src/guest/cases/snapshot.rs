@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use crate::guest::inside::{self, DRIVE, Disk};
 
-/// How much the volume holds, in bytes: duplication takes long enough to be caught at.
+/// Bytes of data in the volume: enough that their duplication can be interrupted.
 const VOLUME_BYTES: usize = 96 << 20;
 /// Size of one request, in bytes.
 const REQUEST_BYTES: usize = 8 << 20;

@@ -14,7 +14,7 @@ pub enum SnapshotCommand {
     Create {
         #[command(flatten)]
         which: Which,
-        /// Volumes that are in the snapshot at the same instant; then only the name of their snapshots is given before
+        /// Volumes to snapshot at the same instant; the first argument is then only the name of the snapshots
         #[arg(long, value_name = "VOLUME,...", value_delimiter = ',', conflicts_with = "volume")]
         group: Vec<String>,
     },

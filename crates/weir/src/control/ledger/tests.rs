@@ -251,7 +251,8 @@ proptest! {
         let bound = ledger.bound();
         prop_assert_eq!(bound.iops, most(&floors, |floor| floor.iops.unwrap_or(0)));
         prop_assert_eq!(bound.bytes_per_second, most(&floors, |floor| floor.bytes_per_second.unwrap_or(0)));
-        // As parts of a second of the drive. Rounding may cost an operation or a byte, and never gives any.
+        // As parts of a second of the drives' time. Rounding may cost an operation or a byte, and never adds
+        // any.
         let part = |amount: Amount| {
             amount.iops as f64 / capacity.iops as f64
                 + amount.bytes_per_second as f64 / capacity.bytes_per_second as f64

@@ -21,9 +21,9 @@ pub enum Cause {
     Ceiling,
     /// Other volumes go first for their floors.
     Floors,
-    /// The line for the drive, which others use too.
+    /// The queue of the drive, which other volumes use too.
     Queue,
-    /// the drive itself.
+    /// The drive itself.
     Drive,
     /// Waiting for buffers or for requests to the same blocks, and Weir's own work.
     Other,

@@ -8,7 +8,7 @@ use super::*;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A span of two seconds with `[delayed, floors, queue, drives, other]` seconds of requests' time.
+/// A span of two seconds with `[delayed, floors, queue, drive, other]` seconds of requests' time.
 fn situation(operations: u64, seconds: [f64; 5]) -> Situation {
     let [delayed_ns, floors_ns, queue_ns, drive_ns, other_ns] =
         seconds.map(|seconds| (seconds * SECOND_NS as f64) as u64);

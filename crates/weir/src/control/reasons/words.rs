@@ -8,7 +8,7 @@ use super::{Binding, Cause, Explanation, NamedGroup, NamedLimit, Situation};
 
 /// Number of neighbours that are named before the rest is only counted.
 const NEIGHBOURS_NAMED_MAX: usize = 4;
-/// With fewer requests under way in the mean, a client that sends more at a time gets more of drives.
+/// Mean number of requests under way below which a client gains from sending more requests at a time.
 const CONCURRENCY_FEW: f64 = 2.0;
 
 /// The cause that binds the volume, in a sentence.
