@@ -6,7 +6,7 @@
 //! real files; the simulator carries them out on simulated files. [`Recovery`] makes a journal from the
 //! content of its file. Only headers pass through this crate and, in recovery, payloads for their checksums.
 //! The crate has no clock, thread, socket or file. It knows of volumes only the names of their extents'
-//! files. `docs/journal.md` describes the format of the file.
+//! files. `docs/reference/journal-format.md` describes the format of the file.
 
 #![forbid(unsafe_code)]
 

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn patch_of_lines_that_are_not_there_does_not_fit() {
+    fn patch_of_absent_lines_does_not_apply() {
         let root = repository_root();
         let patch =
             |line: &str| format!("--- a/rustfmt.toml\n+++ b/rustfmt.toml\n@@ -1 +1 @@\n-{line}\n+x\n");

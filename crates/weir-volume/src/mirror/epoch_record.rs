@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_of_extents_that_come_again_are_above_all_earlier_ones() {
+    fn epochs_of_regrown_extents_exceed_all_earlier_ones() {
         let recorded = |allocated| EpochRecord { allocated, ..EpochRecord::default() };
         assert_eq!((first_epoch(&[]), first_epoch(&[EpochRecord::default()])), (1, 1));
         let second = first_epoch(&[recorded(1), recorded(900)]);

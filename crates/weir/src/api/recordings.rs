@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// disconnects.
 #[utoipa::path(
     post, path = "/v1/recordings", tag = "volumes", operation_id = "recordVolumes", request_body = RecordingCreate,
-    responses((status = 200, description = "The trace, in the form that docs/trace.md describes", body = TraceFile,
+    responses((status = 200, description = "The trace, in the form that docs/reference/trace-format.md describes", body = TraceFile,
                content_type = "application/octet-stream"),
               (status = "default", description = "Not done", body = ErrorBody))
 )]

@@ -588,7 +588,7 @@ fn adapt(api: &mut World) {
     assert_eq!(api.call("GET", TENANT, "svm01", None, 200)["volumes"], 1);
     let effective = &api.call("GET", VOLUME, "svm01/vol1", None, 200)["policy"]["effective"];
     assert_eq!(effective["ceiling_iops"], json!({"value": 9, "origin": "policy group top of tenant svm01"}));
-    let nothing = json!({"qos_policy_group": "none", "template": "none"});
+    let nothing = json!({"qos_policy_group": "none", "default_policy_group": "none"});
     api.call("PATCH", TENANT, "svm01", Some(nothing), 200);
     api.call("DELETE", GROUP, "svm01/top", None, 204);
     api.call("PATCH", VOLUME, "svm01/vol1", Some(json!({"qos_adaptive_policy_group": "none"})), 200);

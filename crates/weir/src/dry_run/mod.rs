@@ -1,7 +1,7 @@
 //! Dry run: predicting the throughput and waiting times of each volume under given policies.
 //!
 //! The scheduler that serves requests runs a recorded or made-up load in virtual time. The dry run needs no
-//! daemon and changes nothing. The manual states its assumptions. A client waits for its replies as it did in
+//! daemon and changes nothing. `docs/reference/dry-run.md` states its assumptions. A client waits for its replies as it did in
 //! the recording. A drive that is not emulated takes as long as it took in the recording.
 
 mod figures;

@@ -1,6 +1,6 @@
 //! Traces: recorded requests of volumes, with the policies and drives during the recording.
 //!
-//! `docs/trace.md` describes the file. This module is pure: bytes in, values out. It does not know who
+//! `docs/reference/trace-format.md` describes the file. This module is pure: bytes in, values out. It does not know who
 //! records or who plays a trace.
 
 mod format;

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filesystem_of_several_drives_counts_once() {
+    fn filesystem_of_several_drives_counts_once() {
         use weir_store::DriveUsage;
         let usage = |filesystem, available_bytes| {
             Ok(DriveUsage { size_bytes: 100, used_bytes: 0, available_bytes, filesystem })
