@@ -4,7 +4,7 @@
 //! only once the replicas that stay are in sync: at no time are there fewer replicas in sync than before, or than are
 //! wished for.
 
-use weir_types::bounds::REPLICAS_MAX;
+use weir_types::bounds::REPLICA_SLOTS_MAX;
 use weir_types::{Class, DriveId};
 use weir_volume::mirror::{ReplicaState, Slots};
 
@@ -175,7 +175,7 @@ fn make_room_and_add(
     wished: usize,
 ) -> Step {
     let good = replicas.iter().filter(|replica| replica.replica_state == ReplicaState::InSync).count();
-    let free = (0..REPLICAS_MAX).find(|slot| replicas.iter().all(|replica| replica.slot != *slot));
+    let free = (0..REPLICA_SLOTS_MAX).find(|slot| replicas.iter().all(|replica| replica.slot != *slot));
     let Some(slot) = free else {
         let may_go = |replica: &&&ReplicaNow| replica.replica_state != ReplicaState::InSync || good > wished;
         return surplus.iter().find(may_go).map_or(Step::Wait, |replica| Step::Remove(replica.slot));

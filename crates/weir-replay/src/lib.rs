@@ -3,14 +3,16 @@
 //!
 //! A [`Plan`] names the workloads, their terms and their loads. [`run`] plays a plan and returns the
 //! [`History`]. [`oracle`] checks a history by naive arithmetic. [`replay`] plays recorded or invented loads
-//! under any policies.
+//! under any policies. [`trace`] is the format of a recording, and [`dry_run`] predicts figures from one.
 
 #![forbid(unsafe_code)]
 
 pub mod chance;
+pub mod dry_run;
 pub mod oracle;
 mod planned;
 pub mod replay;
+pub mod trace;
 pub mod world;
 
 use weir_qos::{Kind, Limit};

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, PIECE_BYTES, REPLICAS_MAX};
+use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, PIECE_BYTES, REPLICA_SLOTS_MAX};
 use weir_volume::mirror::ResyncQueue;
 use weir_volume::mirror::{
     Agenda, Answer, ChecksumWork, Effect, EpochRecord, MetadataWrites, MirrorId, ReplicaMetadata,
@@ -138,7 +138,7 @@ struct World {
     steps: BTreeMap<MirrorId, Vec<Stamp>>,
     buffers: BTreeMap<(usize, OperationId), Vec<Stamp>>,
     /// Drives that were reachable at the start of the volume.
-    reachable: [bool; REPLICAS_MAX],
+    reachable: [bool; REPLICA_SLOTS_MAX],
     flushes: BTreeMap<u32, u64>,
     snapshot: Option<VolumeSnapshot>,
     journaling: Option<Journaling>,
@@ -194,17 +194,18 @@ impl World {
         // The only replica of an extent has no metadata.
         let has_metadata = !settings.is_moved || settings.replicas > 1;
         let drive = |slot: usize| Drive::new(settings, slot, has_metadata.then_some(&metadata));
-        let drives: Vec<Drive> = (0..REPLICAS_MAX).map(drive).collect();
+        let drives: Vec<Drive> = (0..REPLICA_SLOTS_MAX).map(drive).collect();
         let mut record = if has_metadata { Record::new(metadata.epoch) } else { Record::default() };
         let epoch_record = record.found();
         let control = Control::new(settings);
-        let begun =
-            control.recovered_extents(&drives, &[true; REPLICAS_MAX], &epoch_record).expect("all is there");
+        let begun = control
+            .recovered_extents(&drives, &[true; REPLICA_SLOTS_MAX], &epoch_record)
+            .expect("all is there");
         let mut world = World {
             settings,
             random: Random::new(settings.seed),
             now: 1,
-            mirror: Mirror::new(u64::from(EXTENTS) * EXTENT_BYTES, REPLICAS_MAX, begun),
+            mirror: Mirror::new(u64::from(EXTENTS) * EXTENT_BYTES, REPLICA_SLOTS_MAX, begun),
             drives,
             epoch_record,
             metadata: MetadataWrites::default(),
@@ -232,7 +233,7 @@ impl World {
             in_flight: BTreeMap::new(),
             steps: BTreeMap::new(),
             buffers: BTreeMap::new(),
-            reachable: [true; REPLICAS_MAX],
+            reachable: [true; REPLICA_SLOTS_MAX],
             flushes: BTreeMap::new(),
             snapshot: None,
             journaling: Journaling::new(settings),
@@ -258,7 +259,7 @@ impl World {
             return self.crash();
         }
         if self.random.chance(breaks_per_ten_thousand, 10_000) {
-            let slot = self.random.below(REPLICAS_MAX as u64) as usize;
+            let slot = self.random.below(REPLICA_SLOTS_MAX as u64) as usize;
             self.drives[slot].is_broken = true;
             self.drives[slot].has_failed = true;
         }
@@ -699,7 +700,7 @@ impl World {
             let replica_states = self.mirror.replica_states(extent);
             let is_stale =
                 |slot: &usize| self.reachable[*slot] && replica_states[*slot] == ReplicaState::Stale;
-            if let Some(slot) = (0..REPLICAS_MAX).find(is_stale) {
+            if let Some(slot) = (0..REPLICA_SLOTS_MAX).find(is_stale) {
                 let lacks = self.mirror.lacks(extent, slot);
                 return Err(format!(
                     "replica {slot} of extent {extent} cannot be made up: it lacks {lacks} regions"

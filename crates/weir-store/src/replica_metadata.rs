@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use weir_types::bounds::REPLICAS_MAX;
+use weir_types::bounds::REPLICA_SLOTS_MAX;
 use weir_volume::mirror::{REGIONS, RegionSet, ReplicaMetadata, ReplicaState};
 
 use super::{Context, StoreError, extent_file_name};
@@ -35,9 +35,9 @@ const SUFFIX: &str = "metadata";
 /// Suffix of the file of replica metadata while it is being made.
 const NEW_SUFFIX: &str = "metadata.new";
 
-const _: () = assert!(SETS_START + (1 + REPLICAS_MAX) * SET_BYTES <= CHECKSUM_START);
-const _: () = assert!(REPLICA_STATES_START + REPLICAS_MAX <= NUMBER_START);
-const _: () = assert!(TAKEN_START + REPLICAS_MAX * size_of::<u64>() <= SETS_START);
+const _: () = assert!(SETS_START + (1 + REPLICA_SLOTS_MAX) * SET_BYTES <= CHECKSUM_START);
+const _: () = assert!(REPLICA_STATES_START + REPLICA_SLOTS_MAX <= NUMBER_START);
+const _: () = assert!(TAKEN_START + REPLICA_SLOTS_MAX * size_of::<u64>() <= SETS_START);
 
 const FORMAT_START: usize = MAGIC.len();
 const SEQUENCE_START: usize = 16;
@@ -324,7 +324,7 @@ mod tests {
     fn all_metadata() -> impl Strategy<Value = ReplicaMetadata> {
         let replica_states = prop::array::uniform4(0u8..3);
         let out_of_sync = prop::array::uniform4(regions());
-        let numbers = (any::<u64>(), any::<u64>(), any::<[u64; REPLICAS_MAX]>());
+        let numbers = (any::<u64>(), any::<u64>(), any::<[u64; REPLICA_SLOTS_MAX]>());
         (numbers, replica_states, regions(), out_of_sync).prop_map(
             |(numbers, replica_states, dirty, out_of_sync)| {
                 let (epoch, number, taken) = numbers;

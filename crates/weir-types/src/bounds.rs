@@ -37,7 +37,7 @@ pub const DAMAGED_BLOCKS_MAX: usize = 256;
 pub const SCRUBS_PER_REACTOR_MAX: usize = 4;
 
 /// Replicas that an extent can have: three, and one that replaces another.
-pub const REPLICAS_MAX: usize = 4;
+pub const REPLICA_SLOTS_MAX: usize = 4;
 
 /// Largest part of a request that one buffer holds and one disk operation moves, in bytes. Larger requests
 /// are served in several pieces, so no client can claim more memory than this at a time.

@@ -9,6 +9,7 @@ pub mod accepted;
 pub mod adaptive;
 pub mod background;
 pub mod bounds;
+pub mod control_bounds;
 pub mod emulation;
 pub mod identity;
 pub mod measurement;

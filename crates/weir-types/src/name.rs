@@ -4,6 +4,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::bounds::NAME_BYTES_MAX;
 
+/// Name of the drive in the state folder, which always exists.
+pub const DEFAULT_DRIVE: &str = "default";
+
+/// Name of the tenant that always exists.
+pub const DEFAULT_TENANT: &str = "default";
+
+/// The name [`DEFAULT_DRIVE`].
+pub fn default_drive() -> Name {
+    Name::new(DEFAULT_DRIVE).expect("the name of the default drive is valid")
+}
+
 /// A valid name: 1 to 128 characters of `A-Z a-z 0-9 . _ -`, beginning with a letter or a digit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

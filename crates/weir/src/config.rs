@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use weir_control::ConfiguredDrive;
 use weir_journal::Geometry;
 use weir_types::emulation::parse_time;
 use weir_types::{ClassThreshold, ClassThresholds, Emulation, Size};
@@ -73,15 +74,6 @@ pub struct StorageConfig {
     pub measure_default: Option<bool>,
     /// Fill level from which a pool raises an alarm, in percent; 95 if absent.
     pub pool_full_percent: Option<u8>,
-}
-
-/// A drive in the configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfiguredDrive {
-    /// Directory of the drive.
-    pub path: PathBuf,
-    /// Emulation of the drive, if it is to be emulated.
-    pub emulation: Option<Emulation>,
 }
 
 /// Thresholds of the classes of drives; a drive below `medium` is `low`.

@@ -17,15 +17,15 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use weir_types::{Limits, Throughput};
 
-use crate::control::bounds::API_VOLUMES_PER_PIECE;
-use crate::control::reasons::{BoundLimit, BurstCredit};
-use crate::control::totals::{OperationTotals, Totals};
-use crate::control::{
+use alarms::AlarmCounts;
+use reasons::LimitInForce;
+use weir_control::reasons::{BoundLimit, BurstCredit};
+use weir_control::totals::{OperationTotals, Totals};
+use weir_control::{
     BackgroundJob, Control, DriveView, Outcome, PolicyGroupSample, PoolView, ScrubView, VolumeCondition,
     VolumeHealth, VolumeView,
 };
-use alarms::AlarmCounts;
-use reasons::LimitInForce;
+use weir_types::control_bounds::API_VOLUMES_PER_PIECE;
 
 /// The content type of the text that [`write`] writes.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -391,7 +391,7 @@ fn latency_buckets(totals: &OperationTotals) -> Vec<(f64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statistics::{Bucket, TimeByCause};
+    use weir_engine::statistics::{Bucket, TimeByCause};
 
     fn subject() -> Subject {
         let counts = [(16, 1), (1 << 10, 1), (1 << 20, 5), (1 << 36, 2)];
@@ -435,8 +435,8 @@ mod tests {
     #[test]
     fn every_family_has_help_that_names_its_unit() {
         let folder = tempfile::tempdir().unwrap();
-        let world = crate::control::tests::World::start(folder.path());
-        world.control.create_volume(crate::control::tests::volume(None, "v", 1 << 20)).unwrap();
+        let world = weir_control::testing::World::start(folder.path());
+        world.control.create_volume(weir_control::testing::volume(None, "v", 1 << 20)).unwrap();
         let mut text = String::new();
         write(&mut text, Snapshot::take(&world.control, true).unwrap()).unwrap();
         let families: Vec<&str> =

@@ -9,7 +9,7 @@ use super::source::Source;
 use super::{Complaint, Tree};
 
 /// Helper that waits for a condition.
-const WAITS: &str = "crates/weir/tests/common/wait.rs";
+const WAITS: &str = "crates/weir-testkit/src/wait.rs";
 /// Names that tests must not use, with the alternative.
 const FORBIDDEN: [(&[&str], &str); 5] = [
     (&["sleep", "("], "a test does not sleep; wait_until waits for an event"),

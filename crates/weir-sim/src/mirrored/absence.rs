@@ -3,7 +3,7 @@
 //! The operator puts the original back before the next start, as the daemon asks for it.
 
 use weir_plan::replica_return::{AfterReturn, FileContent, FoundFile, after_return};
-use weir_types::bounds::REPLICAS_MAX;
+use weir_types::bounds::REPLICA_SLOTS_MAX;
 use weir_volume::mirror::Answer;
 use weir_volume::mirror::absence::is_asked_while_away;
 use weir_volume::{Action, Fault};
@@ -19,7 +19,7 @@ impl World {
         if per_ten_thousand == 0 {
             return Ok(());
         }
-        let slot = self.random.below(REPLICAS_MAX as u64) as usize;
+        let slot = self.random.below(REPLICA_SLOTS_MAX as u64) as usize;
         let is_absent = self.drives[slot].is_absent;
         match is_absent {
             false if self.random.chance(per_ten_thousand, 10_000) => self.drive_goes(slot),
@@ -87,7 +87,7 @@ impl World {
 
     /// All drives are where they should be.
     pub(super) fn return_all(&mut self) -> Result<(), String> {
-        let absent: Vec<usize> = (0..REPLICAS_MAX).filter(|slot| self.drives[*slot].is_absent).collect();
+        let absent: Vec<usize> = (0..REPLICA_SLOTS_MAX).filter(|slot| self.drives[*slot].is_absent).collect();
         absent.into_iter().try_for_each(|slot| self.drive_returns(slot, false))
     }
 

@@ -1,7 +1,7 @@
 //! Background work in the imagined machine: the resync queue of the daemon, promotions and tidying by chance, and replicas
 //! that are added and removed by chance where no planner moves them.
 
-use weir_types::bounds::REPLICAS_MAX;
+use weir_types::bounds::REPLICA_SLOTS_MAX;
 use weir_volume::mirror::resync_queue::{Next, RETRY_NS};
 use weir_volume::mirror::{Effect, FileState, ReplicaChange, ReplicaState};
 
@@ -19,7 +19,7 @@ impl World {
     /// Replicas, promotes or tidies something.
     pub(super) fn work_in_the_background(&mut self) -> Result<(), String> {
         let extent = self.random.below(EXTENTS.into()) as u32;
-        let slot = self.random.below(REPLICAS_MAX as u64) as usize;
+        let slot = self.random.below(REPLICA_SLOTS_MAX as u64) as usize;
         let mut effects = Vec::new();
         match self.random.below(4) {
             0 => self.mirror.tidy(extent, &mut effects),
@@ -61,7 +61,7 @@ impl World {
     /// Adds a replica of an extent where there is none, or gives one up while others have everything.
     pub(super) fn change_replicas(&mut self) -> Result<(), String> {
         let extent = self.random.below(EXTENTS.into()) as u32;
-        let slot = self.random.below(REPLICAS_MAX as u64) as usize;
+        let slot = self.random.below(REPLICA_SLOTS_MAX as u64) as usize;
         let replica_states = self.mirror.replica_states(extent);
         let in_sync =
             replica_states.iter().filter(|replica_state| **replica_state == ReplicaState::InSync).count();
@@ -104,7 +104,8 @@ impl World {
         (self.settings.full_per_mille, self.settings.errors_per_mille) = (0, 0);
         // What is said beside a replica at rest is taken back in one turn, and then it counts in the next.
         for _ in 0..3 {
-            for (extent, slot) in (0..EXTENTS).flat_map(|e| (0..REPLICAS_MAX).map(move |slot| (e, slot))) {
+            for (extent, slot) in (0..EXTENTS).flat_map(|e| (0..REPLICA_SLOTS_MAX).map(move |slot| (e, slot)))
+            {
                 let mut effects = Vec::new();
                 loop {
                     let steps = self.steps.len();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use weir_types::bounds::{BLOCK_BYTES, REPLICAS_MAX, SECTION_BYTES};
+use weir_types::bounds::{BLOCK_BYTES, REPLICA_SLOTS_MAX, SECTION_BYTES};
 use weir_volume::mirror::{
     ChecksumHeader, ChecksumResult, ChecksumWork, Effect, MetadataFault, MirrorId, SECTION_BLOCKS, SECTIONS,
     SectionReport, Sections, Slots,
@@ -267,7 +267,7 @@ impl World {
     pub(super) fn find_checksums(&mut self) {
         self.scrubs.pieces.clear();
         for (extent, slot) in
-            (0..EXTENTS).flat_map(|extent| (0..REPLICAS_MAX).map(move |slot| (extent, slot)))
+            (0..EXTENTS).flat_map(|extent| (0..REPLICA_SLOTS_MAX).map(move |slot| (extent, slot)))
         {
             let headers = self.drives[slot].block_checksums[extent as usize].headers.clone();
             let is_known = self.reachable[slot] && self.control.knows(extent, slot);
@@ -292,9 +292,10 @@ impl World {
             self.validate_falsely(extent, report.section);
         }
         let last = self.settings.replicas - 1;
-        let others: u64 = (0..REPLICAS_MAX).filter(|slot| *slot != last).map(|slot| report.found[slot]).sum();
+        let others: u64 =
+            (0..REPLICA_SLOTS_MAX).filter(|slot| *slot != last).map(|slot| report.found[slot]).sum();
         let is_false = match self.settings.rot {
-            Rot::None => report.found != [0; REPLICAS_MAX] || report.damaged > 0,
+            Rot::None => report.found != [0; REPLICA_SLOTS_MAX] || report.damaged > 0,
             _ if self.settings.replicas == 1 => self.damage_is_made_up(extent),
             _ => others > 0 || report.damaged > 0,
         };

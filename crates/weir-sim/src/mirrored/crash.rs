@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, REPLICAS_MAX};
+use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, REPLICA_SLOTS_MAX};
 use weir_volume::Mirror;
 use weir_volume::mirror::{Agenda, MetadataWrites, RecoveredExtent, ReplicaState, ResyncQueue};
 
@@ -79,7 +79,7 @@ impl World {
         self.keep_rot_from_deciding();
         let begun = self.find()?;
         self.stands = begun.iter().map(|recovered_extent| recovered_extent.metadata.replica_states).collect();
-        self.mirror = Mirror::new(u64::from(EXTENTS) * EXTENT_BYTES, REPLICAS_MAX, begun);
+        self.mirror = Mirror::new(u64::from(EXTENTS) * EXTENT_BYTES, REPLICA_SLOTS_MAX, begun);
         self.resync = ResyncQueue::new(&self.mirror);
         self.start_journal()?;
         if self.accept_failures(&failed)? {
@@ -137,7 +137,7 @@ impl World {
         if let Ok(found) = self.control.recovered_extents(&self.drives, &self.reachable, &self.epoch_record) {
             return Ok(found);
         }
-        self.reachable = [true; REPLICAS_MAX];
+        self.reachable = [true; REPLICA_SLOTS_MAX];
         self.control.recovered_extents(&self.drives, &self.reachable, &self.epoch_record)
     }
 
@@ -145,11 +145,11 @@ impl World {
     /// drive with stale replicas.
     fn found_alone(&mut self) -> Option<usize> {
         let is_stale = |slot: &usize| self.stands.iter().any(|of| of[*slot] == ReplicaState::Stale);
-        let stale = (0..REPLICAS_MAX).find(is_stale).filter(|_| self.settings.cuts_where_doubtful);
+        let stale = (0..REPLICA_SLOTS_MAX).find(is_stale).filter(|_| self.settings.cuts_where_doubtful);
         if stale.is_some() && self.random.chance(1, 2) {
             return stale;
         }
-        self.random.chance(1, 3).then(|| self.random.below(REPLICAS_MAX as u64) as usize)
+        self.random.chance(1, 3).then(|| self.random.below(REPLICA_SLOTS_MAX as u64) as usize)
     }
 
     fn check_after_crash(&mut self) -> Result<(), String> {

@@ -1,7 +1,7 @@
 //! Failures that clients of the simulated machine may see: no error reaches a client while a replica is left
 //! that can serve it.
 
-use weir_types::bounds::REPLICAS_MAX;
+use weir_types::bounds::REPLICA_SLOTS_MAX;
 use weir_volume::mirror::{Answer, MirrorId, ReplicaState, regions_of};
 use weir_volume::{Content, Fault, Kind, Request};
 
@@ -58,7 +58,7 @@ impl World {
         let since = flying.began.max(flying.failed_at);
         let was_short =
             |slot: &usize| is_shortage && self.short_at.get(&(*slot, extent)).is_some_and(|at| *at >= since);
-        let left = || (0..REPLICAS_MAX).filter(is_left);
+        let left = || (0..REPLICA_SLOTS_MAX).filter(is_left);
         let is_unsupported = !self.settings.can_all_place() && result == Err(Fault::Unsupported);
         let is_only_one_short = self.may_differ(&flying.request) && left().any(|slot| was_short(&slot));
         match left().find(|slot| !was_short(slot)) {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use weir_types::bounds::REPLICAS_MAX;
+use weir_types::bounds::REPLICA_SLOTS_MAX;
 use weir_volume::mirror::epoch_record::{self, RecordBlock, RecordBlocks};
 use weir_volume::mirror::{
     Answer, EpochRecord, MetadataAction, MetadataFault, MetadataRequest, ReplicaMetadata, ReplicaState,
@@ -116,8 +116,8 @@ impl World {
             false => MetadataFault::Broken,
         };
         let is_begun = self.random.chance(per_ten_thousand, 10_000);
-        let place = match self.random.below(REPLICAS_MAX as u64 + 1) as usize {
-            REPLICAS_MAX => MetadataPlace::Record,
+        let place = match self.random.below(REPLICA_SLOTS_MAX as u64 + 1) as usize {
+            REPLICA_SLOTS_MAX => MetadataPlace::Record,
             slot => MetadataPlace::Drive(slot),
         };
         if is_begun {
@@ -262,7 +262,7 @@ impl World {
             let replica_states = self.mirror.replica_states(extent);
             let is_good = |slot: &usize| replica_states[*slot] == ReplicaState::InSync;
             let is_unknown = |slot: usize| self.unknown.contains(&(slot, extent));
-            (0..REPLICAS_MAX).filter(is_good).any(is_unknown)
+            (0..REPLICA_SLOTS_MAX).filter(is_good).any(is_unknown)
         };
         let is_recorded = |extent: u32| {
             !self.pending.iter().any(|pending| matches!(pending, Pending::Failure(of) if *of == extent))

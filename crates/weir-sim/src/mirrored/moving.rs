@@ -9,7 +9,7 @@ use uuid::Uuid;
 use weir_plan::failure_domain::{FailureDomain, Room};
 use weir_plan::replica_change::{Action, Outcome, ReplicaChange};
 use weir_plan::replica_plan::{Candidate, ReplicaNow, Step, Wish, may_be_removed, next_step, unreachable};
-use weir_types::bounds::{EXTENT_BYTES, REPLICAS_MAX};
+use weir_types::bounds::{EXTENT_BYTES, REPLICA_SLOTS_MAX};
 use weir_types::{Class, DriveId};
 use weir_volume::mirror::{
     AwaitedChange, EpochRecord, FileState, Found, RecoveredExtent, ReplicaChange as Change, ReplicaState,
@@ -50,7 +50,9 @@ fn drive_id(slot: usize) -> DriveId {
 }
 
 fn slot_of(drive: DriveId) -> usize {
-    (0..REPLICAS_MAX).find(|slot| drive_id(*slot) == drive).expect("candidates are drives of the machine")
+    (0..REPLICA_SLOTS_MAX)
+        .find(|slot| drive_id(*slot) == drive)
+        .expect("candidates are drives of the machine")
 }
 
 fn class_of(slot: usize) -> Class {
@@ -59,7 +61,7 @@ fn class_of(slot: usize) -> Class {
 
 impl Control {
     pub fn new(settings: Settings) -> Control {
-        let count = if settings.is_moved { settings.replicas } else { REPLICAS_MAX };
+        let count = if settings.is_moved { settings.replicas } else { REPLICA_SLOTS_MAX };
         let slots: Slots = (0..count).collect();
         Control {
             recorded: vec![slots; EXTENTS as usize],
@@ -111,7 +113,7 @@ impl Control {
     pub fn recovered_extents(
         &self,
         drives: &[Drive],
-        reachable: &[bool; REPLICAS_MAX],
+        reachable: &[bool; REPLICA_SLOTS_MAX],
         epoch_record: &[EpochRecord],
     ) -> Result<Vec<RecoveredExtent>, String> {
         let recovered_extent = |extent: u32| {
@@ -122,7 +124,12 @@ impl Control {
         (0..EXTENTS).map(recovered_extent).collect()
     }
 
-    fn found(&self, extent: u32, drives: &[Drive], reachable: &[bool; REPLICAS_MAX]) -> Vec<(usize, Found)> {
+    fn found(
+        &self,
+        extent: u32,
+        drives: &[Drive],
+        reachable: &[bool; REPLICA_SLOTS_MAX],
+    ) -> Vec<(usize, Found)> {
         let index = extent as usize;
         let recorded = self.recorded[index];
         let is_found = |slot: usize| reachable[slot] && drives[slot].is_made[index];
@@ -147,7 +154,7 @@ impl Control {
             replica_state: replica_states[slot],
             must_leave: self.draining.contains(slot) || self.damaged.contains(&(slot, extent)),
         };
-        (0..REPLICAS_MAX).filter(is_there).map(replica).collect()
+        (0..REPLICA_SLOTS_MAX).filter(is_there).map(replica).collect()
     }
 
     /// The next step for an extent.
@@ -157,7 +164,7 @@ impl Control {
 
     /// True if the drives that are not being emptied could meet all wishes.
     fn can_be_met(&self) -> bool {
-        let free = (0..REPLICAS_MAX).filter(|slot| !self.draining.contains(*slot));
+        let free = (0..REPLICA_SLOTS_MAX).filter(|slot| !self.draining.contains(*slot));
         let candidates: Vec<Candidate> = free.map(|slot| candidate(slot, 0)).collect();
         self.wishes.iter().all(|wishes| unreachable(wishes, &candidates).is_none())
     }
@@ -187,7 +194,7 @@ impl World {
     fn wish_otherwise(&mut self, extent: u32) {
         let before = self.control.clone();
         if self.random.chance(1, 2) {
-            let slot = self.random.below(REPLICAS_MAX as u64) as usize;
+            let slot = self.random.below(REPLICA_SLOTS_MAX as u64) as usize;
             match self.control.draining.contains(slot) {
                 true => self.control.draining.remove(slot),
                 false => self.control.draining.insert(slot),
@@ -209,7 +216,7 @@ impl World {
     /// Drives that a replica could be made on. How full they are is chance.
     fn candidates(&mut self) -> Vec<Candidate> {
         let is_free = |slot: &usize| !self.drives[*slot].is_away() && !self.control.draining.contains(*slot);
-        let free: Vec<usize> = (0..REPLICAS_MAX).filter(is_free).collect();
+        let free: Vec<usize> = (0..REPLICA_SLOTS_MAX).filter(is_free).collect();
         free.into_iter().map(|slot| candidate(slot, self.random.below(8) * EXTENT_BYTES)).collect()
     }
 
@@ -240,7 +247,7 @@ impl World {
     fn check_redundancy(&self, extent: u32, slot: usize) -> Result<(), String> {
         let states = &self.stands[extent as usize];
         let is_in_sync = |slot: &usize| states[*slot] == ReplicaState::InSync;
-        let in_sync = (0..REPLICAS_MAX).filter(is_in_sync).count();
+        let in_sync = (0..REPLICA_SLOTS_MAX).filter(is_in_sync).count();
         let wished = self.control.wishes[extent as usize].len();
         match is_in_sync(&slot) && in_sync <= wished {
             true => {
@@ -349,7 +356,7 @@ impl World {
 
     /// Deletes files that neither the record nor replica metadata names: a move has left them.
     fn delete_stray_extents(&mut self, extent: u32) {
-        for slot in 0..REPLICAS_MAX {
+        for slot in 0..REPLICA_SLOTS_MAX {
             let is_named = self.stands[extent as usize][slot] != ReplicaState::Absent;
             let is_stray = self.drives[slot].is_made[extent as usize] && !self.control.knows(extent, slot);
             if is_stray && !is_named && !self.touches(extent, slot) {
@@ -361,7 +368,7 @@ impl World {
     /// Finishes all moves, without faults.
     pub(super) fn finish_moves(&mut self) -> Result<(), String> {
         for _ in 0..60 {
-            for slot in 0..REPLICAS_MAX {
+            for slot in 0..REPLICA_SLOTS_MAX {
                 self.take_back(slot)?;
             }
             for extent in 0..EXTENTS {
@@ -384,7 +391,7 @@ impl World {
         let (wishes, recorded) =
             (&self.control.wishes[extent as usize], self.control.recorded[extent as usize]);
         let is_made = |slot: &usize| self.drives[*slot].is_made[extent as usize];
-        let made: Slots = (0..REPLICAS_MAX).filter(is_made).collect();
+        let made: Slots = (0..REPLICA_SLOTS_MAX).filter(is_made).collect();
         let count = |class| wishes.iter().filter(|wish| **wish == Some(class)).count();
         let has = |class| recorded.iter().filter(|slot| class_of(*slot) == class).count();
         let is_met = [Class::High, Class::Low].into_iter().all(|class| has(class) >= count(class));

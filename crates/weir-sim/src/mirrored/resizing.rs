@@ -1,7 +1,7 @@
 //! Volumes that shrink and grow in the simulated machine: the last extent is deleted, and a new one takes its
 //! place.
 
-use weir_types::bounds::{EXTENT_BYTES, REPLICAS_MAX};
+use weir_types::bounds::{EXTENT_BYTES, REPLICA_SLOTS_MAX};
 use weir_volume::mirror::{EpochRecord, RecoveredExtent, ReplicaMetadata, ReplicaState, epoch_record};
 
 use super::{Sabotage, World};
@@ -40,7 +40,7 @@ impl World {
     /// volume keeps its size.
     fn can_be_resized(&self) -> bool {
         let is_well = |slot: usize| self.reachable[slot] && !self.drives[slot].is_away();
-        (0..REPLICAS_MAX).all(is_well) && self.record.is_well() && self.snapshot.is_none()
+        (0..REPLICA_SLOTS_MAX).all(is_well) && self.record.is_well() && self.snapshot.is_none()
     }
 
     fn is_quiet(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Parameters and results of a world with a replicated volume. This module contains no behaviour of the
 //! world.
 
-use weir_types::bounds::REPLICAS_MAX;
+use weir_types::bounds::REPLICA_SLOTS_MAX;
 
 /// Kind of data corruption on drives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -118,7 +118,7 @@ pub struct Settings {
     /// Kind of data corruption.
     pub rot: Rot,
     /// Abilities of the filesystem of each drive.
-    pub abilities: [Abilities; REPLICAS_MAX],
+    pub abilities: [Abilities; REPLICA_SLOTS_MAX],
     /// Slot of the replicas behind a write journal, if any.
     pub journaled_slot: Option<usize>,
     /// Number of blocks of the journal's log.
@@ -170,7 +170,7 @@ impl Settings {
             snapshots_per_mille: 0,
             scrubs_per_mille: 0,
             rot: Rot::None,
-            abilities: [Abilities::ALL; REPLICAS_MAX],
+            abilities: [Abilities::ALL; REPLICA_SLOTS_MAX],
             journaled_slot: None,
             journal_blocks: 0,
             kills_per_ten: 0,
@@ -332,7 +332,7 @@ impl Settings {
 
     /// A mixture of all events except corruption.
     pub fn all_at_once(seed: u64) -> Settings {
-        let mut abilities = [Abilities::ALL; REPLICAS_MAX];
+        let mut abilities = [Abilities::ALL; REPLICA_SLOTS_MAX];
         if seed.is_multiple_of(5) {
             abilities[1] = Abilities::NO_PLACEMENT;
         }

@@ -3,7 +3,7 @@
 //! Operations on a silent drive are given up while other replicas are in sync, as in the data plane. The
 //! drive may still carry out this orphaned I/O at any later time, or never.
 
-use weir_types::bounds::REPLICAS_MAX;
+use weir_types::bounds::REPLICA_SLOTS_MAX;
 use weir_volume::mirror::stall::{ChecksumPhase, goes_on_without_late};
 use weir_volume::mirror::{Answer, ChecksumWork, ReplicaMetadata, Slots};
 use weir_volume::{Action, Fault};
@@ -52,7 +52,7 @@ fn slots_of(work: &ChecksumWork) -> Slots {
     match work {
         ChecksumWork::Load { slots, .. } | ChecksumWork::Store { slots, .. } => *slots,
         ChecksumWork::WriteHeaders(headers) => {
-            (0..REPLICAS_MAX).filter(|slot| headers[*slot].is_some()).collect()
+            (0..REPLICA_SLOTS_MAX).filter(|slot| headers[*slot].is_some()).collect()
         }
     }
 }
@@ -61,14 +61,14 @@ impl World {
     /// Makes drives silent and responsive again, and lets orphaned I/O end. True if the step is used up.
     pub(super) fn stall(&mut self) -> Result<bool, String> {
         if self.random.chance(self.settings.stalls_per_ten_thousand, 10_000) {
-            let slot = self.random.below(REPLICAS_MAX as u64) as usize;
+            let slot = self.random.below(REPLICA_SLOTS_MAX as u64) as usize;
             (self.drives[slot].is_silent, self.drives[slot].has_failed) = (true, true);
         }
         let silent = self.drives.iter().position(|drive| drive.is_silent);
         if let Some(slot) = silent.filter(|_| self.random.chance(1, 60)) {
             self.drives[slot].is_silent = false;
         }
-        let slot = self.random.below(REPLICAS_MAX as u64) as usize;
+        let slot = self.random.below(REPLICA_SLOTS_MAX as u64) as usize;
         if !self.drives[slot].is_away() && self.random.chance(1, 20) {
             self.take_back(slot)?;
         }

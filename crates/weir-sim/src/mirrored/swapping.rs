@@ -3,7 +3,7 @@
 //! The folder of the drive was restored from a backup, or an earlier clone of the drive replaced it.
 
 use weir_plan::replica_return::{JournalOf, Verdict, before_files, by_files};
-use weir_types::bounds::REPLICAS_MAX;
+use weir_types::bounds::REPLICA_SLOTS_MAX;
 use weir_volume::mirror::{Effect, FileState, ReplicaChange, ReplicaMetadata, ReplicaState};
 
 use super::World;
@@ -56,7 +56,7 @@ impl World {
 
     /// Takes a drive away for a while in which no client writes.
     fn lose_and_swap(&mut self) -> Result<(), String> {
-        let slot = self.random.below(REPLICAS_MAX as u64) as usize;
+        let slot = self.random.below(REPLICA_SLOTS_MAX as u64) as usize;
         self.drives[slot].has_failed = true;
         let mut effects = Vec::new();
         let can_be_lost = |extent: &u32| self.mirror.has_other(*extent, slot);
@@ -69,7 +69,7 @@ impl World {
 
     fn back_up(&mut self) {
         let extent = self.random.below(EXTENTS.into()) as u32;
-        let slot = self.random.below(REPLICAS_MAX as u64) as usize;
+        let slot = self.random.below(REPLICA_SLOTS_MAX as u64) as usize;
         // The oldest backup lacks the most, so it is seldom replaced.
         if self.older.contains_key(&(slot, extent)) && !self.random.chance(1, 50) {
             return;
@@ -83,7 +83,7 @@ impl World {
 
     /// Brings a drive back, with its replicas, but without data that was not stable.
     pub(super) fn bring_back(&mut self) -> Result<(), String> {
-        let slot = self.random.below(REPLICAS_MAX as u64) as usize;
+        let slot = self.random.below(REPLICA_SLOTS_MAX as u64) as usize;
         self.take_back(slot)
     }
 

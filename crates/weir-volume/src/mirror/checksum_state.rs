@@ -8,7 +8,7 @@
 //!
 //! This module does not know checksums themselves, files, or the course of a scrub.
 
-use weir_types::bounds::{BLOCK_BYTES, DAMAGED_BLOCKS_MAX, REPLICAS_MAX, SECTION_BYTES};
+use weir_types::bounds::{BLOCK_BYTES, DAMAGED_BLOCKS_MAX, REPLICA_SLOTS_MAX, SECTION_BYTES};
 
 use super::Slots;
 use super::section::SectionScrub;
@@ -84,12 +84,12 @@ pub struct ChecksumHeader {
 }
 
 /// Header to write beside each replica; `None` where no write is needed.
-pub type ChecksumHeaders = [Option<ChecksumHeader>; REPLICAS_MAX];
+pub type ChecksumHeaders = [Option<ChecksumHeader>; REPLICA_SLOTS_MAX];
 
 /// The header write in progress.
 #[derive(Debug)]
 struct Writing {
-    valid: [Option<Sections>; REPLICAS_MAX],
+    valid: [Option<Sections>; REPLICA_SLOTS_MAX],
     damaged: Vec<Damaged>,
 }
 
@@ -97,9 +97,9 @@ struct Writing {
 #[derive(Debug, Default)]
 pub(super) struct ExtentChecksums {
     /// Sections, by replica, whose checksums should be valid.
-    wanted: [Sections; REPLICAS_MAX],
+    wanted: [Sections; REPLICA_SLOTS_MAX],
     /// Sections, by replica, whose checksums are durably valid.
-    recorded: [Sections; REPLICAS_MAX],
+    recorded: [Sections; REPLICA_SLOTS_MAX],
     damaged: Vec<Damaged>,
     damaged_recorded: Vec<Damaged>,
     writing: Option<Writing>,
@@ -224,7 +224,7 @@ impl ExtentChecksums {
             return None;
         }
         let is_listed = self.damaged == self.damaged_recorded;
-        let valid: [Option<Sections>; REPLICAS_MAX] = std::array::from_fn(|slot| {
+        let valid: [Option<Sections>; REPLICA_SLOTS_MAX] = std::array::from_fn(|slot| {
             let is_due = self.wanted[slot] != self.recorded[slot];
             let is_due = is_due && stale.contains(slot) || (is_due || !is_listed) && in_sync.contains(slot);
             is_due.then_some(self.wanted[slot])

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use weir_types::bounds::REPLICAS_MAX;
+use weir_types::bounds::REPLICA_SLOTS_MAX;
 
 use super::MirrorId;
 use super::checksum_state::ExtentChecksums;
@@ -21,7 +21,7 @@ pub struct Slots(u8);
 
 impl Slots {
     /// All possible replicas.
-    pub const ALL: Slots = Slots((1 << REPLICAS_MAX) - 1);
+    pub const ALL: Slots = Slots((1 << REPLICA_SLOTS_MAX) - 1);
 
     /// The set of one replica.
     pub fn one(slot: usize) -> Slots {
@@ -118,9 +118,9 @@ pub(super) struct MirroredExtent {
     /// Number of the last metadata write, including failed ones.
     pub number: u64,
     /// By replica, the number of the last metadata that it is known to have taken.
-    pub taken: [u64; REPLICAS_MAX],
+    pub taken: [u64; REPLICA_SLOTS_MAX],
     /// By replica, the highest number that metadata beside it may have.
-    pub tried: [u64; REPLICAS_MAX],
+    pub tried: [u64; REPLICA_SLOTS_MAX],
     /// Common content of metadata whose writes failed and which may lie beside replicas all the same.
     pub doubtful: Option<ReplicaMetadata>,
     /// Highest epoch that any unreachable metadata may have.
@@ -128,21 +128,21 @@ pub(super) struct MirroredExtent {
     /// False until the metadata is written once. Before that the metadata must not be relied on.
     pub is_confirmed: bool,
     /// Replicas that can be reached and have not failed.
-    pub is_there: [bool; REPLICAS_MAX],
+    pub is_there: [bool; REPLICA_SLOTS_MAX],
     /// Added replicas that a start would not look for yet. They never count as in sync. Otherwise the next
     /// start would miss the only replica in sync if the others failed.
     pub unconfirmed: Slots,
     /// Cost of a read of each replica, in any unit. Reads go to the lowest cost.
-    pub read_costs: [u32; REPLICAS_MAX],
+    pub read_costs: [u32; REPLICA_SLOTS_MAX],
     /// By replica in sync, regions in which a failed change may have left it different from the authoritative
     /// one. These regions are not read from it. For each region at least one replica in sync is not behind.
-    pub behind: [RegionSet; REPLICAS_MAX],
+    pub behind: [RegionSet; REPLICA_SLOTS_MAX],
     /// By stale replica, out-of-sync regions that it has again, but not in stable form yet.
-    pub caught_up: [RegionSet; REPLICAS_MAX],
+    pub caught_up: [RegionSet; REPLICA_SLOTS_MAX],
     /// By replica, a counter of state changes and of regions lost or resynced.
-    pub versions: [u64; REPLICAS_MAX],
+    pub versions: [u64; REPLICA_SLOTS_MAX],
     /// By replica, a counter of its rejoins and replacements.
-    pub incarnations: [u64; REPLICAS_MAX],
+    pub incarnations: [u64; REPLICA_SLOTS_MAX],
     /// Changes and resync steps in progress. They do not overlap.
     pub running: Vec<MirrorId>,
     /// Changes and resync steps that wait for others, in order.
@@ -176,17 +176,17 @@ impl MirroredExtent {
             number,
             taken,
             // One write may have been in flight when the last process ended.
-            tried: [number + 1; REPLICAS_MAX],
+            tried: [number + 1; REPLICA_SLOTS_MAX],
             doubtful: None,
             epoch_allocated,
             is_confirmed,
             is_there,
             unconfirmed: Slots::default(),
-            read_costs: [0; REPLICAS_MAX],
+            read_costs: [0; REPLICA_SLOTS_MAX],
             behind: Default::default(),
             caught_up: Default::default(),
-            versions: [0; REPLICAS_MAX],
-            incarnations: [0; REPLICAS_MAX],
+            versions: [0; REPLICA_SLOTS_MAX],
+            incarnations: [0; REPLICA_SLOTS_MAX],
             running: Vec::new(),
             waiting: VecDeque::new(),
             reads_waiting: Vec::new(),
@@ -201,7 +201,7 @@ impl MirroredExtent {
         lacks.iter().enumerate().for_each(|(slot, lacks)| extent.lack(slot, lacks));
         let dirty = extent.wanted.dirty.clone();
         let first = extent.in_sync().first();
-        for slot in (0..REPLICAS_MAX).filter(|slot| !dirty.is_empty() && Some(*slot) != first) {
+        for slot in (0..REPLICA_SLOTS_MAX).filter(|slot| !dirty.is_empty() && Some(*slot) != first) {
             extent.degrade(slot);
             if extent.wanted.replica_states[slot] == ReplicaState::Stale {
                 extent.wanted.out_of_sync[slot].add(&dirty);
@@ -243,7 +243,7 @@ impl MirroredExtent {
     pub fn with(&self, replica_state: ReplicaState) -> Slots {
         let is_one = |slot: usize| self.is_there[slot] && self.wanted.replica_states[slot] == replica_state;
         // Branch-free, because every request asks several times.
-        Slots((0..REPLICAS_MAX).map(|slot| u8::from(is_one(slot)) << slot).sum())
+        Slots((0..REPLICA_SLOTS_MAX).map(|slot| u8::from(is_one(slot)) << slot).sum())
     }
 
     /// True if a range must not be read yet: replicas may differ there, and the authoritative one is not
@@ -369,7 +369,7 @@ impl MirroredExtent {
             let was = |metadata: &ReplicaMetadata| metadata.replica_states[slot] == ReplicaState::InSync;
             self.wanted.replica_states[slot] != ReplicaState::InSync && self.all_metadata().any(was)
         };
-        self.is_confirmed && !(0..REPLICAS_MAX).any(is_lost)
+        self.is_confirmed && !(0..REPLICA_SLOTS_MAX).any(is_lost)
     }
 
     /// Makes a replica stale that missed a change, if another replica is in sync. Dirty regions may not be
@@ -520,7 +520,7 @@ mod tests {
         let mut recovered_extent = RecoveredExtent { is_confirmed: true, ..RecoveredExtent::default() };
         recovered_extent.metadata.replica_states[..3].fill(ReplicaState::InSync);
         recovered_extent.metadata.replica_states[3] = ReplicaState::Stale;
-        recovered_extent.is_there = [true; REPLICAS_MAX];
+        recovered_extent.is_there = [true; REPLICA_SLOTS_MAX];
         let mut extent = MirroredExtent::new(recovered_extent);
         extent.mark(&write(region));
         extent.fall_apart(&write(region));

@@ -9,7 +9,7 @@
 //! A region becomes dirty in the metadata before data in it changes. It leaves the metadata once the change
 //! is stable on all replicas in sync. So a region outside the metadata is equal on all replicas.
 
-use weir_types::bounds::REPLICAS_MAX;
+use weir_types::bounds::REPLICA_SLOTS_MAX;
 
 use super::extent::Slots;
 use super::regions::RegionSet;
@@ -27,7 +27,7 @@ pub enum ReplicaState {
 }
 
 /// State of each replica of an extent.
-pub type ReplicaStates = [ReplicaState; REPLICAS_MAX];
+pub type ReplicaStates = [ReplicaState; REPLICA_SLOTS_MAX];
 
 /// The metadata beside a replica.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -39,12 +39,12 @@ pub struct ReplicaMetadata {
     /// Dirty regions: regions in which replicas in sync may differ if power fails now.
     pub dirty: RegionSet,
     /// Out-of-sync regions: regions that stale replicas lack, by replica.
-    pub out_of_sync: [RegionSet; REPLICAS_MAX],
+    pub out_of_sync: [RegionSet; REPLICA_SLOTS_MAX],
     /// Number of the write, which grows with each write of the extent's metadata, also within an epoch.
     pub number: u64,
     /// By replica, the number of the last metadata that the replica is known to have taken. Metadata with a
     /// lower number beside the replica belongs to an older state of it.
-    pub taken: [u64; REPLICAS_MAX],
+    pub taken: [u64; REPLICA_SLOTS_MAX],
 }
 
 impl ReplicaMetadata {
@@ -57,7 +57,7 @@ impl ReplicaMetadata {
             epoch,
             replica_states,
             number: epoch,
-            taken: [epoch; REPLICAS_MAX],
+            taken: [epoch; REPLICA_SLOTS_MAX],
             ..ReplicaMetadata::default()
         }
     }
@@ -80,8 +80,8 @@ impl ReplicaMetadata {
     /// sync by this metadata that may lack the fewest regions, given the metadata `found` beside each.
     fn authoritative(
         &self,
-        found: &[Option<ReplicaMetadata>; REPLICAS_MAX],
-        lacks: &[RegionSet; REPLICAS_MAX],
+        found: &[Option<ReplicaMetadata>; REPLICA_SLOTS_MAX],
+        lacks: &[RegionSet; REPLICA_SLOTS_MAX],
     ) -> Option<usize> {
         let all = RegionSet::all();
         let serves = |slot: &usize| {
@@ -90,7 +90,7 @@ impl ReplicaMetadata {
             // `taken` shows that this metadata was written with knowledge of that one.
             own.is_some_and(|own| lacks[*slot] != all || own.number == self.taken[*slot])
         };
-        (0..REPLICAS_MAX).filter(serves).min_by_key(|slot| lacks[*slot].len())
+        (0..REPLICA_SLOTS_MAX).filter(serves).min_by_key(|slot| lacks[*slot].len())
     }
 
     /// Joins two metadata of the same epoch: all regions that either names count.
@@ -136,11 +136,11 @@ pub struct RecoveredExtent {
     /// Newest metadata, or the default metadata of a single replica.
     pub metadata: ReplicaMetadata,
     /// True for each replica that can be reached.
-    pub is_there: [bool; REPLICAS_MAX],
+    pub is_there: [bool; REPLICA_SLOTS_MAX],
     /// By replica, regions that it may lack because the metadata beside it is older than the newest. All
     /// regions, if it is older than the metadata that the replica is known to have taken: an older state of
     /// its drive is back. None for the authoritative replica.
-    pub lacks: [RegionSet; REPLICAS_MAX],
+    pub lacks: [RegionSet; REPLICA_SLOTS_MAX],
     /// Highest epoch that any metadata may have.
     pub epoch_allocated: u64,
     /// True if the metadata is the newest that can exist, and complete. Otherwise newer metadata, whose write
@@ -181,7 +181,7 @@ impl RecoveredExtent {
         let mut recovered_extent =
             RecoveredExtent { epoch_allocated: allocated, ..RecoveredExtent::alone(slot) };
         (recovered_extent.metadata.number, recovered_extent.metadata.taken) =
-            (allocated, [allocated; REPLICAS_MAX]);
+            (allocated, [allocated; REPLICA_SLOTS_MAX]);
         recovered_extent
     }
 
@@ -218,7 +218,7 @@ impl RecoveredExtent {
                 RecoveredExtent::bare(slot, epoch_record.allocated)
             }
             _ => {
-                let mut all_metadata: [Option<ReplicaMetadata>; REPLICAS_MAX] = Default::default();
+                let mut all_metadata: [Option<ReplicaMetadata>; REPLICA_SLOTS_MAX] = Default::default();
                 for (slot, found) in found {
                     if let Found::WithMetadata(metadata) = found {
                         all_metadata[slot] = Some(metadata);
@@ -244,7 +244,7 @@ impl RecoveredExtent {
     /// # Errors
     /// If no replica has everything, or newer metadata than any of these is known to exist.
     pub fn settle(
-        all_metadata: [Option<ReplicaMetadata>; REPLICAS_MAX],
+        all_metadata: [Option<ReplicaMetadata>; REPLICA_SLOTS_MAX],
         epoch_record: EpochRecord,
     ) -> Result<RecoveredExtent, Unservable> {
         let is_there = std::array::from_fn(|slot| all_metadata[slot].is_some());
@@ -257,13 +257,14 @@ impl RecoveredExtent {
         let mut metadata = newest.reduce(ReplicaMetadata::join).expect("one has the epoch that was found");
         metadata.number =
             all_metadata.iter().flatten().map(|metadata| metadata.number).max().unwrap_or_default();
-        let mut lacks: [RegionSet; REPLICAS_MAX] = std::array::from_fn(|slot| match &all_metadata[slot] {
-            Some(own) if own.number < metadata.taken[slot] => RegionSet::all(),
-            // This includes regions that only its own metadata names: other metadata may be older and have
-            // the same number.
-            Some(own) if own.number < metadata.number || own.epoch < found => own.may_lack(slot),
-            _ => RegionSet::default(),
-        });
+        let mut lacks: [RegionSet; REPLICA_SLOTS_MAX] =
+            std::array::from_fn(|slot| match &all_metadata[slot] {
+                Some(own) if own.number < metadata.taken[slot] => RegionSet::all(),
+                // This includes regions that only its own metadata names: other metadata may be older and have
+                // the same number.
+                Some(own) if own.number < metadata.number || own.epoch < found => own.may_lack(slot),
+                _ => RegionSet::default(),
+            });
         let authoritative =
             metadata.authoritative(&all_metadata, &lacks).ok_or(Unservable::NoReplicaInSync)?;
         // No other replica has more, least of all one in an older state.
@@ -341,7 +342,7 @@ mod tests {
         let numbered = |number, taken, dirty| {
             Some(ReplicaMetadata {
                 number,
-                taken: [taken; REPLICAS_MAX],
+                taken: [taken; REPLICA_SLOTS_MAX],
                 ..metadata(2, both, dirty).unwrap()
             })
         };
@@ -390,7 +391,7 @@ mod tests {
         use ReplicaState::{Absent, InSync, Stale};
         let numbered = |number, taken, dirty: &[u32]| {
             let metadata = metadata(2, [Stale, InSync, InSync, Absent], dirty).unwrap();
-            Some(ReplicaMetadata { number, taken: [taken; REPLICAS_MAX], ..metadata })
+            Some(ReplicaMetadata { number, taken: [taken; REPLICA_SLOTS_MAX], ..metadata })
         };
         // Only the stale replica took the last write. One of the others is in an older state.
         for older in [1, 2] {
@@ -437,7 +438,7 @@ mod tests {
         use ReplicaState::{Absent, InSync, Stale};
         let both = [InSync, InSync, Absent, Absent];
         let mut old = metadata(7, [InSync, Stale, Absent, Absent], &[]).unwrap();
-        (old.number, old.taken) = (1000, [1000; REPLICAS_MAX]);
+        (old.number, old.taken) = (1000, [1000; REPLICA_SLOTS_MAX]);
         let first = first_epoch(&[committed(7)]);
         // First with the first metadata beside all replicas of the new extent, then with later metadata.
         for later in 0..2 {

@@ -11,7 +11,7 @@
 //! * Checksums are written before they become valid. If they replace valid checksums, the old ones are
 //!   invalidated before that.
 
-use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, PIECE_BYTES, REPLICAS_MAX};
+use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, PIECE_BYTES, REPLICA_SLOTS_MAX};
 
 use super::checksum_state::{ChecksumHeaders, Damaged, ExtentChecksums};
 use super::extent::MirroredExtent;
@@ -47,7 +47,7 @@ pub enum ChecksumWork {
 #[derive(Clone, Debug)]
 pub enum ChecksumResult {
     /// By replica, the checksums of the section, if they could be read intact.
-    Loaded([Option<Vec<u32>>; REPLICAS_MAX]),
+    Loaded([Option<Vec<u32>>; REPLICA_SLOTS_MAX]),
     /// The checksums were written, except beside the failed replicas.
     Stored {
         /// Replicas beside which the write failed.
@@ -481,7 +481,7 @@ impl Mirror {
         let checksums = self.checksums_of(index);
         let Some(mut scrub) = checksums.scrub.take() else { return };
         let section = scrub.report.section;
-        scrub.report.is_valid = (0..REPLICAS_MAX).any(|slot| checksums.is_valid(slot, section));
+        scrub.report.is_valid = (0..REPLICA_SLOTS_MAX).any(|slot| checksums.is_valid(slot, section));
         effects.push(Effect::Scrubbed { extent: index, report: Box::new(scrub.report) });
         self.write_checksum_headers(index, effects);
     }

@@ -3,7 +3,7 @@
 //!
 //! This module knows no executor and starts nothing; [`super::scrub`] does that.
 
-use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, PIECE_BYTES, REPLICAS_MAX, SECTION_BYTES};
+use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, PIECE_BYTES, REPLICA_SLOTS_MAX, SECTION_BYTES};
 
 use super::checksum_state::{Damaged, ExtentChecksums};
 use super::verdict::{Past, Sighting, Verdict, verdict};
@@ -27,9 +27,9 @@ pub struct SectionReport {
     /// count.
     pub checked: u64,
     /// By replica, the number of blocks found bad that are good on another replica.
-    pub found: [u64; REPLICAS_MAX],
+    pub found: [u64; REPLICA_SLOTS_MAX],
     /// By replica, the number of bad blocks that were rewritten from a good replica.
-    pub repaired: [u64; REPLICAS_MAX],
+    pub repaired: [u64; REPLICA_SLOTS_MAX],
     /// First bad block, for the event record.
     pub first_found: Option<u32>,
     /// Number of blocks without any replica that is known to be good.
@@ -65,7 +65,7 @@ pub(super) struct SectionScrub {
     pub next_piece: u32,
     pub pieces: Vec<Piece>,
     /// By replica, the valid checksums stored beside it.
-    pub loaded: [Option<Vec<u32>>; REPLICAS_MAX],
+    pub loaded: [Option<Vec<u32>>; REPLICA_SLOTS_MAX],
     /// Expected checksums of the blocks, as far as they were examined.
     pub block_checksums: Vec<u32>,
     /// Replicas that could be read in all pieces so far.
@@ -140,7 +140,7 @@ pub(super) struct Piece {
     /// Replicas that were read or could not be read.
     pub seen: Slots,
     /// By replica, the checksums of the data that was read.
-    pub found: [Option<Vec<u32>>; REPLICAS_MAX],
+    pub found: [Option<Vec<u32>>; REPLICA_SLOTS_MAX],
     pub repairs: Vec<Repair>,
 }
 

@@ -11,7 +11,7 @@ use super::types::{
 };
 use super::versions::{IfVersion, Shown, Tagged};
 use super::{Context, convert, convert_policy};
-use crate::control::{Control, GroupKind, Outcome};
+use weir_control::{Control, GroupKind, Outcome};
 
 /// List adaptive policy groups.
 #[utoipa::path(

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::answer::ApiError;
 use super::token::Token;
-use crate::control::ControlError;
+use weir_control::ControlError;
 
 /// Listener of a request, and the sender as the listener knows it.
 #[derive(Clone)]

@@ -7,7 +7,7 @@ use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 
 use super::types::{ErrorBody, ErrorDetail};
-use crate::control::{ControlError, ErrorKind};
+use weir_control::{ControlError, ErrorKind};
 
 /// JSON body of a request; an unreadable one is answered with an error of kind `invalid`.
 #[derive(FromRequest)]

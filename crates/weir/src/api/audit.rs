@@ -9,7 +9,8 @@ use axum::response::Response;
 
 use super::admission::Refusal;
 use super::types::ErrorDetail;
-use crate::logging::{AUDIT, LineGate};
+use weir_host::line_gate::LineGate;
+use weir_host::logging::AUDIT;
 
 /// Maximum number of bytes of a request body that the audit log reads. The line of a request with a larger
 /// body, or without a stated length, omits the body.

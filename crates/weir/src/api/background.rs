@@ -12,7 +12,7 @@ use super::types::{
 };
 use super::versions::{IfVersion, Shown, Tagged};
 use super::{Context, convert_policy};
-use crate::control::{BackgroundPolicyChange, ControlError, Outcome};
+use weir_control::{BackgroundPolicyChange, ControlError, Outcome};
 
 /// Reads a kind of background work.
 fn kind(text: &str) -> Outcome<BackgroundKind> {

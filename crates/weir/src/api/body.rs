@@ -11,8 +11,8 @@ use axum::body::{Body, Bytes, HttpBody};
 use http_body::{Frame, SizeHint};
 use tokio::time::Sleep;
 
-use crate::control::bounds::API_BODY_SECONDS_MAX;
-use crate::doors::budget::Place;
+use weir_host::budget::Place;
+use weir_types::control_bounds::API_BODY_SECONDS_MAX;
 
 /// A request body that must arrive within a time limit.
 pub struct Timely<B> {

@@ -7,12 +7,12 @@ use super::types::{
     ReplicaPlacement, Scrub, Tenant, Volume, VolumeClassPolicy, VolumeDrive, VolumeHealth, VolumeLife,
     VolumeMoveState, VolumeMoving, VolumePolicy, VolumeReplication, VolumeSample,
 };
-use crate::control::records::{DriveRecord, VolumeState};
-use crate::control::totals::{OperationTotals, Totals};
-use crate::control::{
+use weir_control::records::{DriveRecord, VolumeState};
+use weir_control::totals::{OperationTotals, Totals};
+use weir_control::{
     self, ControlError, MoveState, MoveView, Outcome, ReplicaCounts, TenantView, VolumeCondition, VolumeView,
 };
-use crate::statistics::{Bucket, OperationCounters, ReplicationCounters};
+use weir_engine::statistics::{Bucket, OperationCounters, ReplicationCounters};
 
 /// Point at which a write of a volume without a profile is stable.
 fn ack_point(replicas: u8) -> String {
@@ -111,7 +111,7 @@ impl From<VolumeView> for Volume {
     }
 }
 
-fn replication(replication: &ReplicationCounters, health: &control::VolumeHealth) -> VolumeReplication {
+fn replication(replication: &ReplicationCounters, health: &weir_control::VolumeHealth) -> VolumeReplication {
     let ReplicaCounts { in_sync, stale, missing } = health.replicas;
     let ReplicationCounters { bytes_left, bytes_resynced, .. } = *replication;
     VolumeReplication { in_sync, stale, missing, bytes_left, bytes_resynced }
@@ -184,8 +184,8 @@ fn with_percentiles(totals: OperationTotals, counters: &OperationCounters) -> Op
     OperationSample { latency_percentiles, ..totals.into() }
 }
 
-impl From<control::VolumeSample> for VolumeSample {
-    fn from(sample: control::VolumeSample) -> VolumeSample {
+impl From<weir_control::VolumeSample> for VolumeSample {
+    fn from(sample: weir_control::VolumeSample) -> VolumeSample {
         let (counters, totals) = (&sample.counters, Totals::from(&sample.counters));
         VolumeSample {
             id: sample.volume.record.id.0,
@@ -202,8 +202,8 @@ impl From<control::VolumeSample> for VolumeSample {
     }
 }
 
-impl From<control::PolicyGroupSample> for PolicyGroupSample {
-    fn from(sample: control::PolicyGroupSample) -> PolicyGroupSample {
+impl From<weir_control::PolicyGroupSample> for PolicyGroupSample {
+    fn from(sample: weir_control::PolicyGroupSample) -> PolicyGroupSample {
         PolicyGroupSample {
             id: sample.record.id.0,
             tenant: sample.record.tenant.into(),

@@ -10,7 +10,7 @@ use super::policy_types::{
     PolicyGroup, PolicyGroupCreate, PolicyGroupModify, PolicyLevel, PolicyTerms, Space, VolumePolicy,
 };
 use super::types::Rates;
-use crate::control::{
+use weir_control::{
     AdaptiveChange, ControlError, CreateAdaptivePolicyGroup, CreatePolicyGroup, GroupKind, Level,
     LimitsChange, ModifyPolicyGroup, Outcome, PolicyChange, PolicyGroupView, TermsChange, VolumeView,
 };

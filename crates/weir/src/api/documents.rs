@@ -7,7 +7,7 @@ use axum::response::IntoResponse;
 use super::answer::ApiError;
 use super::types::ErrorBody;
 use super::{Context, operations};
-use crate::control::ControlError;
+use weir_control::ControlError;
 
 /// The OpenAPI document as served; `docs/openapi.json` holds its snapshot.
 ///

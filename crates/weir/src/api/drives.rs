@@ -14,7 +14,7 @@ use super::types::{
     IfVersionQuery,
 };
 use super::versions::{IfVersion, Shown, Tagged};
-use crate::control::{AddDrive, ControlError, ModifyDrive, Outcome};
+use weir_control::{AddDrive, ControlError, ModifyDrive, Outcome};
 
 /// List drives.
 #[utoipa::path(

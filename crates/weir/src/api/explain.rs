@@ -12,8 +12,8 @@ use super::types::{
     LimitRate, VolumeExplanation,
 };
 use super::{Context, convert};
-use crate::control::reasons::{self, Binding, Cause, Explanation, Situation, limit_name};
-use crate::control::{ControlError, Outcome};
+use weir_control::reasons::{self, Binding, Cause, Explanation, Situation, limit_name};
+use weir_control::{ControlError, Outcome};
 
 /// Default interval in nanoseconds, long enough to show bursts and pauses in their proportion.
 const INTERVAL_NS: u64 = 2_000_000_000;

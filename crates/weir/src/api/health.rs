@@ -8,8 +8,8 @@ use axum::extract::State;
 use super::Context;
 use super::answer::{Answer, ApiError, Body};
 use super::types::{ErrorBody, Logging};
-use crate::control::ControlError;
-use crate::logging;
+use weir_control::ControlError;
+use weir_host::logging;
 
 /// Check that the daemon is alive.
 #[utoipa::path(

@@ -6,7 +6,7 @@ use axum::extract::State;
 use super::answer::{Answer, Query};
 use super::types::{ErrorBody, Journal, JournalList, TenantQuery};
 use super::{Context, convert};
-use crate::control::ControlError;
+use weir_control::ControlError;
 
 /// List write journals, which take the writes of replicas on slow drives.
 #[utoipa::path(

@@ -34,13 +34,13 @@ use super::audit::{self, Caller};
 use super::body::{Busy, Timely};
 use super::timed::Timed;
 use super::token::Token;
-use crate::control::bounds::{
+use weir_host::budget::Budget;
+use weir_host::peer::Peer;
+use weir_host::socket::{self, SocketAccess};
+use weir_types::control_bounds::{
     API_CONNECTION_BUFFER_BYTES, API_CONNECTIONS_MAX, API_CONNECTIONS_RESERVE, API_HEADER_SECONDS_MAX,
     API_WRITE_SECONDS_MAX,
 };
-use crate::doors::budget::Budget;
-use crate::doors::peer::Peer;
-use crate::doors::socket::{self, SocketAccess};
 
 /// Time that running requests may still take when the daemon ends.
 const DRAIN: Duration = Duration::from_secs(5);

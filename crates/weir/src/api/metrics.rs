@@ -11,8 +11,8 @@ use super::Context;
 use super::answer::{ApiError, Query};
 use super::stream::{Footprint, Sheet};
 use super::types::ErrorBody;
-use crate::control::Control;
 use crate::metrics::{self, Snapshot};
+use weir_control::Control;
 
 /// Options of a scrape.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]

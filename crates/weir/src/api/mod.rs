@@ -54,11 +54,11 @@ pub use listen::{ApiListeners, ListenError};
 pub(crate) use policy_set::read_set;
 pub use token::{Token, TokenError, read_token};
 
-use crate::control::Control;
-use crate::control::bounds::{
+use answer::ApiError;
+use weir_control::Control;
+use weir_types::control_bounds::{
     API_BODY_BYTES_MAX, API_POLICIES_BYTES_MAX, API_READERS_MAX, API_SNAPSHOTS_MAX, API_WORKERS_MAX,
 };
-use answer::ApiError;
 
 /// Facts about the daemon that the API reports and control does not know.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use super::types::{
 };
 use super::versions::{IfVersion, Shown, Tagged};
 use super::{Context, convert, convert_policy};
-use crate::control::{Control, GroupKind, ModifyPolicyGroup};
+use weir_control::{Control, GroupKind, ModifyPolicyGroup};
 
 /// List policy groups.
 #[utoipa::path(
@@ -81,7 +81,7 @@ pub(super) async fn modify(
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
     let request = ModifyPolicyGroup { if_version, ..convert_policy::modify(request)? };
     let modify =
-        move |control: &crate::control::Control| control.modify_policy_group(tenant.as_ref(), &name, request);
+        move |control: &weir_control::Control| control.modify_policy_group(tenant.as_ref(), &name, request);
     Ok(Tagged(context.run(modify).await?.into()))
 }
 
@@ -102,7 +102,7 @@ pub(super) async fn rename(
 ) -> Shown<PolicyGroup> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
     let new_name = convert::name(&request.new_name)?;
-    let rename = move |control: &crate::control::Control| {
+    let rename = move |control: &weir_control::Control| {
         control.rename_policy_group(GroupKind::Fixed, tenant.as_ref(), &name, new_name, if_version)
     };
     Ok(Tagged(context.run(rename).await?.into()))

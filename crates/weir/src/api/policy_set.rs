@@ -18,12 +18,12 @@ use super::types::{
     Rates, TenantPolicies, VolumeBinding,
 };
 use super::{Context, convert, convert_policy};
-use crate::control::bounds::{API_TENANTS_PER_PIECE, API_VOLUMES_PER_PIECE};
-use crate::control::records::VolumeState;
-use crate::control::{
+use weir_control::records::VolumeState;
+use weir_control::{
     self, ApplyPolicies, BackgroundEntry, BackgroundPolicyView, Control, GroupEntry, GroupKind, Outcome,
     Place, PolicyChange, TenantEntry, TenantView, VolumeEntry, VolumeView,
 };
+use weir_types::control_bounds::{API_TENANTS_PER_PIECE, API_VOLUMES_PER_PIECE};
 
 /// Apply a set of policies and bindings, completely or not at all.
 #[utoipa::path(
@@ -40,7 +40,7 @@ pub(super) async fn apply(
     let how = ApplyPolicies { is_dry_run, force, prune };
     let set = read_set(request)?;
     let apply = move |control: &Control| control.apply_policies(&set, how);
-    let control::PoliciesDifference { changes, left } = context.run(apply).await?;
+    let weir_control::PoliciesDifference { changes, left } = context.run(apply).await?;
     Ok(Json(PoliciesDifference { changes, left }))
 }
 
@@ -72,9 +72,9 @@ fn entries<T, E>(
 }
 
 /// Reads a set, with a check of every value.
-pub(crate) fn read_set(request: PoliciesApply) -> Outcome<control::PolicySet> {
+pub(crate) fn read_set(request: PoliciesApply) -> Outcome<weir_control::PolicySet> {
     let (set, lines) = (request.policies, request.lines);
-    Ok(control::PolicySet {
+    Ok(weir_control::PolicySet {
         version: set.version,
         tenants: entries("tenants", &lines.tenants, set.tenants, tenant)?,
         policy_groups: entries("policy_groups", &lines.policy_groups, set.policy_groups, fixed)?,

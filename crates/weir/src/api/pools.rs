@@ -7,7 +7,7 @@ use super::answer::{Answer, Body, Path};
 use super::types::{ErrorBody, IfMatchHeader, IfVersionQuery, Pool, PoolList, PoolModify};
 use super::versions::{IfVersion, Shown, Tagged};
 use super::{Context, convert};
-use crate::control::{ControlError, ModifyPool};
+use weir_control::{ControlError, ModifyPool};
 
 /// List pools.
 #[utoipa::path(

@@ -11,8 +11,8 @@ use weir_types::Name;
 use super::answer::{ApiError, Body};
 use super::types::{ErrorBody, RecordingCreate, TraceFile};
 use super::{Context, convert};
-use crate::control::bounds::TRACE_BYTES_DEFAULT;
-use crate::control::{Outcome, RecordVolumes, RunningRecording};
+use weir_control::{Outcome, RecordVolumes, RunningRecording};
+use weir_types::control_bounds::TRACE_BYTES_DEFAULT;
 
 /// Interval at which a recording's size is checked against its limit.
 const LOOK: Duration = Duration::from_millis(50);

@@ -7,7 +7,7 @@ use axum::response::Response;
 use super::answer::{Answer, ApiError, Path, Query};
 use super::types::{ErrorBody, Scrub, ScrubList, TenantQuery};
 use super::{Context, convert};
-use crate::control::Control;
+use weir_control::Control;
 
 /// List scrubs: for each volume the current or last scrub, and the known state of its data at rest.
 #[utoipa::path(

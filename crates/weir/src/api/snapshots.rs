@@ -13,7 +13,7 @@ use super::types::{
 };
 use super::versions::{IfVersion, Shown, Tagged};
 use super::{convert, convert_policy};
-use crate::control::{CloneVolume, Control, ControlError, CreateSnapshots, SnapshotView};
+use weir_control::{CloneVolume, Control, ControlError, CreateSnapshots, SnapshotView};
 
 fn list_of(views: Vec<SnapshotView>) -> SnapshotList {
     SnapshotList { snapshots: views.into_iter().map(Snapshot::from).collect() }
@@ -103,7 +103,7 @@ pub(super) async fn restore(
 ) -> Shown<Volume> {
     let tenant = convert::optional_name(query.tenant.as_deref())?;
     let (volume, name) = (convert::name(&volume)?, convert::name(&name)?);
-    let restore = move |control: &crate::control::Control| {
+    let restore = move |control: &weir_control::Control| {
         control.restore_snapshot(tenant.as_ref(), &volume, &name, request.force, if_version)
     };
     Ok(Tagged(context.for_long_work().run(restore).await?.into()))

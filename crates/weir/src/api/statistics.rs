@@ -13,7 +13,7 @@ use super::types::{
     VolumeStatistics, VolumeStatisticsQuery,
 };
 use super::{Context, convert};
-use crate::control::Control;
+use weir_control::Control;
 
 /// Show totals by volume; rates are differences of two samples.
 #[utoipa::path(

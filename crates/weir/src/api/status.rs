@@ -10,10 +10,10 @@ use weir_types::VolumeId;
 use super::answer::Answer;
 use super::types::{Alarm, Drive, ErrorBody, Health, Pool, Status, VolumeSummary};
 use super::{Context, Facts};
-use crate::control::alarms::ShownAlarm;
-use crate::control::bounds::{ALARMS_SHOWN_MAX, API_VOLUMES_PER_PIECE, JOBS_SHOWN_MAX};
-use crate::control::{Control, Outcome};
+use weir_control::alarms::ShownAlarm;
+use weir_control::{Control, Outcome};
 use weir_store::DriveUsage;
+use weir_types::control_bounds::{ALARMS_SHOWN_MAX, API_VOLUMES_PER_PIECE, JOBS_SHOWN_MAX};
 
 /// Show the status of the daemon: its node, drives, volumes and alarms.
 #[utoipa::path(

@@ -21,11 +21,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Context;
 use super::answer::ApiError;
-use crate::control::bounds::{
+use weir_control::{Control, Outcome};
+use weir_types::control_bounds::{
     API_ANSWER_PIECE_BYTES, API_ANSWER_PIECES_AHEAD, API_ANSWER_SECONDS_MAX, API_ANSWER_WAIT_SECONDS_MAX,
     API_LISTS_MAX, API_SCRAPES_MAX,
 };
-use crate::control::{Control, Outcome};
 
 /// Content type of JSON.
 pub(super) const JSON: &str = "application/json";

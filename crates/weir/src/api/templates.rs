@@ -11,7 +11,7 @@ use super::types::{
 };
 use super::versions::{IfVersion, Shown, Tagged};
 use super::{convert, convert_policy};
-use crate::control::{ControlError, CreateTemplate, ModifyTemplate};
+use weir_control::{ControlError, CreateTemplate, ModifyTemplate};
 
 /// List all templates, including the built-in ones.
 #[utoipa::path(

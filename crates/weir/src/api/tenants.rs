@@ -11,8 +11,8 @@ use super::types::{
 };
 use super::versions::{IfVersion, Shown, Tagged};
 use super::{convert, convert_policy};
-use crate::control::bounds::API_TENANTS_PER_PIECE;
-use crate::control::{Control, ModifyTenant};
+use weir_control::{Control, ModifyTenant};
+use weir_types::control_bounds::API_TENANTS_PER_PIECE;
 
 /// List all tenants.
 #[utoipa::path(

@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::*;
-use crate::control::tests::configuration;
-use crate::dataplane::{DataPlane, DataPlaneConfig};
-use crate::exports::table::ExportTable;
+use weir_control::testing::configuration;
+use weir_engine::exports::table::ExportTable;
+use weir_engine::{DataPlane, DataPlaneConfig};
 
 /// A served API, and the operations that were called.
 struct World {
@@ -179,7 +179,7 @@ fn call_drives(api: &mut World) {
     let drain = api.call("DELETE", "/v1/drives/{name}", "slow", None, 202);
     assert_eq!(left(&drain), json!([0, 0, 1]));
     api.call("DELETE", "/v1/drives/{name}/removal", "slow", None, 200);
-    crate::control::tests::settle(&api.control);
+    weir_control::testing::settle(&api.control);
     assert_eq!(api.call("GET", "/v1/background", "", None, 200)["jobs"], json!([]));
     api.call("DELETE", "/v1/drives/{name}", "slow", None, 204);
 }
@@ -194,7 +194,7 @@ fn call_measurements(api: &mut World) {
     assert_eq!((added.get("class"), &added["class_reason"]), (None, &json!("being measured")));
     let refused = api.call("POST", "/v1/drives/{name}/measure", "m", None, 409);
     assert!(refused["error"]["message"].as_str().unwrap().contains("is being measured already"), "{refused}");
-    crate::control::tests::settle_measurements(&api.control);
+    weir_control::testing::settle_measurements(&api.control);
     let measured = api.call("GET", DRIVE, "m", None, 200);
     assert_eq!((&measured["class"], measured.get("measurement_progress")), (&json!("low"), None));
     assert!(measured["measurement"]["read"]["iops"].as_u64().unwrap() <= 310, "{measured}");
@@ -265,7 +265,7 @@ fn call_snapshots(api: &mut World) {
     for volume in ["x", "twin"] {
         api.call("DELETE", VOLUME, volume, None, 204);
     }
-    crate::control::tests::settle(&api.control);
+    weir_control::testing::settle(&api.control);
 }
 
 /// Scrubs a volume and shows the result.
@@ -275,7 +275,7 @@ fn call_scrubs(api: &mut World) {
     let list = |api: &mut World| api.call("GET", "/v1/scrubs", "", None, 200)["scrubs"][0].clone();
     assert_eq!((&list(api)["volume"], &list(api)["state"]), (&json!("x"), &json!("never")));
     api.call("POST", SCRUB, "x", None, 200);
-    crate::control::tests::wait_until("the scrub has ended", || {
+    weir_testkit::wait::wait_until("the scrub has ended", || {
         api.control.settle_scrubs();
         list(api)["state"] == "completed"
     });
@@ -288,7 +288,7 @@ fn call_scrubs(api: &mut World) {
     api.call("POST", SCRUB, "none-such", None, 404);
     api.call("DELETE", SCRUB, "none-such", None, 404);
     api.call("DELETE", VOLUME, "x", None, 204);
-    crate::control::tests::settle(&api.control);
+    weir_control::testing::settle(&api.control);
 }
 
 /// Over-commits the pool of an emulated drive, which is refused first.
@@ -344,7 +344,7 @@ fn call_pools(api: &mut World) {
         api.call("DELETE", VOLUME, volume, None, 204);
     }
     api.call("DELETE", GROUP, "floor", None, 204);
-    crate::control::tests::settle(&api.control);
+    weir_control::testing::settle(&api.control);
     api.call("DELETE", "/v1/drives/{name}", "slow", None, 204);
     api.call("GET", POOL, "slow", None, 404);
 }
@@ -527,7 +527,7 @@ fn call_templates(api: &mut World) {
     assert_eq!((released.get("template"), &released["class_policy"]), (None, &json!("any")));
     api.call("DELETE", TEMPLATE, "single", None, 204);
     api.call("DELETE", VOLUME, "x", None, 204);
-    crate::control::tests::settle(&api.control);
+    weir_control::testing::settle(&api.control);
     api.call("DELETE", "/v1/drives/{name}", "fast", None, 204);
 }
 
@@ -683,7 +683,7 @@ fn invalid_policy_or_tenant_error_names_the_value() {
 fn missing_and_oversized_requests_get_the_error_form() {
     let world = World::start(false);
     let url = |path: &str| format!("{}{path}", world.base);
-    let large = vec![b' '; crate::control::bounds::API_BODY_BYTES_MAX + 1];
+    let large = vec![b' '; weir_types::control_bounds::API_BODY_BYTES_MAX + 1];
     for (request, status) in [
         (world.client.get(url("/v2")), 404),
         (world.client.put(url("/v1/volumes")), 405),

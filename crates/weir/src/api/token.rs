@@ -8,7 +8,7 @@ use std::sync::{PoisonError, RwLock};
 
 use subtle::ConstantTimeEq;
 
-use crate::control::bounds::{API_TOKEN_BYTES_MAX, API_TOKEN_BYTES_MIN};
+use weir_types::control_bounds::{API_TOKEN_BYTES_MAX, API_TOKEN_BYTES_MIN};
 
 /// Mode bits that let users other than the owner access a file.
 const OTHERS: u32 = 0o077;

@@ -20,8 +20,6 @@ use uuid::Uuid;
 use weir_types::{Class, ClassPolicy};
 
 pub use super::policy_types::*;
-pub use crate::control::ErrorKind;
-pub use crate::control::alarms::{AlarmSource, Severity};
 pub use background::{
     BackgroundJob, BackgroundJobList, BackgroundKind, BackgroundPolicy, BackgroundPolicyEntry,
     BackgroundPolicyList, BackgroundPolicyModify, BackgroundState,
@@ -45,6 +43,8 @@ pub use snapshots::{
 };
 pub use templates::{Template, TemplateCreate, TemplateList, TemplateModify, TemplateRead};
 pub use versions::{ChangeQuery, IfMatchHeader, IfVersionQuery};
+pub use weir_control::ErrorKind;
+pub use weir_control::alarms::{AlarmSource, Severity};
 
 /// Class of a volume, pool or drive by measured speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]

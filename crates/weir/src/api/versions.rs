@@ -11,7 +11,7 @@ use super::answer::ApiError;
 use super::types::{
     AdaptivePolicyGroup, BackgroundPolicy, Drive, IfVersionQuery, PolicyGroup, Pool, Template, Tenant, Volume,
 };
-use crate::control::ControlError;
+use weir_control::ControlError;
 
 /// An object with a version, which a request for a change can state.
 pub(super) trait HasVersion {

@@ -11,8 +11,8 @@ use super::types::{
 };
 use super::versions::{IfVersion, Shown, Tagged};
 use super::{Context, convert, convert_policy};
-use crate::control::bounds::API_VOLUMES_PER_PIECE;
-use crate::control::{Control, CreateVolume, DeleteVolume, ModifyVolume};
+use weir_control::{Control, CreateVolume, DeleteVolume, ModifyVolume};
+use weir_types::control_bounds::API_VOLUMES_PER_PIECE;
 
 /// List volumes.
 #[utoipa::path(
@@ -126,7 +126,7 @@ pub(super) async fn resize(
 ) -> Shown<Volume> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
     let VolumeResize { size_bytes, force } = request;
-    let resize = move |control: &crate::control::Control| {
+    let resize = move |control: &weir_control::Control| {
         control.resize_volume(tenant.as_ref(), &name, size_bytes, force, if_version)
     };
     Ok(Tagged(context.run(resize).await?.into()))

@@ -13,14 +13,13 @@ mod template;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use clap::builder::TypedValueParser as _;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use weir_types::bounds::VOLUME_SIZE_GRANULE_BYTES;
 use weir_types::units::Size;
 
 use super::policy_arguments::{AdaptivePolicyGroupCommand, PolicyGroupCommand};
 use crate::api::types::{IoPriority, VolumeClassPolicy};
-use crate::control::bounds::REPLICAS_MAX;
-use crate::logging::LogFormat;
 pub use background::{BackgroundPolicyCommand, BackgroundStatisticsCommand};
 pub use drive::{DriveChanges, DriveCommand};
 pub use dry_run::{LoadArguments, RecordArguments, SimulateArguments};
@@ -30,6 +29,8 @@ pub use reasons::{CharacteristicsCommand, ExplainArguments, LatencyCommand, Opti
 pub use scrub::{ScrubArguments, ScrubCommand};
 pub use snapshot::{CloneArguments, SnapshotCommand, Which};
 pub use template::TemplateCommand;
+use weir_host::logging::LogFormat;
+use weir_types::control_bounds::REPLICAS_MAX;
 
 /// Block storage with exact limits.
 ///
@@ -211,8 +212,16 @@ pub struct ServeArguments {
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log_level: String,
     /// Format of log lines
-    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text", ignore_case = true)]
+    #[arg(long, value_name = "FORMAT", value_parser = log_format(), default_value = "text", ignore_case = true)]
     pub log_format: LogFormat,
+}
+
+/// Parser of the log format, which lists the formats in the help.
+fn log_format() -> impl clap::builder::TypedValueParser<Value = LogFormat> {
+    clap::builder::PossibleValuesParser::new(["text", "json"]).map(|format| match format.as_str() {
+        "json" => LogFormat::Json,
+        _ => LogFormat::Text,
+    })
 }
 
 /// Formats of answers.

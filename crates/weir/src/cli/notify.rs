@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sd_notify::NotifyState;
 
-use crate::control::Control;
+use weir_control::Control;
 
 /// Reports that the daemon serves.
 pub fn ready() {

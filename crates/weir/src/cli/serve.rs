@@ -19,13 +19,13 @@ use super::settings::Settings;
 use super::state_folder;
 use super::supervise::Supervised;
 use crate::api::{ApiListeners, Facts, ListenError};
-use crate::control::catalogue::Reserve;
-use crate::control::{Control, ControlConfig};
-use crate::dataplane::{DataPlane, DataPlaneConfig};
-use crate::exports::ListenAddress;
-use crate::exports::listener::{self, Listeners};
-use crate::exports::table::ExportTable;
-use crate::logging;
+use weir_control::catalogue::Reserve;
+use weir_control::{Control, ControlConfig};
+use weir_engine::exports::ListenAddress;
+use weir_engine::exports::listener::{self, Listeners};
+use weir_engine::exports::table::ExportTable;
+use weir_engine::{DataPlane, DataPlaneConfig};
+use weir_host::logging;
 use weir_store::space::{Obstacle, explain};
 
 /// File name of the API's socket.

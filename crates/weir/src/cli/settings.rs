@@ -12,11 +12,12 @@ use super::client::CommandError;
 use super::serve::NBD_SOCKET;
 use super::state_folder;
 use crate::api::{ApiListeners, Facts, Token, read_token};
-use crate::config::{Config, ConfiguredDrive, default_state, sockets_folder};
-use crate::control::bounds::{POOL_FULL_PERCENT, POOL_FULL_PERCENT_DEFAULT};
-use crate::doors::socket::SocketAccess;
-use crate::exports::ListenAddress;
-use crate::exports::listener::Listeners;
+use crate::config::{Config, default_state, sockets_folder};
+use weir_control::ConfiguredDrive;
+use weir_engine::exports::ListenAddress;
+use weir_engine::exports::listener::Listeners;
+use weir_host::socket::SocketAccess;
+use weir_types::control_bounds::{POOL_FULL_PERCENT, POOL_FULL_PERCENT_DEFAULT};
 
 /// Default mode of NBD sockets: the daemon's user and the socket's group may connect.
 const NBD_SOCKET_MODE: u32 = 0o660;

@@ -15,8 +15,8 @@ use tokio::sync::watch;
 use self::Rhythm::{Look, Work};
 use super::notify;
 use crate::api::{self, ApiListeners, Facts};
-use crate::control::Control;
-use crate::processor;
+use weir_control::Control;
+use weir_host::processor;
 
 /// Pause before a failed thread is started again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);

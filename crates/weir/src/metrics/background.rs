@@ -8,7 +8,7 @@ use prometheus_client::metrics::MetricType;
 use weir_types::BackgroundKind;
 
 use super::Labels;
-use crate::control::BackgroundJob;
+use weir_control::BackgroundJob;
 
 /// Background work of one kind on one drive.
 #[derive(Clone, Copy, Debug, Default)]

@@ -6,7 +6,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 
 use super::Labels;
-use crate::control::PoolView;
+use weir_control::PoolView;
 
 /// A gauge of pools: its name, its meaning, and its value. A value that needs an unknown capacity has no
 /// series.

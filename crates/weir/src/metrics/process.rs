@@ -7,7 +7,7 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
 use super::Labels;
-use crate::processor;
+use weir_host::processor;
 
 /// Ticks per second in which the kernel reports the start of a process. The value is the same on all of
 /// Linux.

@@ -7,8 +7,8 @@ use prometheus_client::metrics::MetricType;
 use weir_types::{Name, Scope};
 
 use super::{Labels, seconds};
-use crate::control::VolumeView;
-use crate::control::reasons::{BoundLimit, BurstCredit, Credit, limit_name, rate_name, scope_name};
+use weir_control::VolumeView;
+use weir_control::reasons::{BoundLimit, BurstCredit, Credit, limit_name, rate_name, scope_name};
 
 /// The ceiling of one dimension that is in force for a volume.
 #[derive(Debug)]

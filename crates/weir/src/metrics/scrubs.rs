@@ -6,7 +6,7 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
 use super::Labels;
-use crate::control::ScrubView;
+use weir_control::ScrubView;
 
 /// A series: its name, its meaning, and its value. `None` if there is no value.
 type Series = (&'static str, &'static str, fn(&ScrubView) -> Option<u64>);

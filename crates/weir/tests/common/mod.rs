@@ -16,9 +16,8 @@ pub mod nbd;
 pub mod program;
 pub mod random;
 pub mod rates;
-pub mod wait;
 
-pub use wait::{TIMEOUT, wait_until};
+pub use weir_testkit::wait::{TIMEOUT, wait_until};
 
 /// Waits until a daemon has made `calls` more system calls, independently of time. Tests use it to choose the
 /// moment of a crash. The wait also ends once `is_over` is true.

@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 
 use crate::common::daemon::Daemon;
 use crate::common::nbd::{Client, WRITE};
-use crate::common::wait::Stopwatch;
+use weir_testkit::wait::Stopwatch;
 
 /// Bytes of one request.
 const REQUEST_BYTES: u64 = 4096;

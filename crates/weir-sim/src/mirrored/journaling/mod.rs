@@ -13,7 +13,7 @@ use weir_journal::{
     Action as JournalAction, DestageContent, DestageId, Fault as JournalFault, FileId, FileKey, Geometry,
     Journal, Part, Pin, Ticket,
 };
-use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES, REPLICAS_MAX};
+use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES, REPLICA_SLOTS_MAX};
 use weir_volume::mirror::{MirrorId, ReplicaState};
 use weir_volume::{AllocationMap, EdgeRead, Generation, OperationId};
 
@@ -24,7 +24,7 @@ use crate::requests::EXTENTS;
 
 const BLOCK: u32 = BLOCK_BYTES as u32;
 /// Drive of the journal. No replica of the volume begins there.
-const JOURNAL_DRIVE: usize = REPLICAS_MAX - 1;
+const JOURNAL_DRIVE: usize = REPLICA_SLOTS_MAX - 1;
 /// Steps between two calls that tell the journal that time has passed.
 const INTERVAL: u64 = 64;
 /// Length of the quiet phase, in steps. Clients pause in every third phase of this length.

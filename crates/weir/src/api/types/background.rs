@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::Rates;
-use crate::control::{self, BackgroundPolicyView};
+use weir_control::BackgroundPolicyView;
 
 /// A kind of background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::ValueEnum)]
@@ -175,8 +175,8 @@ impl From<BackgroundPolicyView> for BackgroundPolicy {
     }
 }
 
-impl From<control::BackgroundJob> for BackgroundJob {
-    fn from(job: control::BackgroundJob) -> BackgroundJob {
+impl From<weir_control::BackgroundJob> for BackgroundJob {
+    fn from(job: weir_control::BackgroundJob) -> BackgroundJob {
         let state = match &job.progress {
             None => BackgroundState::DriveMissing,
             Some(progress) if progress.fault.is_some() => BackgroundState::Failing,

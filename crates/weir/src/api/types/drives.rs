@@ -9,8 +9,8 @@ use weir_types::{Emulation, EmulationKind, UnitError};
 
 use super::IoPriority;
 use super::measurements::{DriveMeasurement, MeasurementProgress};
-use crate::control::records::{DeviceRecord, DriveRecord};
-use crate::control::{DrainView, DriveView};
+use weir_control::records::{DeviceRecord, DriveRecord};
+use weir_control::{DrainView, DriveView};
 
 /// Behaviour of an emulated drive.
 ///

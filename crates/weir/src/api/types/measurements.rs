@@ -6,9 +6,9 @@ use utoipa::ToSchema;
 use weir_types::MeasuredDirection;
 
 use super::IoPriority;
-use crate::control::ClassChange;
-use crate::control::records::DatedMeasurement;
-use crate::measure::Progress;
+use weir_control::ClassChange;
+use weir_control::records::DatedMeasurement;
+use weir_engine::measure::Progress;
 
 /// Measured speed of a drive in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -10,8 +10,8 @@ use weir_types::Rate;
 use super::IoPriority;
 use super::LevelScope;
 use super::drives::{DriveDevice, DriveEmulation, DriveState};
-use crate::control::{Amount, Claim, DriveView, PoolView};
-use crate::dataplane::DriveQueueDepth;
+use weir_control::{Amount, Claim, DriveView, PoolView};
+use weir_engine::DriveQueueDepth;
 
 /// A pair of rates: operations and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

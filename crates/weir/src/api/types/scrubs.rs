@@ -6,9 +6,9 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 use weir_types::bounds::{BLOCK_BYTES, SECTION_BYTES};
 
-use crate::control::bounds::DAMAGED_RANGES_SHOWN_MAX;
-use crate::control::{self, ScrubView, offset_of};
-use crate::statistics::ChecksumCounters;
+use weir_control::{ScrubView, offset_of};
+use weir_engine::statistics::ChecksumCounters;
+use weir_types::control_bounds::DAMAGED_RANGES_SHOWN_MAX;
 
 /// State of a scrub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -91,15 +91,15 @@ pub struct ScrubList {
     pub scrubs: Vec<Scrub>,
 }
 
-impl From<control::ScrubState> for ScrubState {
-    fn from(state: control::ScrubState) -> ScrubState {
+impl From<weir_control::ScrubState> for ScrubState {
+    fn from(state: weir_control::ScrubState) -> ScrubState {
         match state {
-            control::ScrubState::Never => ScrubState::Never,
-            control::ScrubState::Waiting => ScrubState::Waiting,
-            control::ScrubState::Running => ScrubState::Running,
-            control::ScrubState::Completed => ScrubState::Completed,
-            control::ScrubState::Cancelled => ScrubState::Cancelled,
-            control::ScrubState::Interrupted => ScrubState::Interrupted,
+            weir_control::ScrubState::Never => ScrubState::Never,
+            weir_control::ScrubState::Waiting => ScrubState::Waiting,
+            weir_control::ScrubState::Running => ScrubState::Running,
+            weir_control::ScrubState::Completed => ScrubState::Completed,
+            weir_control::ScrubState::Cancelled => ScrubState::Cancelled,
+            weir_control::ScrubState::Interrupted => ScrubState::Interrupted,
         }
     }
 }

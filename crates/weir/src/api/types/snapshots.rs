@@ -6,7 +6,7 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::VolumeLife;
-use crate::control::SnapshotView;
+use weir_control::SnapshotView;
 
 /// A snapshot: the data of a volume at one instant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use weir_types::Class;
 
 use super::IoPriority;
-use crate::control::TemplateView;
+use weir_control::TemplateView;
 
 /// The replicas that a volume reads from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

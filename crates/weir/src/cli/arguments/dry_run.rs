@@ -7,8 +7,8 @@ use weir_types::Emulation;
 use weir_types::units::Size;
 
 use super::ReadArguments;
-use crate::control::bounds::{MADE_UP_SECONDS_MAX, RECORDING_SECONDS_MAX};
-use crate::dry_run::spec::Spec;
+use weir_replay::dry_run::spec::Spec;
+use weir_types::control_bounds::{MADE_UP_SECONDS_MAX, RECORDING_SECONDS_MAX};
 
 /// Options of a recording.
 #[derive(Debug, Args)]

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::ReadArguments;
 use crate::api::types::{IoPriority, TemplateRead};
-use crate::control::bounds::REPLICAS_MAX;
+use weir_types::control_bounds::REPLICAS_MAX;
 
 /// Commands about templates.
 #[derive(Debug, Subcommand)]

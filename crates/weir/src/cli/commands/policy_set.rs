@@ -7,7 +7,7 @@ use super::super::arguments::Format;
 use super::super::client::{Client, CommandError};
 use super::super::output;
 use crate::api::types::{PoliciesApply, PoliciesDifference, PolicySet, PolicySetLines};
-use crate::control::bounds::API_POLICIES_BYTES_MAX;
+use weir_types::control_bounds::API_POLICIES_BYTES_MAX;
 
 /// Path of all policies in the API.
 const PATH: &str = "/v1/qos/policies";

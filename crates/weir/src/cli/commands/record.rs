@@ -9,7 +9,7 @@ use super::super::arguments::RecordArguments;
 use super::super::client::{Client, CommandError};
 use super::super::output;
 use crate::api::types::RecordingCreate;
-use crate::trace;
+use weir_replay::trace;
 
 /// Records the requests of volumes into a file.
 pub fn record(client: &Client, arguments: RecordArguments) -> Result<(), CommandError> {

@@ -7,11 +7,11 @@ use super::super::arguments::{LoadArguments, SimulateArguments};
 use super::super::client::CommandError;
 use super::super::output::{self, Column};
 use super::policy_set;
-use crate::control::bounds::TRACE_BYTES_MAX;
-use crate::control::put_under;
-use crate::dry_run::spec::Spec;
-use crate::dry_run::{Figures, Prediction, VolumePrediction, of_spec, of_trace};
-use crate::trace::{Header, Trace, decode};
+use weir_control::put_under;
+use weir_replay::dry_run::spec::Spec;
+use weir_replay::dry_run::{Figures, Prediction, VolumePrediction, of_spec, of_trace};
+use weir_replay::trace::{Header, Trace, decode};
+use weir_types::control_bounds::TRACE_BYTES_MAX;
 
 /// Default duration of a synthetic load, in seconds.
 const SECONDS_DEFAULT: u32 = 10;

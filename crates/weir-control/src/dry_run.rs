@@ -1,0 +1,95 @@
+//! Dry run: the policy levels that apply to a trace's volumes under a given policy set.
+//!
+//! The dry run uses the daemon's rules on records that are made for the purpose. It does not touch the
+//! daemon's state.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use weir_types::{ClassPolicy, Name, VolumeId};
+
+use super::apply::PolicySet;
+use super::error::Outcome;
+use super::model::Model;
+use super::placement::Placement;
+use super::recording::trace_levels;
+use super::records::{DEFAULT_CLASS, TenantRecord, VolumeRecord, VolumeState};
+use weir_replay::trace::Header;
+use weir_types::name::DEFAULT_TENANT;
+
+/// Size in bytes of a volume that the set names and the trace lacks. The volume does no I/O.
+const ABSENT_VOLUME_BYTES: u64 = 1 << 30;
+
+/// Puts the volumes of a header under the policies of a set.
+///
+/// A missing section of the set counts as empty. Tenants and volumes that only the set names are assumed to
+/// exist and do no I/O.
+///
+/// # Errors
+/// If applying the set would be refused.
+pub fn put_under(header: &mut Header, set: &PolicySet) -> Outcome<()> {
+    let mut model = model_of(header, set);
+    super::apply::put(&mut model, set)?;
+    for volume in &mut header.volumes {
+        let record = model.volume(Some(&volume.tenant), &volume.name)?.record.clone();
+        volume.levels = trace_levels(&model, &record, volume.used_bytes);
+    }
+    Ok(())
+}
+
+fn model_of(header: &Header, set: &PolicySet) -> Model {
+    let mut model = Model::default();
+    let default = || Name::new(DEFAULT_TENANT).expect("the name of the default tenant is one");
+    let entries = set.volumes.iter().flatten();
+    let named = entries.map(|entry| (entry.tenant.clone(), entry.name.clone(), ABSENT_VOLUME_BYTES));
+    let recorded = header.volumes.iter();
+    let recorded =
+        recorded.map(|volume| (Some(volume.tenant.clone()), volume.name.clone(), volume.size_bytes));
+    let tenants: BTreeSet<Name> = [default()]
+        .into_iter()
+        .chain(header.volumes.iter().map(|volume| volume.tenant.clone()))
+        .chain(set.tenants.iter().flatten().map(|entry| entry.name.clone()))
+        .chain(set.volumes.iter().flatten().filter_map(|entry| entry.tenant.clone()))
+        .chain(set.policy_groups.iter().flatten().filter_map(|entry| entry.tenant.clone()))
+        .chain(set.adaptive_policy_groups.iter().flatten().filter_map(|entry| entry.tenant.clone()))
+        .collect();
+    for name in tenants {
+        let record = TenantRecord {
+            name,
+            policy_group: None,
+            default_policy_group: None,
+            created_at: Timestamp::UNIX_EPOCH,
+        };
+        model.put_tenant(record, 0);
+    }
+    for ((tenant, name, size_bytes), number) in recorded.chain(named).zip(1..) {
+        if model.volume(tenant.as_ref(), &name).is_ok() {
+            continue;
+        }
+        let tenant = tenant.unwrap_or_else(default);
+        model.put_volume(volume_record(number, tenant, name, size_bytes), 0);
+    }
+    model
+}
+
+fn volume_record(number: u128, tenant: Name, name: Name, size_bytes: u64) -> VolumeRecord {
+    VolumeRecord {
+        id: VolumeId(uuid::Uuid::from_u128(number)),
+        tenant,
+        name,
+        size_bytes,
+        placement: Placement::default(),
+        replicas: 1,
+        template: None,
+        io_priority: DEFAULT_CLASS,
+        class_policy: ClassPolicy::Any,
+        generation: 0,
+        policy_group: None,
+        is_read_only: false,
+        snapshot: None,
+        cloned_from: None,
+        state: VolumeState::Online,
+        created_at: Timestamp::UNIX_EPOCH,
+        deleted_at: None,
+    }
+}

@@ -1,0 +1,105 @@
+//! Errors of control operations: a message that helps the operator, and a kind that programs can act on.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::catalogue::CatalogueError;
+use weir_engine::DataPlaneError;
+use weir_store::StoreError;
+
+/// Kind of an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorKind {
+    /// A value is not accepted.
+    Invalid,
+    /// The named object does not exist.
+    NotFound,
+    /// The object exists already, or another request changed it at the same time.
+    Conflict,
+    /// The request is valid, but the current state forbids it.
+    Refused,
+    /// There is no space, or the maximum number of objects is reached.
+    Full,
+    /// An operation failed inside Weir or below it.
+    Internal,
+}
+
+/// A control operation that was not done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ControlError {
+    /// Kind of the error.
+    pub kind: ErrorKind,
+    /// Message that names the wrong value and the accepted values.
+    pub message: String,
+}
+
+/// The result of a control operation.
+pub type Outcome<T> = Result<T, ControlError>;
+
+impl ControlError {
+    fn new(kind: ErrorKind, message: impl Into<String>) -> ControlError {
+        ControlError { kind, message: message.into() }
+    }
+
+    /// A value is not accepted.
+    pub fn invalid(message: impl Into<String>) -> ControlError {
+        ControlError::new(ErrorKind::Invalid, message)
+    }
+
+    /// The named object does not exist.
+    pub fn not_found(message: impl Into<String>) -> ControlError {
+        ControlError::new(ErrorKind::NotFound, message)
+    }
+
+    /// The object exists already.
+    pub fn conflict(message: impl Into<String>) -> ControlError {
+        ControlError::new(ErrorKind::Conflict, message)
+    }
+
+    /// The current state forbids the operation.
+    pub fn refused(message: impl Into<String>) -> ControlError {
+        ControlError::new(ErrorKind::Refused, message)
+    }
+
+    /// There is no space left.
+    pub fn full(message: impl Into<String>) -> ControlError {
+        ControlError::new(ErrorKind::Full, message)
+    }
+
+    /// An operation failed unexpectedly.
+    pub fn internal(message: impl Into<String>) -> ControlError {
+        ControlError::new(ErrorKind::Internal, message)
+    }
+}
+
+impl From<weir_types::TermsError> for ControlError {
+    fn from(error: weir_types::TermsError) -> ControlError {
+        ControlError::invalid(error.to_string())
+    }
+}
+
+impl From<CatalogueError> for ControlError {
+    fn from(error: CatalogueError) -> ControlError {
+        let kind = match &error {
+            CatalogueError::Conflict { .. } => ErrorKind::Conflict,
+            CatalogueError::Store { is_full: true, .. } => ErrorKind::Full,
+            _ => ErrorKind::Internal,
+        };
+        ControlError::new(kind, error.to_string())
+    }
+}
+
+impl From<StoreError> for ControlError {
+    fn from(error: StoreError) -> ControlError {
+        let kind = if error.is_full() { ErrorKind::Full } else { ErrorKind::Internal };
+        ControlError::new(kind, error.to_string())
+    }
+}
+
+impl From<DataPlaneError> for ControlError {
+    fn from(error: DataPlaneError) -> ControlError {
+        ControlError::internal(format!("recorded, but not in effect before the next start: {error}"))
+    }
+}

@@ -1,0 +1,557 @@
+//! Journal bindings: which replicas are behind a write journal, and on which drive the journal lies.
+//!
+//! A template can put a replica on a slower class of drives than others. This replica is behind a journal on
+//! a drive of the template's fastest class. An acknowledged write costs there as much as on the fast replica.
+//!
+//! The loss of one drive must not cost two replicas. So a replica's journal lies on no drive that has another
+//! replica of the extent, or the journal of one.
+//!
+//! Only the drives hold the truth: a marker beside each replica names its journal. This module holds the
+//! markers that were read. The content of journals belongs to the data plane.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use weir_reactor::Descriptor;
+use weir_types::{Class, DriveId, JournalId, Name, VolumeId};
+use weir_volume::mirror::ReplicaMetadata;
+
+use super::Control;
+use super::error::{ControlError, Outcome};
+use super::model::Model;
+use super::records::{DriveRecord, VolumeRecord};
+use weir_engine::statistics::JournalUsage;
+use weir_engine::{JournalSpec, VolumeHome};
+use weir_store::journal::{Behind, ReadyJournal, journaled_metadata_path, read_marker};
+use weir_store::{Store, StoreError, extent_count, extent_file_name, extents_folder, replica_metadata};
+
+/// A replica of an extent: its extent and its slot.
+pub(super) type ExtentReplica = (u32, usize);
+
+/// The journals of all volumes that are served.
+#[derive(Debug)]
+pub(super) struct Journals {
+    /// Size of a new journal in bytes.
+    size_bytes: u64,
+    volumes: Mutex<BTreeMap<VolumeId, VolumeJournals>>,
+}
+
+/// The journals of a volume.
+#[derive(Clone, Debug, Default)]
+struct VolumeJournals {
+    /// Usable journals by their drive.
+    ready: BTreeMap<DriveId, JournalId>,
+    /// Bound replicas, with the drive of their journal.
+    bindings: BTreeMap<ExtentReplica, DriveId>,
+}
+
+/// Journal binding of a replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The replica is behind no journal.
+    Direct,
+    /// The replica is behind the journal on this drive, which is ready. Its metadata is at this path beside
+    /// the journal.
+    Journaled(DriveId, PathBuf),
+    /// The drive of the replica's journal is missing.
+    Waiting,
+    /// The replica's journal is lost, or its binding cannot be read.
+    Lost,
+}
+
+/// Content of the marker beside a replica.
+enum Sign {
+    /// The replica with this file is behind a journal.
+    Behind(PathBuf, Behind),
+    /// The replica is behind no journal.
+    Direct,
+    /// The marker is unknown, because the drive is missing or unreadable.
+    Unknown,
+}
+
+impl Journals {
+    pub fn new(size_bytes: u64) -> Journals {
+        Journals { size_bytes, volumes: Mutex::default() }
+    }
+
+    fn volumes(&self) -> MutexGuard<'_, BTreeMap<VolumeId, VolumeJournals>> {
+        self.volumes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn of(&self, volume: VolumeId) -> VolumeJournals {
+        self.volumes().get(&volume).cloned().unwrap_or_default()
+    }
+
+    fn change<T>(&self, volume: VolumeId, change: impl FnOnce(&mut VolumeJournals) -> T) -> T {
+        change(self.volumes().entry(volume).or_default())
+    }
+
+    /// The journal's drive for each bound replica of a volume.
+    pub fn bindings(&self, volume: VolumeId) -> BTreeMap<ExtentReplica, DriveId> {
+        self.of(volume).bindings
+    }
+
+    /// Binds a replica to the journal on a drive, or removes its binding.
+    pub fn note(&self, volume: VolumeId, replica: ExtentReplica, drive: Option<DriveId>) {
+        self.change(volume, |journals| match drive {
+            Some(drive) => _ = journals.bindings.insert(replica, drive),
+            None => _ = journals.bindings.remove(&replica),
+        });
+    }
+
+    /// The volumes with a journal on a drive.
+    pub fn volumes_on(&self, drive: DriveId) -> Vec<VolumeId> {
+        let has_one = |journals: &VolumeJournals| {
+            journals.ready.contains_key(&drive) || journals.bindings.values().any(|on| *on == drive)
+        };
+        let volumes = self.volumes();
+        volumes.iter().filter(|(_, journals)| has_one(journals)).map(|(volume, _)| *volume).collect()
+    }
+
+    /// The drive of the journal that a replica is behind, if it is behind one.
+    pub fn drive_of(&self, volume: VolumeId, replica: ExtentReplica) -> Option<DriveId> {
+        self.volumes().get(&volume)?.bindings.get(&replica).copied()
+    }
+
+    /// Removes the bindings of a volume's extents from `first` on.
+    pub fn cut(&self, volume: VolumeId, first: u64) {
+        self.change(volume, |journals| journals.bindings.retain(|(extent, _), _| u64::from(*extent) < first));
+    }
+}
+
+/// A journal as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalView {
+    /// The volume of the journal.
+    pub volume: VolumeRecord,
+    /// Name of the journal's drive.
+    pub drive: Name,
+    /// Number of extent replicas behind the journal.
+    pub replicas: u64,
+    /// Usage of the journal.
+    pub usage: JournalUsage,
+}
+
+impl Model {
+    /// Candidate drives for the journal of a replica on `slow`, if a faster class is in the volume's
+    /// template. Drives in the replica's zone come first.
+    fn journal_drives(&self, volume: &VolumeRecord, slow: DriveId) -> Vec<&DriveRecord> {
+        let Some(template) = self.template_of(volume) else { return Vec::new() };
+        let class = |drive: DriveId| self.drives.get(&drive).and_then(|drive| drive.record.class);
+        let fastest: Option<Class> = template.replicas.iter().copied().max();
+        if class(slow) >= fastest {
+            return Vec::new();
+        }
+        let suits =
+            |drive: &&DriveRecord| drive.class == fastest && !drive.is_draining && self.is_there(drive.id);
+        let mut drives: Vec<&DriveRecord> =
+            self.drives.values().map(|drive| &drive.record).filter(suits).collect();
+        let zone = |drive: &DriveRecord| self.domain_of(drive).zone;
+        let own = self.drives.get(&slow).and_then(|drive| zone(&drive.record));
+        drives.sort_by_key(|drive| zone(drive) != own);
+        drives
+    }
+}
+
+impl Control {
+    /// The drive for a replica's journal, if the replica should have one: the candidate with the fewest
+    /// replicas of the volume behind it.
+    ///
+    /// Replicas on the drives in `going` are about to be removed and do not count.
+    fn choose_journal(
+        &self,
+        volume: &VolumeRecord,
+        (extent, slot): ExtentReplica,
+        bindings: &BTreeMap<ExtentReplica, DriveId>,
+        going: &[DriveId],
+    ) -> Option<DriveId> {
+        let model = self.model();
+        let replicas: Vec<(usize, DriveId)> = volume.placement.replicas_of(extent.into()).collect();
+        let (_, slow) = replicas.iter().find(|(other, _)| *other == slot)?;
+        let is_near = |drive: DriveId| {
+            let has_replica = !going.contains(&drive) && replicas.iter().any(|(_, other)| *other == drive);
+            let mut others = bindings.iter().filter(|((of, other), _)| *of == extent && *other != slot);
+            has_replica || others.any(|(_, on)| *on == drive)
+        };
+        let has_failed = |drive: DriveId| {
+            let open = model.open.get(&volume.id);
+            open.is_some_and(|open| open.journals.has_failed(drive))
+        };
+        let drives = model.journal_drives(volume, *slow);
+        let free =
+            drives.iter().map(|drive| drive.id).filter(|drive| !is_near(*drive) && !has_failed(*drive));
+        free.min_by_key(|drive| bindings.values().filter(|on| *on == drive).count())
+    }
+
+    /// Binds new replicas of a volume to journals, as far as there are suitable drives. Their files were just
+    /// made and are empty.
+    ///
+    /// Returns the bound replicas with the journals' drives.
+    pub(super) fn put_behind_journals(
+        &self,
+        volume: &VolumeRecord,
+        extents: Range<u64>,
+        metadata: Option<&ReplicaMetadata>,
+    ) -> Outcome<Vec<(ExtentReplica, DriveId)>> {
+        let mut bindings = self.journals.bindings(volume.id);
+        let mut chosen: Vec<(ExtentReplica, DriveId, Behind)> = Vec::new();
+        for extent in extents {
+            for (slot, slow) in volume.placement.replicas_of(extent) {
+                let replica = (u32::try_from(extent).expect("a volume's size is bounded"), slot);
+                let Some(drive) = self.choose_journal(volume, replica, &bindings, &[]) else { continue };
+                let Some(behind) = self.ready_journal(volume, drive)? else { continue };
+                bindings.insert(replica, drive);
+                chosen.push((replica, slow, behind));
+            }
+        }
+        self.note_behind(volume, &chosen, metadata)?;
+        Ok(chosen.into_iter().map(|(replica, _, behind)| (replica, behind.drive)).collect())
+    }
+
+    /// Writes the markers of new replicas durably, and their replica metadata beside the journals.
+    fn note_behind(
+        &self,
+        volume: &VolumeRecord,
+        chosen: &[(ExtentReplica, DriveId, Behind)],
+        metadata: Option<&ReplicaMetadata>,
+    ) -> Outcome<()> {
+        let slow: BTreeSet<DriveId> = chosen.iter().map(|(_, slow, _)| *slow).collect();
+        for drive in slow {
+            let own = chosen.iter().filter(|(_, slow, _)| *slow == drive);
+            let own: Vec<(u32, Behind)> = own.map(|((extent, _), _, behind)| (*extent, *behind)).collect();
+            self.store(drive)?.put_behind(volume.id, &own)?;
+        }
+        let fast: BTreeSet<DriveId> = chosen.iter().map(|(_, _, behind)| behind.drive).collect();
+        let Some(metadata) = metadata else { return Ok(()) };
+        for drive in fast {
+            let store = self.store(drive)?;
+            let (folder, writes) = (store.journal(volume.id), store.begin_writes()?);
+            for ((extent, slot), ..) in chosen.iter().filter(|(_, _, behind)| behind.drive == drive) {
+                let path = journaled_metadata_path(&folder, *extent, *slot);
+                replica_metadata::write_new(&path, metadata).map_err(|source| StoreError {
+                    action: "create",
+                    path,
+                    source,
+                })?;
+            }
+            writes.make_durable()?;
+        }
+        Ok(())
+    }
+
+    /// The journal of a volume on a drive, made if there is none. `None` if the drive lacks space: the
+    /// replica then has no journal.
+    fn ready_journal(&self, volume: &VolumeRecord, drive: DriveId) -> Outcome<Option<Behind>> {
+        if let Some(journal) = self.journals.of(volume.id).ready.get(&drive) {
+            return Ok(Some(Behind { drive, journal: *journal }));
+        }
+        let store = self.store(drive)?;
+        // A journal that lies here has no bound replica, or it would be ready.
+        store.remove_journal(volume.id)?;
+        let journal = match store.create_journal(volume.id, self.journals.size_bytes) {
+            Err(error) if error.is_full() => {
+                tracing::warn!(volume = %volume.id, %drive, %error, "no space for a write journal");
+                return Ok(None);
+            }
+            journal => journal?,
+        };
+        if self.model().open.contains_key(&volume.id) {
+            let ReadyJournal { core, file, size_bytes, .. } = store.open_journal(volume.id)?;
+            let home = self.journal_home(volume, drive)?;
+            let directory = store.journal(volume.id);
+            let (bindings, keeps) = (Vec::new(), Vec::new());
+            let spec = JournalSpec { home, directory, core, file, size_bytes, bindings, keeps };
+            self.data_plane.add_journal(volume.id, spec)?;
+        }
+        self.journals.change(volume.id, |journals| journals.ready.insert(drive, journal));
+        Ok(Some(Behind { drive, journal }))
+    }
+
+    /// Binds one more replica of an open volume to a journal, if there is a suitable drive. The replica's
+    /// file was just made.
+    ///
+    /// Replicas on the drives in `going` are about to be removed and do not count.
+    pub(super) fn put_replica_behind(
+        &self,
+        volume: &VolumeRecord,
+        replica: ExtentReplica,
+        slow: DriveId,
+        going: &[DriveId],
+    ) -> Outcome<Option<DriveId>> {
+        let bindings = self.journals.bindings(volume.id);
+        let Some(drive) = self.choose_journal(volume, replica, &bindings, going) else { return Ok(None) };
+        let Some(behind) = self.ready_journal(volume, drive)? else { return Ok(None) };
+        self.forget_metadata(volume.id, replica, drive)?;
+        self.store(slow)?.put_behind(volume.id, &[(replica.0, behind)])?;
+        Ok(Some(drive))
+    }
+
+    /// Removes the binding of a deleted extent replica.
+    pub(super) fn leave_journal(&self, volume: VolumeId, replica: ExtentReplica) -> Outcome<()> {
+        let drive = self.journals.bindings(volume).get(&replica).copied();
+        self.journals.note(volume, replica, None);
+        drive
+            .filter(|drive| self.store(*drive).is_ok())
+            .map_or(Ok(()), |drive| self.forget_metadata(volume, replica, drive))
+    }
+
+    fn forget_metadata(
+        &self,
+        volume: VolumeId,
+        (extent, slot): ExtentReplica,
+        drive: DriveId,
+    ) -> Outcome<()> {
+        let path = journaled_metadata_path(&self.store(drive)?.journal(volume), extent, slot);
+        match std::fs::remove_file(&path) {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                Err(StoreError { action: "remove", path, source }.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Recovers the journals of a volume that is about to be served, on all present drives.
+    pub(super) fn open_journals(&self, volume: &VolumeRecord) -> Outcome<Vec<JournalSpec>> {
+        self.journals.volumes().remove(&volume.id);
+        // A volume that has no template and was never changed has no bindings. So no other drive is searched
+        // for journals.
+        if volume.generation == 0 && volume.template.is_none() {
+            return Ok(Vec::new());
+        }
+        self.recover_journals(volume)
+    }
+
+    /// Recovers the journals of an open volume that were unavailable, because their drives were missing.
+    pub(super) fn attach_journals(&self, volume: &VolumeRecord) -> Outcome<()> {
+        for spec in self.recover_journals(volume)? {
+            self.data_plane.add_journal(volume.id, spec)?;
+        }
+        Ok(())
+    }
+
+    fn recover_journals(&self, volume: &VolumeRecord) -> Outcome<Vec<JournalSpec>> {
+        let ready = self.journals.of(volume.id).ready;
+        let is_new =
+            |drive: &DriveId, store: &Store| !ready.contains_key(drive) && store.journal(volume.id).exists();
+        let found: Vec<_> = self.stores().into_iter().filter(|(drive, store)| is_new(drive, store)).collect();
+        if found.is_empty() {
+            return Ok(Vec::new());
+        }
+        let signs = self.signs(volume);
+        let mut specs = Vec::new();
+        for (drive, store) in found {
+            match store.open_journal(volume.id) {
+                Ok(journal) => specs.extend(self.take_journal((volume, drive), &store, journal, &signs)?),
+                Err(error) => {
+                    let message = format!(
+                        "a write journal of volume '{}' is lost, and what is behind it is made anew: {error}",
+                        volume.export_name()
+                    );
+                    tracing::error!("{message}");
+                    self.alarms.raise(message);
+                }
+            }
+        }
+        Ok(specs)
+    }
+
+    /// Takes a recovered journal into use; `None` if no replica is behind it.
+    fn take_journal(
+        &self,
+        (volume, drive): (&VolumeRecord, DriveId),
+        store: &Store,
+        journal: ReadyJournal,
+        signs: &BTreeMap<ExtentReplica, Sign>,
+    ) -> Outcome<Option<JournalSpec>> {
+        let ReadyJournal { id, core, file, size_bytes } = journal;
+        let behind = Behind { drive, journal: id };
+        let held: BTreeSet<ExtentReplica> =
+            core.files().map(|(key, _)| (key.extent, usize::from(key.replica))).collect();
+        let (mut bindings, mut keeps) = (Vec::new(), Vec::new());
+        for (replica, sign) in signs {
+            match sign {
+                Sign::Behind(slow, other) if *other == behind && held.contains(replica) => {
+                    match Descriptor::open_direct(slow) {
+                        Ok(file) => bindings.push((*replica, Some(file))),
+                        // The replica rejoins later, like one that was unreachable.
+                        Err(_) => keeps.push(*replica),
+                    }
+                }
+                Sign::Behind(_, other) if *other == behind => bindings.push((*replica, None)),
+                Sign::Unknown => keeps.push(*replica),
+                Sign::Behind(..) | Sign::Direct => {}
+            }
+        }
+        if bindings.is_empty() && keeps.is_empty() {
+            store.remove_journal(volume.id)?;
+            return Ok(None);
+        }
+        self.journals.change(volume.id, |journals| {
+            journals.ready.insert(drive, id);
+            journals.bindings.extend(bindings.iter().map(|(replica, _)| (*replica, drive)));
+        });
+        let (home, directory) = (self.journal_home(volume, drive)?, store.journal(volume.id));
+        Ok(Some(JournalSpec { home, directory, core, file, size_bytes, bindings, keeps }))
+    }
+
+    /// The markers of all replicas of a volume.
+    ///
+    /// An uncertain marker never counts as "no journal", because a journal discards the records of unbound
+    /// replicas.
+    fn signs(&self, volume: &VolumeRecord) -> BTreeMap<ExtentReplica, Sign> {
+        let folders: BTreeMap<DriveId, PathBuf> = self
+            .stores_there(volume)
+            .into_iter()
+            .map(|(drive, store)| (drive, store.extents(volume.id)))
+            .collect();
+        let sign = |extent: u32, drive: DriveId| {
+            let Some(folder) = folders.get(&drive) else { return Sign::Unknown };
+            let slow = folder.join(extent_file_name(extent.into()));
+            match read_marker(folder, extent.into()) {
+                Ok(Some(behind)) => Sign::Behind(slow, behind),
+                // A missing marker could also mean that the filesystem is not mounted.
+                Ok(None) if slow.exists() => Sign::Direct,
+                Ok(None) | Err(_) => Sign::Unknown,
+            }
+        };
+        let of_extent = |extent: u32| {
+            let replicas = volume.placement.replicas_of(extent.into());
+            replicas.map(|(slot, drive)| ((extent, slot), sign(extent, drive))).collect::<Vec<_>>()
+        };
+        (0..extent_count(volume.size_bytes) as u32).flat_map(of_extent).collect()
+    }
+
+    /// The drive of a journal as a home of its volume.
+    fn journal_home(&self, volume: &VolumeRecord, drive: DriveId) -> Outcome<VolumeHome> {
+        let model = self.model();
+        let record =
+            &model.drives.get(&drive).ok_or_else(|| ControlError::internal("a drive is gone"))?.record;
+        let directory = extents_folder(&record.path, volume.id);
+        Ok(VolumeHome { drive: record.spec(), directory, read_cost: record.read_cost() })
+    }
+
+    /// The journal binding of a replica on a present drive.
+    pub(super) fn journal_of(&self, volume: VolumeId, slow: DriveId, (extent, slot): ExtentReplica) -> Place {
+        let Ok(store) = self.store(slow) else { return Place::Lost };
+        let behind = match read_marker(&store.extents(volume), extent.into()) {
+            Ok(None) => return Place::Direct,
+            Ok(Some(behind)) => behind,
+            Err(error) => {
+                tracing::error!(%volume, %error, "a replica is not used: it cannot be told behind which journal it is");
+                return Place::Lost;
+            }
+        };
+        let Ok(fast) = self.store(behind.drive) else {
+            let is_known = self.model().drives.contains_key(&behind.drive);
+            return if is_known { Place::Waiting } else { Place::Lost };
+        };
+        let is_ready = self.journals.of(volume).ready.get(&behind.drive) == Some(&behind.journal);
+        let open = self.model().open.get(&volume).cloned();
+        let is_lost = open.is_some_and(|open| {
+            open.journals.is_invalidated(extent, slot) || open.journals.has_failed(behind.drive)
+        });
+        let metadata = journaled_metadata_path(&fast.journal(volume), extent, slot);
+        if is_ready && !is_lost { Place::Journaled(behind.drive, metadata) } else { Place::Lost }
+    }
+
+    /// The replicas of a volume that are behind its journal on a drive, according to the markers beside them.
+    pub(super) fn replicas_behind(&self, volume: &VolumeRecord, drive: DriveId) -> BTreeSet<ExtentReplica> {
+        let signs = self.signs(volume).into_iter();
+        let behind =
+            signs.filter(|(_, sign)| matches!(sign, Sign::Behind(_, behind) if behind.drive == drive));
+        behind.map(|(replica, _)| replica).collect()
+    }
+
+    /// Removes journals of a volume that no replica is behind any more. Returns false if a journal is still
+    /// in use for a moment.
+    pub(super) fn drop_unused_journals(&self, volume: &VolumeRecord) -> Outcome<bool> {
+        let VolumeJournals { ready, bindings } = self.journals.of(volume.id);
+        let unused: Vec<DriveId> =
+            ready.into_keys().filter(|drive| bindings.values().all(|other| other != drive)).collect();
+        if unused.is_empty() || self.signs(volume).values().any(|sign| matches!(sign, Sign::Unknown)) {
+            return Ok(true);
+        }
+        for drive in unused {
+            if !self.data_plane.drop_journal(volume.id, drive)? {
+                return Ok(false);
+            }
+            self.journals.change(volume.id, |journals| journals.ready.remove(&drive));
+            if let Ok(store) = self.store(drive) {
+                store.remove_journal(volume.id)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Removes the journals of a deleted volume.
+    pub(super) fn remove_journals(&self, volume: VolumeId) {
+        self.journals.volumes().remove(&volume);
+        for (_, store) in self.stores() {
+            if let Err(error) = store.remove_journal(volume) {
+                tracing::warn!(%volume, %error, "a write journal of a deleted volume stays");
+            }
+        }
+    }
+
+    /// All journals of volumes that are served, or those of one tenant.
+    pub fn journals(&self, tenant: Option<&Name>) -> Vec<JournalView> {
+        let all = self.journals.volumes().clone();
+        let model = self.model();
+        let mut views = Vec::new();
+        for (id, VolumeJournals { bindings, .. }) in all {
+            let record = model.volumes.get(&id).map(|volume| &volume.record);
+            let Some(record) = record.filter(|record| tenant.is_none_or(|tenant| record.tenant == *tenant))
+            else {
+                continue;
+            };
+            let usages = model.open.get(&id).map(|open| open.journals.usages()).unwrap_or_default();
+            for (drive, usage) in usages {
+                let Some(on) = model.drives.get(&drive) else { continue };
+                let replicas = bindings.values().filter(|other| **other == drive).count() as u64;
+                views.push(JournalView {
+                    volume: record.clone(),
+                    drive: on.record.name.clone(),
+                    replicas,
+                    usage,
+                });
+            }
+        }
+        views.sort_by(|one, other| {
+            (&one.volume.tenant, &one.volume.name, &one.drive).cmp(&(
+                &other.volume.tenant,
+                &other.volume.name,
+                &other.drive,
+            ))
+        });
+        views
+    }
+
+    /// Drains the journals from a drive: replicas behind them are bound to other journals. Journals of
+    /// unknown volumes are removed.
+    pub(super) fn empty_of_journals(&self, drive: DriveId) -> Outcome<()> {
+        let Ok(store) = self.store(drive) else { return Ok(()) };
+        for volume in store.journaled_volumes()? {
+            let record = self.model().volumes.get(&volume).map(|volume| volume.record.clone());
+            let Some(record) = record else {
+                store.remove_journal(volume)?;
+                continue;
+            };
+            if !self.model().open.contains_key(&volume) {
+                return Err(ControlError::refused(format!(
+                    "it has a write journal of volume '{}', which is not served; 'weir status' says why",
+                    record.export_name()
+                )));
+            }
+            self.keep_moving(volume);
+        }
+        Ok(())
+    }
+
+    /// True if a journal lies on a drive that is present.
+    pub(super) fn has_journals(&self, drive: DriveId) -> bool {
+        self.store(drive)
+            .is_ok_and(|store| store.journaled_volumes().is_ok_and(|volumes| !volumes.is_empty()))
+    }
+}

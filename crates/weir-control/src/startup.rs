@@ -1,0 +1,294 @@
+//! Startup of control: finishing or undoing interrupted changes after a crash, then serving every volume.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use weir_types::{ClassThresholds, DriveId, Emulation, Name, VolumeId};
+
+use super::alarms::{Alarms, Since};
+use super::background::load_policies;
+use super::catalogue::{Catalogue, Guarded, SqliteCatalogue, Transaction, obstacle};
+use super::drives::{Absences, Drains, Drive, Formats, ListBackup, Measurements};
+use super::error::{ControlError, Outcome};
+use super::figures::Figures;
+use super::journals::Journals;
+use super::locks::Locks;
+use super::model::Model;
+use super::moves::Moves;
+use super::record_backups::RecordBackups;
+use super::records::{NodeRecord, TenantRecord, VolumeRecord, VolumeState, keys};
+use super::scrubs::Scrubs;
+use super::shared::Shared;
+use super::snapshots_in_progress::SnapshotsInProgress;
+use super::space::StateFilesystem;
+use super::{Control, drives, rebuild};
+use crate::locks::Change;
+use weir_engine::DataPlane;
+use weir_engine::exports::table::ExportTable;
+use weir_store::Store;
+use weir_store::format::{self, FormatRecord};
+use weir_types::name::DEFAULT_TENANT;
+
+/// Name of the catalogue in the state folder.
+const CATALOGUE_FILE: &str = "catalogue.sqlite";
+
+/// A drive in the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfiguredDrive {
+    /// Directory of the drive.
+    pub path: PathBuf,
+    /// Emulation of the drive, if it is to be emulated.
+    pub emulation: Option<Emulation>,
+}
+
+/// Paths and settings for the start of control.
+#[derive(Clone, Debug)]
+pub struct ControlConfig {
+    /// The state folder: the catalogue, and the default drive `drive`.
+    pub state: PathBuf,
+    /// Whether to fill an empty catalogue from the record backups beside the extents first.
+    pub rebuild_catalogue: bool,
+    /// Drives of the configuration. If there are any, the drive in the state folder is not made.
+    pub drives: Vec<ConfiguredDrive>,
+    /// Thresholds of the drive classes.
+    pub classes: ClassThresholds,
+    /// Size of new write journals in bytes.
+    pub journal_bytes: u64,
+    /// Whether to measure the drive in the state folder while it is unmeasured and empty.
+    pub measure_default: bool,
+    /// Usage from which a pool raises an alarm, in percent.
+    pub pool_full_percent: u8,
+    /// The zone of the node, if known.
+    pub zone: Option<String>,
+}
+
+impl Control {
+    /// Opens the catalogue, repairs the remains of a crash, and serves all volumes.
+    ///
+    /// # Errors
+    /// If the drive or the catalogue cannot be used, or if a requested rebuild would destroy something. A
+    /// volume that cannot be served is an alarm and not an error.
+    pub fn start(
+        config: &ControlConfig,
+        data_plane: Arc<DataPlane>,
+        exports: Arc<ExportTable>,
+    ) -> Outcome<Arc<Control>> {
+        let catalogue = open_catalogue(&config.state, config.rebuild_catalogue)?;
+        settle_format(&catalogue)?;
+        drives::restore_lost(&config.state, &catalogue)?;
+        let node = node_identity(&catalogue)?;
+        let drives = drives::open_all(&config.state, &catalogue, node, config.drives.is_empty())?;
+        if config.rebuild_catalogue {
+            rebuild::rebuild(&drives, &catalogue)?;
+        }
+        let (mut model, interrupted) = load(&catalogue, drives)?;
+        model.zone = config.zone.clone();
+        let control = Arc::new_cyclic(|myself| Control {
+            myself: Weak::clone(myself),
+            node,
+            model: Shared::new(model),
+            state: config.state.clone(),
+            catalogue: Box::new(Guarded::new(catalogue, config.state.join(CATALOGUE_FILE))),
+            state_filesystem: StateFilesystem::default(),
+            data_plane,
+            exports,
+            locks: Locks::default(),
+            figures: Figures::default(),
+            record_backups: RecordBackups::default(),
+            drive_list: ListBackup::default(),
+            alarms: Alarms::default(),
+            since: Since::default(),
+            classes: config.classes,
+            pool_full_percent: config.pool_full_percent,
+            measurements: Measurements::default(),
+            moves: Moves::default(),
+            journals: Journals::new(config.journal_bytes),
+            snapshots_in_progress: SnapshotsInProgress::default(),
+            scrubs: Scrubs::default(),
+            drain: Drains::default(),
+            formats: Formats::default(),
+            absences: Absences::default(),
+            started: Instant::now(),
+        });
+        control.stores().iter().for_each(|(drive, store)| control.note_space(*drive, store));
+        control.add_configured_drives(&config.drives);
+        control.restore_credits();
+        control.report_drives();
+        control.set_space_aside();
+        control.put_background_in_effect()?;
+        control.load_scrubs()?;
+        control.serve_all();
+        control.begin_all_moves();
+        control.resume_reclaims(&interrupted)?;
+        let alarms = control.over_commit_alarms().into_iter().chain(control.measurement_alarms());
+        alarms.for_each(|alarm| tracing::warn!("{}", alarm.message));
+        for (drive, store) in control.stores() {
+            control.report_unknown_folders(drive, &store)?;
+        }
+        if config.measure_default {
+            control.measure_fresh_default();
+        }
+        Ok(control)
+    }
+
+    fn records(&self) -> Vec<VolumeRecord> {
+        self.model().volumes.values().map(|volume| volume.record.clone()).collect()
+    }
+
+    fn serve_all(&self) {
+        let mut change = self.begin_change();
+        for record in self.records() {
+            if let Err(error) = self.open_again(&mut change, &record) {
+                let message = format!("volume '{}' cannot be served: {error}", record.export_name());
+                self.alarms.raise_volume(record.id, message);
+            }
+        }
+    }
+
+    /// Finishes interrupted changes of a volume, serves it, and brings its record backups up to date.
+    pub(super) fn open_again(&self, change: &mut Change<'_>, record: &VolumeRecord) -> Outcome<()> {
+        self.write_record_backups(change.tickets(), [record]);
+        change.beside(|| self.repair(record))?;
+        self.serve(change, record)
+    }
+
+    /// Finishes an interrupted resize or move.
+    pub(super) fn repair(&self, record: &VolumeRecord) -> Outcome<()> {
+        self.delete_strays(record)?;
+        self.trim(record, record.size_bytes)?;
+        self.delete_stray_extents(record)
+    }
+
+    /// Raises an alarm for folders on a drive that the catalogue does not know there. They may be volumes of
+    /// a lost catalogue, so they are never removed.
+    fn report_unknown_folders(&self, drive: DriveId, store: &Store) -> Outcome<()> {
+        let scan = store.scan()?;
+        let mut known: BTreeSet<VolumeId> =
+            self.records().into_iter().filter(|volume| volume.placement.names(drive)).map(|v| v.id).collect();
+        // A deleted volume's folder may still have to be moved.
+        known.extend(self.model().reclaims_on(drive).map(|(id, _)| id));
+        let unknown: Vec<_> = scan.volumes.iter().filter(|id| !known.contains(id)).collect();
+        if let Some(first) = unknown.first() {
+            self.alarms.raise(format!(
+                "{} volume folders on {} are not in the catalogue, such as {first}; \
+                 if the catalogue was lost, stop the daemon, remove the new catalogue.sqlite and start with --rebuild-catalogue",
+                unknown.len(),
+                store.drive().display()
+            ));
+        }
+        if let Some(stranger) = scan.strangers.first() {
+            tracing::warn!(name = stranger, "something on the drive is not a volume's folder; left alone");
+        }
+        Ok(())
+    }
+}
+
+/// Opens the catalogue. A damaged catalogue stops the start, unless a rebuild is requested: then it is set
+/// aside.
+fn open_catalogue(state: &Path, rebuild: bool) -> Outcome<SqliteCatalogue> {
+    let path = state.join(CATALOGUE_FILE);
+    let error = match SqliteCatalogue::open(&path) {
+        Ok(catalogue) => return Ok(catalogue),
+        Err(error) => error,
+    };
+    let shown = path.display();
+    if let Some(obstacle) = obstacle(&path, &error) {
+        let remedy = obstacle.explain(state);
+        return Err(ControlError::internal(format!(
+            "cannot open {shown}: {error}; {remedy}, then start again"
+        )));
+    }
+    if !rebuild {
+        return Err(ControlError::internal(format!(
+            "cannot open {shown}: {error}; 'weir serve --rebuild-catalogue' rebuilds it from the volumes' record backups"
+        )));
+    }
+    let suffix = format!("damaged-{}", Timestamp::now().as_second());
+    for name in ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"] {
+        // A missing file need not be set aside.
+        let _ = std::fs::rename(state.join(name), state.join(format!("{name}.{suffix}")));
+    }
+    tracing::warn!(%error, "the damaged catalogue was set aside with the suffix .{suffix}");
+    Ok(SqliteCatalogue::open(&path)?)
+}
+
+/// Refuses a catalogue that needs a newer reader before any of it is used. Otherwise records the lowest
+/// reader version from now on.
+fn settle_format(catalogue: &dyn Catalogue) -> Outcome<()> {
+    let entry = catalogue.get(keys::FORMAT)?;
+    if let Some(entry) = &entry {
+        let least = entry.value["minimum_reader"].as_u64().and_then(|least| u32::try_from(least).ok());
+        let least = least.unwrap_or(u32::MAX);
+        format::refuse_newer(least).map_err(|why| {
+            ControlError::refused(format!("the catalogue cannot be used, and nothing was changed: {why}"))
+        })?;
+        if least == format::MINIMUM_READER {
+            return Ok(());
+        }
+    }
+    let revision = entry.map_or(0, |entry| entry.revision);
+    let format = FormatRecord::current();
+    // A start needs no free space.
+    let said = Transaction::freeing_space().compare(keys::FORMAT, revision).put(keys::FORMAT, &format)?;
+    catalogue.commit(said)?;
+    Ok(())
+}
+
+fn node_identity(catalogue: &dyn Catalogue) -> Outcome<uuid::Uuid> {
+    if let Some(entry) = catalogue.get(keys::NODE)? {
+        return Ok(entry.decode::<NodeRecord>()?.id);
+    }
+    let node = NodeRecord { id: uuid::Uuid::new_v4() };
+    catalogue.commit(Transaction::default().compare(keys::NODE, 0).put(keys::NODE, &node)?)?;
+    Ok(node.id)
+}
+
+/// Reads all records except the drives, which are open already. Creates the default tenant if there is none.
+///
+/// Returns the model, and the volumes whose creation or deletion was interrupted: their names are free.
+fn load(catalogue: &dyn Catalogue, drives: BTreeMap<DriveId, Drive>) -> Outcome<(Model, Vec<VolumeRecord>)> {
+    make_default_tenant(catalogue)?;
+    let mut model = Model::default();
+    model.drives = drives;
+    for_each(catalogue, keys::TENANTS, |record, revision| model.put_tenant(record, revision))?;
+    for_each(catalogue, keys::POLICY_GROUPS, |record, revision| model.put_group(record, revision))?;
+    for_each(catalogue, keys::TEMPLATES, |record, revision| model.templates.put(record, revision))?;
+    load_policies(catalogue, &mut model)?;
+    let mut interrupted = Vec::new();
+    for_each(catalogue, keys::VOLUMES, |mut record: VolumeRecord, revision| {
+        // No part of this daemon uses positions of drives yet.
+        record.placement = record.placement.compacted();
+        match record.state {
+            VolumeState::Online => model.put_volume(record, revision),
+            VolumeState::Creating | VolumeState::Deleting => interrupted.push(record),
+        }
+    })?;
+    model.name_snapshots();
+    Ok((model, interrupted))
+}
+
+fn for_each<T: DeserializeOwned + Serialize>(
+    catalogue: &dyn Catalogue,
+    prefix: &str,
+    mut put: impl FnMut(T, u64),
+) -> Outcome<()> {
+    for entry in catalogue.range(prefix)? {
+        put(entry.decode()?, entry.revision);
+    }
+    Ok(())
+}
+
+fn make_default_tenant(catalogue: &dyn Catalogue) -> Outcome<()> {
+    let name = Name::new(DEFAULT_TENANT).map_err(|error| ControlError::internal(error.to_string()))?;
+    let key = keys::tenant(&name);
+    if catalogue.get(&key)?.is_none() {
+        let record = TenantRecord::new(name, Timestamp::now());
+        catalogue.commit(Transaction::default().compare(&key, 0).put(&key, &record)?)?;
+    }
+    Ok(())
+}

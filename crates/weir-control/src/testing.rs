@@ -1,0 +1,98 @@
+//! A control core with a real data plane in a temporary folder, for tests.
+
+#![allow(clippy::unwrap_used, missing_docs, reason = "tests alone use this")]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use weir_engine::exports::table::ExportTable;
+use weir_engine::{DataPlane, DataPlaneConfig};
+use weir_testkit::wait::wait_until;
+use weir_types::{ClassThresholds, Name};
+
+use crate::{Control, ControlConfig, CreateVolume, Outcome};
+
+/// A control core and its state folder; the folder stays when the core ends.
+pub struct World {
+    pub control: Arc<Control>,
+    pub data_plane: Arc<DataPlane>,
+    pub exports: Arc<ExportTable>,
+}
+
+impl World {
+    pub fn start(state: &Path) -> World {
+        World::try_start(state, false).unwrap()
+    }
+
+    pub fn try_start(state: &Path, rebuild_catalogue: bool) -> Outcome<World> {
+        World::of(ControlConfig { rebuild_catalogue, ..configuration(state) })
+    }
+
+    /// A control core with these class thresholds.
+    pub fn with_classes(state: &Path, classes: ClassThresholds) -> Outcome<World> {
+        World::of(ControlConfig { classes, ..configuration(state) })
+    }
+
+    pub fn of(config: ControlConfig) -> Outcome<World> {
+        let data_plane = DataPlane::start(DataPlaneConfig { reactors: 1 }).unwrap();
+        let exports = Arc::new(ExportTable::default());
+        let control = Control::start(&config, data_plane.clone(), exports.clone());
+        control.map(|control| World { control, data_plane, exports })
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.data_plane.shutdown();
+    }
+}
+
+/// The configuration that most tests use.
+pub fn configuration(state: &Path) -> ControlConfig {
+    ControlConfig {
+        state: state.to_owned(),
+        rebuild_catalogue: false,
+        drives: Vec::new(),
+        classes: Default::default(),
+        journal_bytes: weir_types::bounds::JOURNAL_BYTES_MIN,
+        measure_default: false,
+        // The fill level of the disk under the tests must not matter.
+        pool_full_percent: 100,
+        zone: None,
+    }
+}
+
+pub fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+pub fn volume(tenant: Option<&str>, text: &str, size_bytes: u64) -> CreateVolume {
+    CreateVolume {
+        tenant: tenant.map(name),
+        name: name(text),
+        size_bytes,
+        replicas: None,
+        template: None,
+        drive: None,
+        io_priority: None,
+        class_policy: None,
+        policy: None,
+        force: false,
+    }
+}
+
+/// Waits until all deleted space is reclaimed.
+pub fn settle(control: &Control) {
+    wait_until("all space is given back", || {
+        control.settle_background();
+        control.background_jobs().is_empty()
+    });
+}
+
+/// Waits until all measurements have ended, and has their results recorded.
+pub fn settle_measurements(control: &Control) {
+    wait_until("all measurements have ended", || {
+        control.settle_measurements();
+        control.drives().iter().all(|drive| drive.progress.is_none())
+    });
+}

@@ -1,0 +1,174 @@
+//! Commands: the orders that the rest of the daemon gives to a reactor.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+
+use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, VolumeId};
+use weir_volume::mirror::RecoveredExtent;
+
+use super::background::NewReclaim;
+use super::connection::NewConnection;
+use super::emulation::SharedEmulation;
+use super::journals::NewJournal;
+use super::recording::Tap;
+use super::refusals::OpenFile;
+use super::replicas::{ChangeAnswer, NewChange};
+use super::scrubbing::ScrubProgress;
+use super::sharing::{PolicyLevel, PolicyTree, SharedDriveQueue};
+use super::snapshot::NewSnapshot;
+use super::space::IsCounted;
+use crate::VolumeSpec;
+use crate::statistics::VolumeStatistics;
+
+/// The policies of a volume: all levels from the top, and the policy tree of its ceilings, if it has
+/// ceilings.
+pub(super) struct PolicyBinding {
+    pub path: Vec<PolicyLevel>,
+    pub policy_tree: Option<Arc<PolicyTree>>,
+}
+
+/// A drive that holds extents of a volume, with the state that volumes share on that drive.
+pub(super) struct NewHome {
+    pub drive: DriveId,
+    pub directory: PathBuf,
+    pub read_cost: u32,
+    pub is_counted: Arc<IsCounted>,
+    /// The drive's model, if the drive is emulated.
+    pub emulated: Option<SharedEmulation>,
+    pub drive_queue: SharedDriveQueue,
+}
+
+/// New size and layout of a volume.
+pub(super) struct NewSize {
+    pub size_bytes: u64,
+    /// The present homes in their order, followed by new homes.
+    pub homes: Vec<NewHome>,
+    pub replicas: Vec<Vec<u8>>,
+    /// Recovered state of the new extents.
+    pub recovered_extents: Vec<RecoveredExtent>,
+    /// The new extent replicas that are behind a journal, with the drive of the journal.
+    pub bindings: Vec<((u32, usize), DriveId)>,
+}
+
+/// One order to a reactor. A reactor answers a `done` once the order is in effect.
+pub(super) enum Command {
+    Open {
+        spec: VolumeSpec,
+        homes: Vec<NewHome>,
+        journals: Vec<NewJournal>,
+        statistics: Arc<VolumeStatistics>,
+        done: SyncSender<()>,
+    },
+    Close {
+        volume: VolumeId,
+        done: SyncSender<()>,
+    },
+    Resize {
+        volume: VolumeId,
+        resizing: NewSize,
+        done: SyncSender<()>,
+    },
+    SetReadOnly {
+        volume: VolumeId,
+        is_read_only: bool,
+        done: SyncSender<()>,
+    },
+    Bind {
+        volume: VolumeId,
+        binding: PolicyBinding,
+        done: SyncSender<()>,
+    },
+    /// Terms were changed in place: release the requests that may run now.
+    LookAtPolicyTrees {
+        done: SyncSender<()>,
+    },
+    /// Begin or end recording a volume.
+    Tap {
+        volume: VolumeId,
+        tap: Option<Tap>,
+        done: SyncSender<()>,
+    },
+    /// Reclaim the space of a pending deletion.
+    Reclaim(Box<NewReclaim>),
+    ChangeBackground {
+        kind: BackgroundKind,
+        policy: BackgroundPolicy,
+        done: SyncSender<()>,
+    },
+    /// Add, fail or restore a replica of an extent.
+    ChangeReplica {
+        volume: VolumeId,
+        replica: (u32, usize),
+        change: NewChange,
+        done: SyncSender<ChangeAnswer>,
+    },
+    /// Control has recorded an added replica.
+    ConfirmAdded {
+        volume: VolumeId,
+        replica: (u32, usize),
+    },
+    /// Use another journal.
+    AddJournal {
+        volume: VolumeId,
+        journal: Box<NewJournal>,
+        done: SyncSender<bool>,
+    },
+    /// Remove the journal on a drive; false if it is still in use.
+    DropJournal {
+        volume: VolumeId,
+        drive: DriveId,
+        done: SyncSender<bool>,
+    },
+    /// Set the cost of reads on the volume's drives, which decides which replicas are read.
+    SetReadCosts {
+        volume: VolumeId,
+        read_costs: Vec<(DriveId, u32)>,
+        done: SyncSender<()>,
+    },
+    /// Hold back new changes of a volume for a moment. False if no snapshot can be taken now.
+    Quiesce {
+        volume: VolumeId,
+        done: SyncSender<bool>,
+    },
+    /// Take a snapshot of a volume.
+    Snapshot(Box<NewSnapshot>),
+    AbandonSnapshot {
+        volume: VolumeId,
+    },
+    /// Scrub a volume; false if no scrub can begin now.
+    Scrub {
+        volume: VolumeId,
+        progress: Arc<ScrubProgress>,
+        done: SyncSender<bool>,
+    },
+    /// End the scrub of a volume, if there is one.
+    EndScrub {
+        volume: VolumeId,
+        done: SyncSender<()>,
+    },
+    /// A drive went away, or came back with its data.
+    SetAway {
+        drive: DriveId,
+        is_away: bool,
+    },
+    /// List the files that are open on a drive.
+    OpenFiles {
+        drive: DriveId,
+        done: SyncSender<Vec<OpenFile>>,
+    },
+    FailReplica {
+        volume: VolumeId,
+        replica: (u32, usize),
+        message: String,
+    },
+    GiveUpJournal {
+        volume: VolumeId,
+        drive: DriveId,
+    },
+    Serve {
+        volume: VolumeId,
+        connection: Box<NewConnection>,
+    },
+    Stop,
+}

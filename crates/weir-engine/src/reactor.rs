@@ -1,0 +1,671 @@
+//! Reactor: the loop of one reactor thread, and its exchange with the rest of the daemon.
+//!
+//! Each round takes arrivals (orders, the helper's answers, the ring's completions), releases due requests,
+//! sends ready replies, and waits for the next arrival or due time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use slab::Slab;
+use weir_reactor::{BufferPool, Clock, Completion, Ring};
+use weir_types::VolumeId;
+use weir_types::bounds::{CONNECTIONS_PER_VOLUME_MAX, CONNECTIONS_SHARED_PER_REACTOR_MAX};
+use weir_volume::geometry::extent_count;
+
+use super::background::Background;
+use super::busy_poll::BusyPoll;
+use super::checksums::Keeping;
+use super::command::{Command, NewHome, NewSize, PolicyBinding};
+use super::connection::{Connection, NewConnection, Outgoing};
+use super::emulation::HeldCompletions;
+use super::helper::{Answer, Helper};
+use super::refusals::Refusals;
+use super::replica_metadata::MetadataIo;
+use super::resync_throttle::ResyncThrottle;
+use super::scrubbing::Scrubs;
+use super::served_volume::ServedVolume;
+use super::sharing::{DriveGrant, Pending, PolicyTreeIndex, PolicyTreeUse, SharedState, own_level};
+use super::space::SpaceAtHand;
+use super::status::Statuses;
+use super::token::{ConnectionIndex, Token, VolumeIndex};
+use super::{Alarm, NO_HOME};
+use weir_host::line_gate::LineGate;
+
+/// Time that clients have to read outstanding replies when the daemon stops, in nanoseconds.
+const STOP_TIMEOUT_NS: u64 = 5_000_000_000;
+
+/// A due time nearer than this is waited for without sleeping, in nanoseconds. Sleeping and waking take
+/// longer.
+const NEAR_NS: u64 = 5_000;
+
+/// Number of completions taken in one round. While input is ready at once, replies gather and go out
+/// together at the end of the round. This bound limits how long they gather.
+const ROUND_COMPLETIONS_MAX: usize = 32;
+/// Rate limit of log lines about refused connections.
+static REFUSALS: LineGate = LineGate::new();
+
+/// Current faults, visible to all threads.
+pub(super) type Alarms = Arc<Mutex<Vec<Alarm>>>;
+
+/// Links of a reactor to the rest of the daemon.
+pub(super) struct Surroundings {
+    /// Number of the reactor.
+    pub index: usize,
+    pub commands: Receiver<Command>,
+    pub shared_state: Arc<SharedState>,
+    pub alarms: Alarms,
+}
+
+/// The state of one reactor.
+pub(super) struct Reactor {
+    pub ring: Ring<Token>,
+    pub pool: BufferPool,
+    pub helper: Helper,
+    pub volumes: Slab<ServedVolume>,
+    pub connections: Slab<Connection>,
+    /// Time that counts as now in this round, in nanoseconds.
+    pub now_ns: u64,
+    /// Connections with replies to send.
+    pub outgoing: Vec<ConnectionIndex>,
+    /// Connections that had to pause and may be able to continue now.
+    pub resuming: Vec<ConnectionIndex>,
+    /// Connections that found the buffer pool exhausted; all retry when a buffer is returned.
+    pub starved: Vec<ConnectionIndex>,
+    /// When to check again for stalled clients that hold buffers while connections find none, in
+    /// nanoseconds.
+    pub stalled_clients_look_ns: Option<u64>,
+    /// The pool's count of returned buffers when the last connection found it exhausted.
+    pub returns_seen: u64,
+    /// Connections that drain or close. They are settled at the end of each round, so no index becomes
+    /// invalid within a round.
+    pub ending: Vec<ConnectionIndex>,
+    /// Volumes whose last orphaned I/O may have ended. They are settled at the end of each round, so no
+    /// index becomes invalid within a round.
+    pub unsettled: Vec<VolumeIndex>,
+    /// Empty batches for reuse.
+    pub spare_batches: Vec<Outgoing>,
+    clock: Clock,
+    commands: Receiver<Command>,
+    alarms: Alarms,
+    pub by_id: BTreeMap<VolumeId, VolumeIndex>,
+    /// Number of the reactor.
+    pub index: usize,
+    pub shared_state: Arc<SharedState>,
+    /// Policy trees of the volumes on this reactor.
+    pub policy_trees: Slab<PolicyTreeUse>,
+    /// When to check each policy tree again, in nanoseconds.
+    pub deadlines: BTreeSet<(u64, PolicyTreeIndex)>,
+    /// Operations that wait in a drive queue.
+    pub pending: Slab<Pending>,
+    pub spare_grants: Vec<DriveGrant>,
+    /// Connections whose requests gather in the socket, with the time at which they are received.
+    pub rests: BTreeSet<(u64, ConnectionIndex)>,
+    /// Completions that emulated drives hold back.
+    pub held: HeldCompletions,
+    /// Background work.
+    pub background: Background,
+    /// Quiesced volumes, with the time at which each quiesce ends.
+    pub quiesces: BTreeSet<(u64, VolumeIndex)>,
+    /// When to check for drives that do not answer to snapshots in progress, while there are any.
+    pub snapshot_look_ns: Option<u64>,
+    /// Block status queries of clients.
+    pub statuses: Statuses,
+    /// Writes of replica metadata under way.
+    pub metadata_io: MetadataIo,
+    /// Volumes with several replicas, and when to check them although nothing happened.
+    pub resyncing_volumes: BTreeSet<VolumeIndex>,
+    pub resync_wake_ns: Option<u64>,
+    pub resync_throttle: ResyncThrottle,
+    /// Operations on checksum files, and the scrubs of volumes.
+    pub keeping: Keeping,
+    pub scrubs: Scrubs,
+    /// Refused operations that are not answered yet.
+    pub refusals: Refusals,
+    /// The reactor's share of the counted space.
+    pub space: Rc<SpaceAtHand>,
+    /// The daemon stops, and the last writes of replica metadata have begun.
+    pub is_tidying_up: bool,
+    busy_poll: BusyPoll,
+    /// When to check the journals, while any holds data.
+    pub journals_wake_ns: Option<u64>,
+    pub stop_by_ns: Option<u64>,
+}
+
+impl Reactor {
+    pub fn new(ring: Ring<Token>, pool: BufferPool, helper: Helper, surroundings: Surroundings) -> Reactor {
+        let Surroundings { index, commands, shared_state, alarms } = surroundings;
+        let space = SpaceAtHand::new(&shared_state.space);
+        Reactor {
+            ring,
+            pool,
+            helper,
+            volumes: Slab::new(),
+            connections: Slab::new(),
+            now_ns: Clock.now_ns(),
+            outgoing: Vec::new(),
+            resuming: Vec::new(),
+            starved: Vec::new(),
+            stalled_clients_look_ns: None,
+            returns_seen: 0,
+            ending: Vec::new(),
+            unsettled: Vec::new(),
+            spare_batches: Vec::new(),
+            clock: Clock,
+            commands,
+            alarms,
+            by_id: BTreeMap::new(),
+            index,
+            shared_state,
+            policy_trees: Slab::new(),
+            deadlines: BTreeSet::new(),
+            pending: Slab::new(),
+            spare_grants: Vec::new(),
+            rests: BTreeSet::new(),
+            held: HeldCompletions::default(),
+            background: Background::default(),
+            quiesces: BTreeSet::new(),
+            snapshot_look_ns: None,
+            statuses: Statuses::default(),
+            metadata_io: MetadataIo::default(),
+            resyncing_volumes: BTreeSet::new(),
+            resync_wake_ns: None,
+            resync_throttle: ResyncThrottle::default(),
+            keeping: Keeping::default(),
+            scrubs: Scrubs::default(),
+            refusals: Refusals::default(),
+            space,
+            is_tidying_up: false,
+            busy_poll: BusyPoll::default(),
+            journals_wake_ns: None,
+            stop_by_ns: None,
+        }
+    }
+
+    /// Runs until the reactor is told to stop and all requests are answered.
+    pub fn run(mut self) {
+        loop {
+            self.begin_round();
+            if self.has_stopped() {
+                break;
+            }
+            self.wait_unless_ended();
+        }
+        // Some clients have not finished within the stop timeout; their operations end with their sockets.
+        self.connections.iter().for_each(|(_, connection)| connection.socket.shutdown());
+    }
+
+    /// Does all work that needs no waiting.
+    pub(super) fn begin_round(&mut self) {
+        self.now_ns = self.clock.now_ns();
+        for _ in 0..ROUND_COMPLETIONS_MAX {
+            let Some(completion) = self.ring.next_completion() else { break };
+            self.on_completion(completion);
+        }
+        // After the completions, because one of them may have been the wake-up for these.
+        self.take_commands();
+        self.take_answers();
+        self.take_messages();
+        self.pass_on_refusals();
+        self.pass_on_due();
+        self.look_at_journals();
+        self.look_at_background();
+        self.pass_on_due_metadata();
+        self.look_at_resync();
+        self.resume_resync();
+        self.end_due_quiesces();
+        self.look_at_snapshots();
+        self.look_at_statuses();
+        self.pass_on_due_keeps();
+        self.look_at_scrubs();
+        self.release_due();
+        self.end_due_rests();
+        self.resume_starved();
+        self.resume_listed();
+        self.end_stalled_clients();
+        self.send_outgoing();
+        self.settle_ending();
+        self.settle_unsettled();
+    }
+
+    /// Waits for the next arrival, unless a completion for the next round is there already.
+    pub(super) fn wait_unless_ended(&mut self) {
+        if !self.ring.has_ended() {
+            self.wait();
+        }
+    }
+
+    fn has_stopped(&mut self) -> bool {
+        let Some(by_ns) = self.stop_by_ns else { return false };
+        let is_working = !self.background.is_quiet() || !self.scrubs.are_none();
+        let is_quiet = self.connections.is_empty() && !is_working;
+        let is_late = self.now_ns >= by_ns;
+        if is_late && !is_quiet {
+            let connections = self.connections.len();
+            tracing::warn!(connections, "the end waits no longer for clients and work that do not go on");
+        }
+        is_late || is_quiet && self.tidy_up_replicas() && self.stop_journals()
+    }
+
+    fn wait(&mut self) {
+        let mut timeout_ns = self.timeout_ns();
+        let near_ns = timeout_ns.filter(|timeout_ns| (1..=NEAR_NS).contains(timeout_ns));
+        let poll_ns = near_ns.unwrap_or_else(|| self.poll_ns().min(timeout_ns.unwrap_or(u64::MAX)));
+        if poll_ns > 0 {
+            let is_found = self.ring.look(poll_ns);
+            if near_ns.is_none() {
+                self.busy_poll.polled(is_found);
+            }
+            timeout_ns = if is_found { Some(0) } else { self.timeout_ns() };
+        }
+        if timeout_ns != Some(0) {
+            self.space.hand_back();
+        }
+        if let Err(error) = self.ring.wait(timeout_ns) {
+            tracing::error!(%error, "a reactor cannot wait for its ring");
+            std::process::abort();
+        }
+    }
+
+    /// How long to busy-poll before sleeping. Busy polling pays only if clients are all that the reactor
+    /// waits for. A drive takes longer than a sleep, and sleeping until it answers leaves this core to the
+    /// client.
+    fn poll_ns(&mut self) -> u64 {
+        let waits_for_time = !(self.deadlines.is_empty() && self.rests.is_empty() && self.held.is_empty());
+        let waits_for_others = self.ring.take_drive_use() || waits_for_time;
+        if self.connections.is_empty() || waits_for_others { 0 } else { self.busy_poll.poll_ns() }
+    }
+
+    pub(super) fn timeout_ns(&self) -> Option<u64> {
+        let is_idle = self.resuming.is_empty() && self.outgoing.is_empty() && self.refusals.is_empty();
+        if !is_idle || self.can_feed_starved() {
+            return Some(0);
+        }
+        let instants = [
+            self.deadlines.first().map(|&(at_ns, _)| at_ns),
+            self.rests.first().map(|&(at_ns, _)| at_ns),
+            self.quiesces.first().map(|&(at_ns, _)| at_ns),
+            self.statuses.next_ns(),
+            self.stop_by_ns,
+            self.stalled_clients_look_ns,
+            self.held.next_ns(),
+            self.background.next_ns(),
+            self.metadata_io.next_ns(),
+            self.resync_wake_ns,
+            self.keeping.next_ns(),
+            self.scrubs.wake_ns,
+            self.snapshot_look_ns,
+            self.journals_wake_ns,
+            self.resync_throttle.wake_ns(),
+        ];
+        let at_ns = instants.into_iter().flatten().min()?;
+        Some(at_ns.saturating_sub(self.clock.now_ns()))
+    }
+
+    fn on_completion(&mut self, completion: Completion<Token>) {
+        let Completion { token, result, carried } = completion;
+        match token {
+            Token::Receive(connection) => self.received(connection, result, carried),
+            Token::ReceivePayload(connection) => self.received_payload(connection, result, carried),
+            Token::HangUp(connection) => self.hung_up(connection),
+            Token::Send(connection) => self.sent(connection, result, carried),
+            _ => self.disk_answered(Completion { token, result, carried }),
+        }
+    }
+
+    fn take_commands(&mut self) {
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Open { spec, homes, journals, statistics, done } => {
+                    let id = spec.id;
+                    let volume = self.volumes.insert(ServedVolume::new(spec, statistics));
+                    self.add_homes(volume, homes, &[own_level(id)]);
+                    journals.into_iter().for_each(|journal| self.add_journal(volume, journal));
+                    self.by_id.insert(id, volume);
+                    if self.volumes[volume].mirror.has_replicas() {
+                        self.begin_resync(volume);
+                    }
+                    answer(done);
+                }
+                Command::Close { volume, done } => self.close_volume(volume, done),
+                Command::Resize { volume, resizing, done } => self.resize(volume, resizing, done),
+                Command::SetReadOnly { volume, is_read_only, done } => {
+                    self.set_read_only(volume, is_read_only, done);
+                }
+                Command::Bind { volume, binding, done } => self.bind(volume, &binding, done),
+                Command::LookAtPolicyTrees { done } => {
+                    self.look_at_policy_trees();
+                    answer(done);
+                }
+                Command::Tap { volume, tap, done } => {
+                    self.tap(volume, tap);
+                    answer(done);
+                }
+                Command::Reclaim(new) => self.begin_reclaim(*new),
+                Command::ChangeBackground { kind, policy, done } => {
+                    self.change_background(kind, policy);
+                    answer(done);
+                }
+                Command::ChangeReplica { volume, replica, change, done } => {
+                    self.change_replica(volume, replica, change, done);
+                }
+                Command::ConfirmAdded { volume, replica } => self.confirm_added(volume, replica),
+                Command::AddJournal { volume, journal, done } => {
+                    // The caller may have stopped waiting; the same holds below.
+                    let _ = done.send(self.add_journal_to(volume, *journal));
+                }
+                Command::DropJournal { volume, drive, done } => {
+                    let _ = done.send(self.drop_journal(volume, drive));
+                }
+                Command::SetReadCosts { volume, read_costs, done } => {
+                    self.set_read_costs(volume, &read_costs);
+                    answer(done);
+                }
+                Command::Quiesce { volume, done } => self.quiesce(volume, done),
+                Command::Snapshot(new) => self.begin_snapshot(*new),
+                Command::AbandonSnapshot { volume } => self.abandon_snapshot(volume),
+                Command::Scrub { volume, progress, done } => self.begin_scrub(volume, progress, done),
+                Command::EndScrub { volume, done } => {
+                    self.end_scrub(volume);
+                    answer(done);
+                }
+                Command::SetAway { drive, is_away } => self.set_away(drive, is_away),
+                Command::OpenFiles { drive, done } => {
+                    // The caller may have stopped waiting.
+                    let _ = done.send(self.open_files(drive));
+                }
+                Command::FailReplica { volume, replica, message } => {
+                    self.fail_replica(volume, replica, &message)
+                }
+                Command::GiveUpJournal { volume, drive } => self.give_up_journal(volume, drive),
+                Command::Serve { volume, connection } => self.serve(volume, *connection),
+                Command::Stop => self.stop(),
+            }
+        }
+    }
+
+    fn take_answers(&mut self) {
+        while let Some(answer) = self.helper.next_answer() {
+            match answer {
+                Answer::Opened { replica, number, extent, result } => {
+                    self.extent_opened((replica, number), extent, result);
+                }
+                Answer::Background { operation, outcome } => self.step_answered(operation, outcome),
+                Answer::EpochRecorded { volume, extent, result } => {
+                    self.epoch_recorded(volume, extent, result)
+                }
+                Answer::FailureRecorded { volume, extent, result } => {
+                    self.failure_recorded(volume, extent, result);
+                }
+                Answer::WithMetadata { replica, extent, number, due_ns, result } => {
+                    self.metadata_answered(due_ns, (replica, extent, number, result));
+                }
+                Answer::SnapshotEnded { replica, number, result } => {
+                    self.snapshot_answered(replica, number, result)
+                }
+                Answer::Checksums(answer) => self.checksums_answered(*answer),
+                Answer::Space(answer) => self.space_seen(answer),
+                Answer::Status { number, result } => self.status_answered(number, result),
+            }
+        }
+    }
+
+    fn serve(&mut self, volume: VolumeId, new: NewConnection) {
+        let Some(&volume) = self.by_id.get(&volume).filter(|&&v| self.volumes[v].closing.is_none()) else {
+            if let Some(left_out) = REFUSALS.pass() {
+                tracing::info!(%volume, left_out, "a client chose a volume that has just been closed");
+            }
+            return;
+        };
+        if !self.has_place_for(volume) || self.stop_by_ns.is_some() {
+            return;
+        }
+        let (served, export) = (&self.volumes[volume], &new.session.export);
+        if served.resizing_to.is_some() || export.size_bytes > served.size_bytes {
+            if let Some(left_out) = REFUSALS.pass() {
+                tracing::info!(
+                    left_out,
+                    "a client that was told a size from before a shrink has to come again"
+                );
+            }
+            return;
+        }
+        if served.is_read_only && !export.read_only {
+            if let Some(left_out) = REFUSALS.pass() {
+                tracing::info!(
+                    left_out,
+                    "a client that came before its volume was made read-only has to come again"
+                );
+            }
+            return;
+        }
+        let index = self.connections.insert(Connection::new(new, volume));
+        self.join_ceilings(index);
+        self.join_drive_queues(index);
+        self.volumes[volume].connections += 1;
+        self.volumes[volume].publish();
+        self.parse(index);
+    }
+
+    /// The first connection of a volume always has a place; further connections share the remaining places.
+    fn has_place_for(&self, volume: VolumeIndex) -> bool {
+        let of_volume = self.volumes[volume].connections;
+        let firsts = self.volumes.iter().filter(|(_, volume)| volume.connections > 0).count();
+        let shared = self.connections.len().saturating_sub(firsts);
+        let free = CONNECTIONS_SHARED_PER_REACTOR_MAX.saturating_sub(shared);
+        let has_place = of_volume == 0 || (of_volume < CONNECTIONS_PER_VOLUME_MAX && of_volume <= free);
+        if !has_place && let Some(left_out) = REFUSALS.pass() {
+            let volume = self.volumes[volume].id;
+            tracing::warn!(%volume, left_out, "a connection was refused: the volume has {of_volume} already");
+        }
+        has_place
+    }
+
+    fn close_volume(&mut self, id: VolumeId, done: SyncSender<()>) {
+        let Some(volume) = self.by_id.remove(&id) else { return answer(done) };
+        self.volumes[volume].closing = Some(done);
+        self.end_snapshot(volume, "the volume was closed");
+        self.end_connections(volume);
+        self.interrupt_scrub(volume);
+        self.settle_volume(volume);
+    }
+
+    pub fn connections_of(&self, volume: VolumeIndex) -> Vec<ConnectionIndex> {
+        self.connections.iter().filter(|(_, c)| c.volume == volume).map(|(index, _)| index).collect()
+    }
+
+    fn end_connections(&mut self, volume: VolumeIndex) {
+        for connection in self.connections_of(volume) {
+            self.close_connection(connection);
+        }
+        self.expedite(volume);
+    }
+
+    /// Resizes a volume. Growing changes nothing for open connections. Shrinking ends them, so that none
+    /// writes beyond the new end, and is answered once they are gone.
+    fn resize(&mut self, id: VolumeId, resizing: NewSize, done: SyncSender<()>) {
+        let Some(&index) = self.by_id.get(&id) else { return answer(done) };
+        self.end_snapshot(index, "the volume was resized");
+        let volume = &mut self.volumes[index];
+        let size_bytes = resizing.size_bytes;
+        volume.resizing_to = Some((resizing, done));
+        if extent_count(size_bytes) < volume.mirror.extents() || size_bytes < volume.size_bytes {
+            self.end_connections(index);
+            self.interrupt_scrub(index);
+        }
+        self.settle_volume(index);
+    }
+
+    fn set_read_only(&mut self, id: VolumeId, is_read_only: bool, done: SyncSender<()>) {
+        let Some(&index) = self.by_id.get(&id) else { return answer(done) };
+        let was_read_only = std::mem::replace(&mut self.volumes[index].is_read_only, is_read_only);
+        if was_read_only || !is_read_only {
+            return answer(done);
+        }
+        self.volumes[index].becoming_read_only = Some(done);
+        self.end_connections(index);
+        self.settle_volume(index);
+    }
+
+    fn bind(&mut self, id: VolumeId, binding: &PolicyBinding, done: SyncSender<()>) {
+        if let Some(&index) = self.by_id.get(&id) {
+            let PolicyBinding { path, policy_tree } = binding;
+            if self.is_placed_by(index, path) {
+                self.replant_in_drive_queues(index, path);
+            } else {
+                self.replace_in_drive_queues(index, path);
+            }
+            if self.is_shaped_by(index, policy_tree.as_ref(), path) {
+                self.replant(index, path);
+            } else {
+                self.reshape(index, policy_tree.clone(), path);
+            }
+        }
+        answer(done);
+    }
+
+    fn fail_replica(&mut self, id: VolumeId, (extent, slot): (u32, usize), message: &str) {
+        if let Some(&index) = self.by_id.get(&id) {
+            let volume = &mut self.volumes[index];
+            if volume.mirror.is_there(extent, slot) {
+                volume.fault_message = Some(message.to_owned());
+                volume.mirror.fail_replica(extent, slot, &mut volume.effects);
+                self.carry_out(index);
+            }
+        }
+    }
+
+    pub fn raise_alarm(&self, alarm: Alarm) {
+        tracing::error!(volume = %alarm.volume, extent = alarm.extent, "{}", alarm.message);
+        let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
+        alarms.retain(|known| *known != alarm);
+        alarms.push(alarm);
+    }
+
+    /// Clears the alarms of an extent, because all its replicas are in sync again.
+    pub fn clear_alarms(&self, volume: VolumeId, extent: u32) {
+        let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
+        alarms.retain(|alarm| (alarm.volume, alarm.extent) != (volume, extent.into()));
+    }
+
+    fn settle_unsettled(&mut self) {
+        while let Some(index) = self.unsettled.pop() {
+            // The volume may have been settled, and closed, in between.
+            if self.volumes.contains(index) {
+                self.settle_volume(index);
+            }
+        }
+    }
+
+    /// Does the work that was deferred until a volume is quiet.
+    pub fn settle_volume(&mut self, index: VolumeIndex) {
+        let volume = &mut self.volumes[index];
+        if let Some((resizing, done)) = volume.resizing_to.take() {
+            let is_growing = resizing.size_bytes >= volume.size_bytes;
+            if !is_growing && !volume.is_quiet() {
+                volume.resizing_to = Some((resizing, done));
+                return;
+            }
+            if !self.are_journals_cut(index, &resizing) {
+                self.volumes[index].resizing_to = Some((resizing, done));
+                return;
+            }
+            self.take_size(index, resizing);
+            answer(done);
+        }
+        let volume = &mut self.volumes[index];
+        if volume.becoming_read_only.is_some() && volume.is_quiet() {
+            volume.becoming_read_only.take().into_iter().for_each(answer);
+        }
+        if volume.closing.is_some() && volume.is_quiet() && volume.journals.stop() {
+            self.remove_volume(index);
+        }
+    }
+
+    /// Makes journals forget the data that a shrinking volume loses. The range may grow again, and old data
+    /// must not be destaged there. True once the journals have forgotten it for good.
+    fn are_journals_cut(&mut self, index: VolumeIndex, resizing: &NewSize) -> bool {
+        let volume = &mut self.volumes[index];
+        let (old_bytes, size_bytes) = (volume.size_bytes, resizing.size_bytes);
+        let first = extent_count(size_bytes.min(old_bytes));
+        if size_bytes < old_bytes && !std::mem::replace(&mut volume.is_cutting, true) {
+            self.detach_replicas_from(index, first);
+            self.trim_bindings(index, size_bytes);
+        }
+        !self.volumes[index].journals.is_cutting(first)
+    }
+
+    fn take_size(&mut self, index: VolumeIndex, mut resizing: NewSize) {
+        let places = self.add_new_homes(index, std::mem::take(&mut resizing.homes));
+        for home in resizing.replicas.iter_mut().flatten().filter(|home| **home != NO_HOME) {
+            *home = places[usize::from(*home)];
+        }
+        let volume = &mut self.volumes[index];
+        let bindings = std::mem::take(&mut resizing.bindings);
+        volume.set_size(resizing);
+        for (replica, drive) in bindings {
+            match volume.can_attach(replica, Some(drive)) {
+                true => volume.attach(replica, drive, None),
+                // The journal has failed since it was chosen.
+                false => volume.invalidate(replica.0, replica.1),
+            }
+        }
+        volume.is_cutting = false;
+        if volume.mirror.has_replicas() {
+            volume.set_read_costs();
+            volume.publish_replica_states();
+            self.resyncing_volumes.insert(index);
+            self.wake_resync();
+        }
+    }
+
+    /// Adds the homes that a volume does not have yet. Answers the index of each given home. The volume may
+    /// have other homes, left by a change that was begun and not recorded.
+    pub fn add_new_homes(&mut self, index: VolumeIndex, homes: Vec<NewHome>) -> Vec<u8> {
+        let own = own_level(self.volumes[index].id);
+        let mut places = Vec::with_capacity(homes.len());
+        for home in homes {
+            let known = self.volumes[index].homes.iter().position(|known| known.drive == home.drive);
+            let place = known.unwrap_or(self.volumes[index].homes.len());
+            match known {
+                None => self.add_homes(index, vec![home], std::slice::from_ref(&own)),
+                // The drive may have been removed, and added at another path.
+                Some(known) => self.volumes[index].homes[known].directory = home.directory,
+            }
+            places.push(u8::try_from(place).expect("there are no more drives than bytes can count"));
+        }
+        places
+    }
+
+    fn remove_volume(&mut self, index: VolumeIndex) {
+        self.unshape(index);
+        self.resyncing_volumes.remove(&index);
+        self.leave_drives(index);
+        self.scrubs.forget(index);
+        self.volumes[index].drop_scrub();
+        // A caller that still waits for a change of replicas learns that the volume was closed.
+        let volume = self.volumes.remove(index);
+        volume.publish();
+        let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
+        alarms.retain(|alarm| alarm.volume != volume.id);
+        volume.closing.into_iter().for_each(answer);
+    }
+
+    /// Answers received requests, refuses waiting ones, and stops.
+    fn stop(&mut self) {
+        self.stop_by_ns = Some(self.now_ns + STOP_TIMEOUT_NS);
+        self.stop_background();
+        self.end_snapshots();
+        self.interrupt_scrubs();
+        let all: Vec<_> = self.connections.iter().map(|(index, _)| index).collect();
+        for connection in all {
+            self.cut_short(connection);
+        }
+    }
+}
+
+/// Tells the caller of an order that it is in effect. The caller may have stopped waiting.
+fn answer(done: SyncSender<()>) {
+    let _ = done.send(());
+}

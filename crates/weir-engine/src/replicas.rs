@@ -1,0 +1,335 @@
+//! Changes of replicas: adding, removing and rejoining extent replicas for control. A change is answered
+//! once it is durable in the replica metadata, or cannot be made now.
+
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender};
+use std::time::Duration;
+
+use weir_types::{DriveId, VolumeId};
+use weir_volume::mirror::{AwaitedChange, FileState, ReplicaChange, ReplicaMetadata, ReplicaStates};
+
+use super::command::{Command, NewHome};
+use super::journals::NewJournal;
+use super::reactor::Reactor;
+use super::served_volume::ServedVolume;
+use super::token::VolumeIndex;
+use super::{DataPlane, DataPlaneError, JournalSpec, VolumeHome};
+
+/// How long control waits until a change is durable. The change holds up all others. If a drive does not
+/// answer and no other replica serves, it must not hold them up for ever. After a timeout, the replica
+/// states show whether the change was made.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What becomes of a replica of an extent.
+pub(super) enum NewChange {
+    /// Its file is there and holds nothing, on the home with this index of these; it is behind the journal on a drive, or
+    /// behind none.
+    Add { homes: Vec<NewHome>, home: u8, journal: Option<DriveId> },
+    /// The replica is removed.
+    Remove,
+    /// A missing replica is back, with this replica metadata; behind the journal on a drive, or behind
+    /// none.
+    Rejoin { found: Box<ReplicaMetadata>, journal: Option<(DriveId, OwnedFd)> },
+}
+
+/// A change that is not durable yet, and who waits for it.
+pub(super) struct ReplicaWaiter {
+    change: AwaitedChange,
+    done: SyncSender<ChangeAnswer>,
+}
+
+/// Whether a change was made, or the reason of its failure in words. False if it cannot be made now.
+pub(super) type ChangeAnswer = Result<bool, String>;
+
+impl Reactor {
+    /// Changes an extent replica.
+    pub(super) fn change_replica(
+        &mut self,
+        id: VolumeId,
+        (extent, slot): (u32, usize),
+        change: NewChange,
+        done: SyncSender<ChangeAnswer>,
+    ) {
+        let Some(&index) = self.by_id.get(&id) else { return tell(done, false) };
+        if self.volumes[index].is_ending() || self.stop_by_ns.is_some() {
+            return tell(done, false);
+        }
+        if !self.resyncing_volumes.contains(&index) {
+            self.volumes[index].publish_replica_states();
+        }
+        let Some(change) = self.begin_change(index, (extent, slot), change) else { return tell(done, false) };
+        self.volumes[index].replica_waiters.push(ReplicaWaiter { change, done });
+        self.resyncing_volumes.insert(index);
+        self.go_on_with_resync(index);
+    }
+
+    /// Begins a change; `None` if it cannot begin now.
+    fn begin_change(
+        &mut self,
+        index: VolumeIndex,
+        replica: (u32, usize),
+        change: NewChange,
+    ) -> Option<AwaitedChange> {
+        let volume = &mut self.volumes[index];
+        let can_attach = match &change {
+            NewChange::Add { journal, .. } => volume.can_attach(replica, *journal),
+            NewChange::Rejoin { journal, .. } => {
+                volume.can_attach(replica, journal.as_ref().map(|(drive, _)| *drive))
+            }
+            NewChange::Remove => true,
+        };
+        let files = FileState { has_orphaned_io: volume.orphans.are_of(replica.0, replica.1), can_attach };
+        let begun = match &change {
+            NewChange::Add { .. } => ReplicaChange::Add,
+            NewChange::Remove => ReplicaChange::Remove,
+            NewChange::Rejoin { found, .. } => ReplicaChange::Rejoin(found),
+        };
+        let is_foreign = matches!(begun, ReplicaChange::Rejoin(found)
+            if volume.mirror.is_foreign(replica.0, replica.1, found));
+        if !volume.mirror.change_replica(replica, begun, files, &mut volume.effects) {
+            return None;
+        }
+        if is_foreign {
+            let (volume, (extent, slot)) = (volume.id, replica);
+            tracing::warn!(
+                %volume, extent, slot,
+                "replica metadata is not what was last written there: the replica is resynced in full"
+            );
+        }
+        let awaited = AwaitedChange::new(replica, begun);
+        match change {
+            NewChange::Add { homes, home, journal } => {
+                self.take_added(index, replica, (homes, usize::from(home)), journal);
+            }
+            NewChange::Remove => {}
+            NewChange::Rejoin { journal, .. } => self.take_rejoined(index, replica, journal),
+        }
+        Some(awaited)
+    }
+
+    fn take_added(
+        &mut self,
+        index: VolumeIndex,
+        (extent, slot): (u32, usize),
+        (homes, home): (Vec<NewHome>, usize),
+        journal: Option<DriveId>,
+    ) {
+        let home = self.add_new_homes(index, homes)[home];
+        let volume = &mut self.volumes[index];
+        volume.set_home(extent, slot, home);
+        journal.into_iter().for_each(|drive| volume.attach((extent, slot), drive, None));
+        volume.set_read_costs_of(extent);
+        self.forget_elsewhere(index, (extent, slot));
+    }
+
+    fn take_rejoined(
+        &mut self,
+        index: VolumeIndex,
+        (extent, slot): (u32, usize),
+        journal: Option<(DriveId, OwnedFd)>,
+    ) {
+        let volume = &mut self.volumes[index];
+        journal.into_iter().for_each(|(drive, file)| volume.attach((extent, slot), drive, Some(file)));
+        volume.set_file(slot, extent, None);
+        volume.publish_away(extent);
+        let size_bytes = volume.size_bytes;
+        self.forget_elsewhere(index, (extent, slot));
+        self.resume_binding(index, (extent, slot));
+        self.trim_bindings(index, size_bytes);
+    }
+
+    /// Control has recorded an added replica, so it may count as in sync.
+    pub(super) fn confirm_added(&mut self, id: VolumeId, (extent, slot): (u32, usize)) {
+        if let Some(&index) = self.by_id.get(&id) {
+            self.volumes[index].mirror.confirm_added(extent, slot);
+            self.look_at_replicas_again(index, extent);
+            self.carry_out(index);
+        }
+    }
+
+    /// Sets the cost of reads on the volume's drives, which decides which replicas are read.
+    pub(super) fn set_read_costs(&mut self, id: VolumeId, read_costs: &[(DriveId, u32)]) {
+        if let Some(&index) = self.by_id.get(&id) {
+            self.volumes[index].take_read_costs(read_costs);
+        }
+    }
+
+    /// A replica was not added, because no metadata that names it could be written. The waiting caller
+    /// learns the reason, and may try again.
+    pub(super) fn addition_refused(&mut self, index: VolumeIndex, (extent, slot): (u32, usize)) {
+        if self.volumes[index].journals.knows(extent, slot) {
+            self.detach_replica(index, extent, slot);
+        }
+        let volume = &mut self.volumes[index];
+        let reason = volume.fault_message.take().unwrap_or_default();
+        let is_meant = |waiter: &mut ReplicaWaiter| waiter.change.is_refused_by(extent, slot);
+        for waiter in volume.replica_waiters.extract_if(.., is_meant) {
+            // They may have stopped waiting.
+            let _ = waiter.done.send(Err(reason.clone()));
+        }
+    }
+
+    /// Answers the callers whose change is made. With `None`, no in-sync replica is left, and all callers
+    /// of the extent get a negative answer.
+    pub(super) fn answer_changes(
+        &mut self,
+        index: VolumeIndex,
+        extent: u32,
+        replica_states: Option<&ReplicaStates>,
+    ) {
+        let ServedVolume { replica_waiters, journals, mirror, .. } = &mut self.volumes[index];
+        let outcome = |waiter: &ReplicaWaiter| {
+            let (_, slot) = waiter.change.replica();
+            // A journal may still bring something there, or a request reads it.
+            let is_file_needed =
+                || journals.is_forgetting(extent, slot) || !mirror.has_answered(extent, slot);
+            waiter.change.outcome(extent, replica_states, is_file_needed)
+        };
+        for waiter in std::mem::take(replica_waiters) {
+            match outcome(&waiter) {
+                Some(has_come_about) => tell(waiter.done, has_come_about),
+                None => replica_waiters.push(waiter),
+            }
+        }
+    }
+}
+
+/// Answers a caller, which may have stopped waiting.
+fn tell(done: SyncSender<ChangeAnswer>, is_so: bool) {
+    let _ = done.send(Ok(is_so));
+}
+
+impl DataPlane {
+    /// Sets the cost of reads on a volume's drives, in any unit. The replicas with the lowest cost are
+    /// read. In effect when this call returns.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn set_read_costs(
+        &self,
+        volume: VolumeId,
+        read_costs: Vec<(DriveId, u32)>,
+    ) -> Result<(), DataPlaneError> {
+        let reactor = self.reactor_of(volume)?;
+        self.ask(reactor, volume, |done| Command::SetReadCosts { volume, read_costs, done })
+    }
+
+    /// Adds a replica of an extent, whose empty file exists already. When this call returns, the replica
+    /// metadata names the replica durably, and resync runs in the background. The replica counts as in sync
+    /// only after [`DataPlane::confirm_added`]. A volume must have the journal that the replica is to be
+    /// behind.
+    ///
+    /// False if the replica cannot be added now. Then I/O of an earlier replica in its place is still under
+    /// way, or no replica is left as a source.
+    ///
+    /// # Errors
+    /// [`DataPlaneError::NotAdded`] if the metadata of the other replicas cannot be written; no replica was
+    /// added then. Other errors if the volume is not open or the reactor has stopped.
+    pub fn add_replica(
+        &self,
+        volume: VolumeId,
+        replica: (u32, usize),
+        (homes, home): (&[VolumeHome], u8),
+        journal: Option<DriveId>,
+    ) -> Result<bool, DataPlaneError> {
+        let homes = self.new_homes(homes);
+        let added = self.change_replica(volume, replica, NewChange::Add { homes, home, journal });
+        self.bind_again(volume)?;
+        added
+    }
+
+    /// Confirms that control has durably recorded an added replica, so that the next start looks for it.
+    ///
+    /// # Errors
+    /// If the volume is not open; the next open finds the replica.
+    pub fn confirm_added(&self, volume: VolumeId, replica: (u32, usize)) -> Result<(), DataPlaneError> {
+        let reactor = self.reactor_of(volume)?;
+        self.reactors[reactor].order(Command::ConfirmAdded { volume, replica });
+        Ok(())
+    }
+
+    /// Puts a volume under its policies again, also on drives that are new to it.
+    pub(super) fn bind_again(&self, volume: VolumeId) -> Result<(), DataPlaneError> {
+        let path = crate::locked(&self.paths).get(&volume).cloned();
+        path.map_or(Ok(()), |path| self.bind(volume, path))
+    }
+
+    /// Adds a journal to an open volume. False if the volume has a journal on that drive, or is about to
+    /// close.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn add_journal(&self, volume: VolumeId, spec: JournalSpec) -> Result<bool, DataPlaneError> {
+        let journal = Box::new(self.new_journal(spec));
+        let is_added = self.ask_whether(volume, |done| Command::AddJournal { volume, journal, done })?;
+        self.bind_again(volume)?;
+        Ok(is_added)
+    }
+
+    /// Removes an open volume's journal on a drive, which is unused when this call returns. False if
+    /// replicas are behind the journal, or operations are under way.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn drop_journal(&self, volume: VolumeId, drive: DriveId) -> Result<bool, DataPlaneError> {
+        self.ask_whether(volume, |done| Command::DropJournal { volume, drive, done })
+    }
+
+    pub(super) fn new_journal(&self, spec: JournalSpec) -> NewJournal {
+        let home = self.new_homes(std::slice::from_ref(&spec.home)).remove(0);
+        NewJournal { spec, home }
+    }
+
+    /// Sends an order and waits for its answer.
+    fn ask_whether(
+        &self,
+        volume: VolumeId,
+        command: impl FnOnce(SyncSender<bool>) -> Command,
+    ) -> Result<bool, DataPlaneError> {
+        let reactor = self.reactor_of(volume)?;
+        let (done, answer) = std::sync::mpsc::sync_channel(1);
+        self.reactors[reactor].order(command(done));
+        answer.recv().map_err(|_| DataPlaneError::Stopped(volume))
+    }
+
+    /// Removes a replica of an extent. When this call returns, the replica is unused and its file may be
+    /// deleted. False if it is the last in-sync replica.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn remove_replica(&self, volume: VolumeId, replica: (u32, usize)) -> Result<bool, DataPlaneError> {
+        self.change_replica(volume, replica, NewChange::Remove)
+    }
+
+    /// Brings back a missing replica of an extent, with the replica metadata that was found beside it. With
+    /// `journal`, the replica is behind the journal on that drive, and its file is given. False if there is
+    /// no replica to bring back, or not now.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn rejoin_replica(
+        &self,
+        volume: VolumeId,
+        replica: (u32, usize),
+        found: Box<ReplicaMetadata>,
+        journal: Option<(DriveId, OwnedFd)>,
+    ) -> Result<bool, DataPlaneError> {
+        self.change_replica(volume, replica, NewChange::Rejoin { found, journal })
+    }
+
+    fn change_replica(
+        &self,
+        volume: VolumeId,
+        replica: (u32, usize),
+        change: NewChange,
+    ) -> Result<bool, DataPlaneError> {
+        let reactor = self.reactor_of(volume)?;
+        let (done, answer) = std::sync::mpsc::sync_channel(1);
+        self.reactors[reactor].order(Command::ChangeReplica { volume, replica, change, done });
+        let answer = answer.recv_timeout(TIMEOUT).map_err(|error| match error {
+            RecvTimeoutError::Timeout => DataPlaneError::Silent(volume),
+            RecvTimeoutError::Disconnected => DataPlaneError::Stopped(volume),
+        })?;
+        answer.map_err(|reason| DataPlaneError::NotAdded { volume, reason })
+    }
+}

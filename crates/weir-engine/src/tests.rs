@@ -1,0 +1,399 @@
+//! Tests of one reactor with little memory. The test's thread runs each round, on files of a real filesystem.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+
+use tempfile::TempDir;
+use weir_nbd::{ExportInfo, Session};
+use weir_qos::{Cost, DriveModel, DriveQueue, Granted, Kind, Verdict};
+use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Unfilled};
+use weir_types::bounds::EXTENT_BYTES;
+use weir_types::{BackgroundKind, DriveId, VolumeId};
+use weir_volume::mirror::{RecoveredExtent, ReplicaMetadata, ReplicaState};
+use weir_volume::zeroing::Step;
+use weir_volume::{Action, Fault, Generation, OperationId};
+
+use super::*;
+use crate::command::{Command, NewHome};
+use crate::helper::Helper;
+use crate::reactor::{Alarms, Reactor, Surroundings};
+use crate::replicas::NewChange;
+use crate::sharing::*;
+use crate::sharing::{DriveGrant, Message, Pending, Waiter};
+use crate::space::SpaceAnswer;
+use crate::stalls::OrphanedIo;
+use crate::token::{AskNumber, ReplicaIndex};
+use std::sync::mpsc::{Sender, channel, sync_channel};
+use std::sync::{Arc, Mutex};
+use weir_store::extent_file_name;
+use weir_volume::mirror::stall::STALL_NS;
+
+/// Enough memory for a ring to register it.
+const POOL_BYTES: usize = 1 << 20;
+/// Far more rounds than any test needs.
+const TURNS_MAX: usize = 10_000;
+const VOLUME: VolumeId = VolumeId::from_bytes([1; 16]);
+const READ: u16 = 0;
+const WRITE: u16 = 1;
+const WRITE_ZEROES: u16 = 6;
+/// Flag of a client that wants no hole for its zeroes.
+const NO_HOLE: u8 = 2;
+
+/// A reactor with a volume of one extent.
+struct World {
+    reactor: Reactor,
+    orders: Sender<Command>,
+    alarms: Alarms,
+    folder: TempDir,
+    /// Number of operations in flight that the drive queue aims at, if it is fixed.
+    queue_target: Option<u32>,
+}
+
+impl World {
+    /// Each replica is in a folder of its own, on the drive of the sources.
+    fn new(replicas: usize) -> World {
+        World::with_queue_target(replicas, None)
+    }
+
+    fn with_queue_target(replicas: usize, queue_target: Option<u32>) -> World {
+        let pool = BufferPool::new(POOL_BYTES).unwrap();
+        let ring = Ring::new(RingConfig::default(), pool.clone()).unwrap();
+        assert!(ring.registered_bytes() > 0, "without registered memory there is nothing to confuse");
+        let helper = Helper::start(0, ring.waker()).unwrap();
+        let (orders, commands) = channel();
+        let (alarms, shared_state) = (Alarms::default(), Arc::new(SharedState::new(1)));
+        shared_state.introduce(0, ring.waker());
+        let surroundings = Surroundings { index: 0, commands, shared_state, alarms: Arc::clone(&alarms) };
+        let reactor = Reactor::new(ring, pool, helper, surroundings);
+        let folder = tempfile::tempdir_in(".").unwrap();
+        let mut world = World { reactor, orders, alarms, folder, queue_target };
+        world.open(replicas);
+        world
+    }
+
+    fn open(&mut self, replicas: usize) {
+        let homes = (0..replicas).map(|slot| self.home(slot)).collect();
+        let replica_state = |slot| if slot < replicas { ReplicaState::InSync } else { ReplicaState::Absent };
+        let metadata = ReplicaMetadata {
+            replica_states: std::array::from_fn(replica_state),
+            ..ReplicaMetadata::default()
+        };
+        let is_there = std::array::from_fn(|slot| slot < replicas);
+        let is_confirmed = true;
+        let recovered_extent =
+            RecoveredExtent { metadata, is_there, is_confirmed, ..RecoveredExtent::default() };
+        let spec = VolumeSpec {
+            id: VOLUME,
+            size_bytes: EXTENT_BYTES,
+            is_read_only: false,
+            layout: VolumeLayout {
+                homes: Vec::new(),
+                replicas: (0..replicas).map(|slot| vec![slot as u8]).collect(),
+            },
+            recovered_extents: if replicas > 1 { vec![recovered_extent] } else { Vec::new() },
+            epoch_records: self.folder.path().join("epochs"),
+            headers: Vec::new(),
+        };
+        let (done, _answer) = sync_channel(1);
+        let (journals, statistics) = Default::default();
+        self.order(Command::Open { spec, homes, journals, statistics, done });
+    }
+
+    fn home(&self, slot: usize) -> NewHome {
+        let directory = self.folder.path().join(slot.to_string());
+        std::fs::create_dir(&directory).unwrap();
+        let file = std::fs::File::create(directory.join(extent_file_name(0))).unwrap();
+        file.set_len(EXTENT_BYTES).unwrap();
+        let (paths, background, paces) = Default::default();
+        let queue = DriveQueue::new(DriveModel::UNKNOWN, self.queue_target, Clock.now_ns());
+        let drive_queue = Arc::new(Mutex::new(DriveQueueState { queue, paths, background, paces }));
+        let (drive, is_counted) = (DriveId::from_bytes([slot as u8; 16]), Arc::default());
+        NewHome { drive, directory, read_cost: 1, is_counted, emulated: None, drive_queue }
+    }
+
+    fn order(&mut self, command: Command) {
+        self.orders.send(command).unwrap();
+        self.reactor.begin_round();
+    }
+
+    fn attach(&mut self) -> UnixStream {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let export = ExportInfo {
+            name: "vol1".to_owned(),
+            description: String::new(),
+            size_bytes: EXTENT_BYTES,
+            read_only: false,
+            block_size_minimum: 1,
+            block_size_preferred: 4096,
+            block_size_maximum: 1 << 20,
+        };
+        let session = Session { export, structured_replies: false, allocation_context: None };
+        let connection = Box::new(NewConnection { socket: ours.into(), session, leftover: Vec::new() });
+        self.order(Command::Serve { volume: VOLUME, connection });
+        theirs
+    }
+
+    /// Runs rounds until a condition holds.
+    fn turn_until(&mut self, what: &str, mut holds: impl FnMut(&mut Reactor) -> bool) {
+        for _ in 0..TURNS_MAX {
+            self.reactor.begin_round();
+            if holds(&mut self.reactor) {
+                return;
+            }
+            self.reactor.wait_unless_ended();
+        }
+        panic!("gave up waiting until {what}");
+    }
+
+    /// Runs rounds until a successful reply has arrived. Returns its payload.
+    fn answer(&mut self, client: &mut UnixStream, payload_bytes: usize) -> Vec<u8> {
+        let mut answer = Vec::new();
+        self.turn_until("the answer is here", |_| {
+            let mut bytes = [0; 4096];
+            match client.read(&mut bytes) {
+                Ok(count) => answer.extend_from_slice(&bytes[..count]),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+            answer.len() >= 16 + payload_bytes
+        });
+        assert_eq!(answer[4..8], [0; 4], "the request failed");
+        answer.split_off(16)
+    }
+
+    fn write(&mut self, client: &mut UnixStream, offset: u64, data: &[u8]) {
+        client.write_all(&[request(WRITE, offset, data.len()), data.to_vec()].concat()).unwrap();
+        self.answer(client, 0);
+    }
+
+    fn read(&mut self, client: &mut UnixStream, offset: u64, length: usize) -> Vec<u8> {
+        client.write_all(&request(READ, offset, length)).unwrap();
+        self.answer(client, length)
+    }
+
+    /// Takes all free buffers of a size.
+    fn exhaust(&self, bytes: usize) -> Vec<Unfilled> {
+        std::iter::from_fn(|| self.reactor.pool.take(bytes)).collect()
+    }
+}
+
+fn request(command: u16, offset: u64, length: usize) -> Vec<u8> {
+    let mut bytes = 0x2560_9513_u32.to_be_bytes().to_vec();
+    bytes.extend([0; 2]);
+    bytes.extend(command.to_be_bytes());
+    bytes.extend([7; 8]);
+    bytes.extend(offset.to_be_bytes());
+    bytes.extend((length as u32).to_be_bytes());
+    bytes
+}
+
+#[test]
+fn freed_buffer_wakes_starved_requests() {
+    let mut world = World::new(1);
+    let mut client = world.attach();
+    world.write(&mut client, 0, &[5; 4096]);
+    let held = world.exhaust(4096);
+    client.write_all(&request(READ, 0, 4096)).unwrap();
+    world.turn_until("the read finds no buffer", |reactor| !reactor.starved.is_empty());
+    assert_ne!(world.reactor.timeout_ns(), Some(0), "nothing can be done before a buffer comes back");
+    // As when a journal has written a record: only the buffer pool knows.
+    drop(held);
+    assert_eq!(world.reactor.timeout_ns(), Some(0), "the reactor must not go to sleep");
+    assert_eq!(world.answer(&mut client, 4096), [5; 4096]);
+}
+
+#[test]
+fn exhausted_buffer_pool_fails_neither_replicas_nor_clients() {
+    let mut world = World::new(2);
+    let mut client = world.attach();
+    world.write(&mut client, 0, &[1; 4096]);
+    // The request itself takes the remaining buffer. Its replicas need more memory to change partial blocks.
+    let mut held = world.exhaust(8192);
+    held.pop();
+    for sector in 0..8_u8 {
+        world.write(&mut client, u64::from(sector) * 512, &[sector + 10; 512]);
+    }
+    let expected: Vec<u8> = (0..8_u8).flat_map(|sector| [sector + 10; 512]).collect();
+    assert_eq!(world.read(&mut client, 0, 4096), expected);
+    assert!(locked(&world.alarms).is_empty(), "{:?}", locked(&world.alarms));
+    let (_, volume) = world.reactor.volumes.iter().next().unwrap();
+    assert_eq!(volume.mirror.readable(0, 0, 4096).iter().count(), 2, "both replicas are in sync");
+    drop(held);
+    assert_eq!(world.read(&mut client, 0, 4096), expected);
+}
+
+#[test]
+fn replica_removal_waits_for_its_reads() {
+    let mut world = World::new(2);
+    let mut client = world.attach();
+    world.write(&mut client, 0, &[5; 4096]);
+    client.write_all(&request(READ, 0, 4096)).unwrap();
+    let (index, _) = world.reactor.volumes.iter().next().unwrap();
+    let read_of =
+        |reactor: &Reactor| (0..2).find(|slot| !reactor.volumes[index].mirror.has_answered(0, *slot));
+    world.turn_until("a replica is read", |reactor| read_of(reactor).is_some());
+    let slot = read_of(&world.reactor).unwrap();
+    let (done, answer) = sync_channel(1);
+    world.reactor.change_replica(VOLUME, (0, slot), NewChange::Remove, done);
+    let mut without = world.reactor.volumes[index].mirror.replica_states(0);
+    without[slot] = ReplicaState::Absent;
+    world.reactor.answer_changes(index, 0, Some(&without));
+    assert_eq!(answer.try_recv(), Ok(Ok(false)), "the file of the replica must stay");
+    assert_eq!(world.answer(&mut client, 4096), [5; 4096]);
+    let (done, answer) = sync_channel(1);
+    world.order(Command::ChangeReplica {
+        volume: VOLUME,
+        replica: (0, slot),
+        change: NewChange::Remove,
+        done,
+    });
+    let mut is_gone = false;
+    world.turn_until("the removal is answered", |_| {
+        let answer = answer.try_recv();
+        is_gone = answer == Ok(Ok(true));
+        answer.is_ok()
+    });
+    assert!(is_gone, "the file of the replica may go");
+}
+
+#[test]
+fn look_for_given_up_file_allocates_nothing() {
+    let mut world = World::new(1);
+    let (index, volume) = world.reactor.volumes.iter_mut().next().unwrap();
+    let (replica, outstanding) = (ReplicaIndex { volume: index, slot: 0 }, volume.outstanding);
+    // No file is open, so no generation is current.
+    let generation = Generation::default();
+    assert!(!volume.mirror.is_current(0, 7, generation));
+    let number = volume.ask(0, (7, generation), (0, None));
+    volume.outstanding += 1;
+    let action = Action::Allocate { extent: 7, generation, piece: 0 };
+    world.reactor.space_seen(SpaceAnswer { replica, number, action, needed_bytes: Ok(0) });
+    let volume = &mut world.reactor.volumes[index];
+    assert_eq!((volume.outstanding, volume.is_asked(0, number)), (outstanding, false));
+}
+
+#[test]
+fn orphaned_io_keeps_its_space_until_it_ends() {
+    const LEFT_BYTES: u64 = 1 << 20;
+    let mut world = World::new(1);
+    let space = Rc::clone(&world.reactor.space);
+    let look = || {
+        space.hand_back();
+        space.count().end_look(space.count().begin_look(), LEFT_BYTES);
+    };
+    look();
+    let (index, volume) = world.reactor.volumes.iter_mut().next().unwrap();
+    let generation = Generation::default();
+    let taken = space.take(LEFT_BYTES).unwrap();
+    let number = volume.ask(0, (0, generation), (0, Some(taken)));
+    volume.outstanding += 1;
+    volume.give_up_asked(0, 0);
+    look();
+    assert!(space.take(1).is_none(), "it may still be done");
+    assert!(world.reactor.is_orphaned(ReplicaIndex { volume: index, slot: 0 }, number));
+    look();
+    assert!(space.take(1).is_some());
+}
+
+/// Queues `count` reads of a volume's second replica behind one at the drive, and gives the queued reads up.
+/// Returns the read at the drive and its cost.
+fn give_up_in_queue(world: &mut World, count: usize) -> (ReplicaIndex, AskNumber, Cost) {
+    let reactor = &mut world.reactor;
+    let (index, _) = reactor.volumes.iter().next().unwrap();
+    let replica = ReplicaIndex { volume: index, slot: 1 };
+    let leaf = reactor.background_leaf(index, 1, BackgroundKind::Scrub);
+    let mut at_drive = Vec::new();
+    for operation in (0..=count).map(|count| OperationId(count as u32)) {
+        let volume = &mut reactor.volumes[index];
+        let (number, pending) = (volume.next_number(), reactor.pending.vacant_key());
+        volume.outstanding += 1;
+        let mut state = locked(&volume.homes[1].queue_entry.drive_queue);
+        let cost = state.queue.cost(Kind::Read, 4096, true);
+        let verdict = state.queue.arrive(reactor.now_ns, leaf, Waiter { reactor: 0, pending }, cost);
+        drop(state);
+        if verdict == Verdict::Run {
+            at_drive.push((replica, number, cost));
+            continue;
+        }
+        volume.orphans.add(1, number, OrphanedIo { extent: 0, emulated: Some((1, cost)), space: None });
+        let action = Action::Read { operation, extent: 0, offset: 0, buffer_offset: 0, length: 4096 };
+        reactor.pending.insert(Pending::Volume { replica, number, action });
+    }
+    assert_eq!(at_drive.len(), 1, "all others wait");
+    at_drive[0]
+}
+
+/// How the turn of orphaned I/O in the drive queue comes.
+#[derive(Clone, Copy, Debug)]
+enum Turn {
+    /// Orphaned I/O ends at the drive.
+    Orphan,
+    /// The drive answers an operation of the same volume that is still wanted.
+    Answer,
+    /// Another reactor makes room in the drive queue, and reports it in a message.
+    Message,
+}
+
+fn take_turn(world: &mut World, turn: Turn, (replica, number, cost): (ReplicaIndex, AskNumber, Cost)) {
+    let reactor = &mut world.reactor;
+    let pool = Arc::clone(&reactor.volumes[replica.volume].homes[1].queue_entry.drive_queue);
+    let complete = |now_ns| assert!(locked(&pool).queue.completed(now_ns, cost));
+    match turn {
+        Turn::Orphan => {
+            let given_up = OrphanedIo { extent: 0, emulated: Some((1, cost)), space: None };
+            reactor.volumes[replica.volume].orphans.add(1, number, given_up);
+            assert!(reactor.is_orphaned(replica, number));
+        }
+        Turn::Answer => {
+            complete(reactor.now_ns);
+            reactor.answered(replica.volume, Some(1));
+        }
+        Turn::Message => {
+            complete(reactor.now_ns);
+            reactor.volumes[replica.volume].outstanding -= 1;
+            let granted = locked(&pool).queue.release(reactor.now_ns).unwrap();
+            let Granted { ticket, waited_ns, waited_for_floors_ns, .. } = granted;
+            let grant = DriveGrant { pending: ticket.pending, waited_ns, waited_for_floors_ns };
+            reactor.shared_state.post(0, Message::Granted(grant));
+        }
+    }
+}
+
+#[test]
+fn volume_closes_after_its_orphaned_io() {
+    let turns = [Turn::Orphan, Turn::Answer, Turn::Message];
+    for (turn, count) in turns.into_iter().flat_map(|turn| [(turn, 1), (turn, 100_000)]) {
+        let mut world = World::with_queue_target(2, Some(1));
+        let at_drive = give_up_in_queue(&mut world, count);
+        let (done, answer) = sync_channel(1);
+        world.order(Command::Close { volume: VOLUME, done });
+        assert!(answer.try_recv().is_err(), "the drive may still carry out what it was asked for");
+        take_turn(&mut world, turn, at_drive);
+        world.turn_until("the volume is closed", |_| answer.try_recv().is_ok());
+        assert!(world.reactor.pending.is_empty(), "{turn:?} with {count} in line");
+    }
+}
+
+#[test]
+fn drive_answering_zeroing_steps_is_not_failed() {
+    let mut world = World::new(2);
+    let mut client = world.attach();
+    world.write(&mut client, 0, &[5; 4096]);
+    let mut zeroes = request(WRITE_ZEROES, 0, 4096);
+    zeroes[5] = NO_HOLE;
+    client.write_all(&zeroes).unwrap();
+    let (index, _) = world.reactor.volumes.iter().next().unwrap();
+    world.turn_until("zeroing begins", |reactor| reactor.volumes[index].mirror.operations() > 0);
+    let (operation, replica) = (OperationId(0), ReplicaIndex { volume: index, slot: 0 });
+    assert!(world.reactor.volumes[index].mirror.zeroing(0, operation).is_some());
+    let is_late = |reactor: &Reactor| {
+        let stalled = reactor.volumes[index].stalled(reactor.now_ns);
+        stalled.contains(&(0, 0))
+    };
+    world.reactor.now_ns += STALL_NS + 1;
+    assert!(is_late(&world.reactor));
+    world.reactor.volumes[index].outstanding -= 1;
+    world.reactor.zeroed(replica, operation, Step::Zero, Err(Fault::Unsupported));
+    assert!(!is_late(&world.reactor), "it has just been asked for the next step");
+}

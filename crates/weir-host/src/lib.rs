@@ -1,0 +1,13 @@
+//! How the daemon deals with its host: log lines, processor time, listening sockets, and the peers and the
+//! number of their connections.
+//!
+//! It knows no protocol: exports and the API each have their own listeners.
+
+#![forbid(unsafe_code)]
+
+pub mod budget;
+pub mod line_gate;
+pub mod logging;
+pub mod peer;
+pub mod processor;
+pub mod socket;
