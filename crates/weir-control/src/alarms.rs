@@ -6,8 +6,6 @@ mod shown;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 use weir_types::{DriveId, VolumeId};
 
 use super::Control;
@@ -16,8 +14,7 @@ pub use shown::{Severity, ShownAlarm};
 use weir_store::{ExtentFault, Faults};
 
 /// Source of an alarm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AlarmSource {
     /// The daemon, at its start or at a change.
     Control,

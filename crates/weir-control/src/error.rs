@@ -1,15 +1,11 @@
 //! Errors of control operations: a message that helps the operator, and a kind that programs can act on.
 
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-
 use super::catalogue::CatalogueError;
 use weir_engine::DataPlaneError;
 use weir_store::StoreError;
 
 /// Kind of an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// A value is not accepted.
     Invalid,

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Complaint, PURE_CRATES, Tree};
 
 /// Each crate of the workspace with the crates of the workspace that it may use.
-const ALLOWED_EDGES: [(&str, &[&str]); 16] = [
+const ALLOWED_EDGES: [(&str, &[&str]); 19] = [
     ("weir-types", &[]),
     ("weir-qos", &["weir-types"]),
     ("weir-volume", &["weir-types"]),
@@ -16,7 +16,7 @@ const ALLOWED_EDGES: [(&str, &[&str]); 16] = [
     ("weir-replay", &["weir-types", "weir-qos", "weir-volume"]),
     ("weir-sim", &["weir-types", "weir-qos", "weir-volume", "weir-plan", "weir-replay", "weir-journal"]),
     ("weir-reactor", &["weir-types"]),
-    ("weir-host", &[]),
+    ("weir-host", &["weir-types"]),
     ("weir-store", &["weir-types", "weir-volume", "weir-journal", "weir-reactor"]),
     (
         "weir-engine",
@@ -47,20 +47,37 @@ const ALLOWED_EDGES: [(&str, &[&str]); 16] = [
             "weir-testkit",
         ],
     ),
+    ("weir-api-types", &["weir-types"]),
     (
-        "weir",
+        "weir-api",
         &[
             "weir-types",
+            "weir-api-types",
             "weir-qos",
             "weir-volume",
-            "weir-journal",
-            "weir-plan",
             "weir-replay",
             "weir-reactor",
             "weir-host",
             "weir-store",
             "weir-engine",
             "weir-control",
+            "weir-testkit",
+        ],
+    ),
+    ("weir-cli", &["weir-types", "weir-api-types", "weir-replay", "weir-host"]),
+    (
+        "weir",
+        &[
+            "weir-types",
+            "weir-api-types",
+            "weir-journal",
+            "weir-replay",
+            "weir-host",
+            "weir-store",
+            "weir-engine",
+            "weir-control",
+            "weir-api",
+            "weir-cli",
             "weir-testkit",
         ],
     ),

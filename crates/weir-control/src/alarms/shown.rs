@@ -5,16 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 use weir_types::{DriveId, VolumeId};
 
 use super::super::Control;
 use super::{ActiveAlarm, AlarmSource};
 
 /// Severity of an alarm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Data is lost or cannot be reached.
     Critical,

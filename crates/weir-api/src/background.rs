@@ -1,0 +1,95 @@
+//! Handlers of `/v1/background` and `/v1/qos/background-policies`.
+
+use crate::convert::FromControl;
+use crate::convert::IntoApi;
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use weir_types::BackgroundKind;
+
+use super::Context;
+use super::answer::{Answer, ApiError, Body, Path};
+use super::convert::policy as convert_policy;
+use super::versions::{IfVersion, Shown, Tagged};
+use weir_api_types::{
+    BackgroundJob, BackgroundJobList, BackgroundPolicy, BackgroundPolicyList, BackgroundPolicyModify,
+    ErrorBody, IfMatchHeader, IfVersionQuery,
+};
+use weir_control::{BackgroundPolicyChange, ControlError, Outcome};
+
+/// Reads a kind of background work.
+fn kind(text: &str) -> Outcome<BackgroundKind> {
+    text.parse().map_err(|error: weir_types::UnitError| ControlError::not_found(error.to_string()))
+}
+
+/// Reads a change of a background policy.
+pub(super) fn background_change(request: BackgroundPolicyModify) -> Outcome<BackgroundPolicyChange> {
+    Ok(BackgroundPolicyChange {
+        weight: request.weight,
+        ceiling: request.ceiling.map(convert_policy::throughput).transpose()?,
+        deadline_seconds: request.deadline_seconds.map(|seconds| (seconds > 0).then_some(seconds)),
+    })
+}
+
+/// List unfinished background work with its progress.
+#[utoipa::path(
+    get, path = "/v1/background", tag = "status", operation_id = "listBackgroundWork",
+    responses((status = 200, description = "All of it, in the order in which it began", body = BackgroundJobList),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn jobs(State(context): State<Context>) -> Answer<BackgroundJobList> {
+    let jobs = context.run(|control| Ok::<_, ControlError>(control.background_jobs())).await?;
+    Ok(Json(BackgroundJobList { jobs: jobs.into_iter().map(BackgroundJob::from_control).collect() }))
+}
+
+/// List the policies of background work.
+#[utoipa::path(
+    get, path = "/v1/qos/background-policies", tag = "policy groups", operation_id = "listBackgroundPolicies",
+    responses((status = 200, description = "The policies of all kinds", body = BackgroundPolicyList),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn list(State(context): State<Context>) -> Answer<BackgroundPolicyList> {
+    let views = context.run(|control| Ok::<_, ControlError>(control.background_policies())).await?;
+    let background_policies = views.into_iter().map(BackgroundPolicy::from_control).collect();
+    Ok(Json(BackgroundPolicyList { background_policies }))
+}
+
+/// Change the policy of a kind of background work; it applies to every drive once the answer is sent.
+#[utoipa::path(
+    patch, path = "/v1/qos/background-policies/{kind}", tag = "policy groups",
+    operation_id = "modifyBackgroundPolicy",
+    params(("kind" = String, Path, description = "The kind"), IfVersionQuery, IfMatchHeader),
+    request_body = BackgroundPolicyModify,
+    responses((status = 200, description = "The policy as it is now", body = BackgroundPolicy),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn modify(
+    State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
+    Path(name): Path<String>,
+    Body(request): Body<BackgroundPolicyModify>,
+) -> Shown<BackgroundPolicy> {
+    let kind = kind(&name)?;
+    let change = background_change(request)?;
+    let view =
+        context.run(move |control| control.modify_background_policy(kind, &change, if_version)).await?;
+    Ok(Tagged(view.into_api()))
+}
+
+/// Reset the policy of a kind of background work to the built-in one.
+#[utoipa::path(
+    delete, path = "/v1/qos/background-policies/{kind}", tag = "policy groups",
+    operation_id = "resetBackgroundPolicy",
+    params(("kind" = String, Path, description = "The kind"), IfVersionQuery, IfMatchHeader),
+    responses((status = 204, description = "The built-in policy holds"),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn reset(
+    State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
+    Path(name): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    let kind = kind(&name)?;
+    context.run(move |control| control.reset_background_policy(kind, if_version)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,43 @@
+//! Conversion of kinds of errors and of alarms.
+
+use super::FromControl;
+
+macro_rules! alike {
+    ($theirs:path, $ours:path, $($name:ident),+) => {
+        impl FromControl<$theirs> for $ours {
+            fn from_control(value: $theirs) -> $ours {
+                use $theirs as Theirs;
+                use $ours as Ours;
+                match value { $(Theirs::$name => Ours::$name),+ }
+            }
+        }
+    };
+}
+
+alike!(
+    weir_control::ErrorKind,
+    weir_api_types::ErrorKind,
+    Invalid,
+    NotFound,
+    Conflict,
+    Refused,
+    Full,
+    Internal
+);
+alike!(weir_control::alarms::Severity, weir_api_types::Severity, Critical, Warning);
+alike!(
+    weir_control::alarms::AlarmSource,
+    weir_api_types::AlarmSource,
+    Control,
+    Catalogue,
+    Drive,
+    LostWrites,
+    ExtentCheck,
+    DataPlane,
+    Ledger,
+    Class,
+    Space,
+    Measurement,
+    Replicas,
+    Scrub
+);

@@ -1,0 +1,176 @@
+//! Handlers of `/v1/drives`.
+
+use crate::convert::FromControl;
+use crate::convert::IntoApi;
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use weir_types::{Emulation, Name};
+
+use super::Context;
+use super::answer::{Answer, ApiError, Body, Path};
+use super::convert;
+use super::versions::{IfVersion, Shown, Tagged};
+use weir_api_types::{
+    Drive, DriveCreate, DriveEmulationCreate, DriveList, DriveModify, ErrorBody, IfMatchHeader,
+    IfVersionQuery,
+};
+use weir_control::{AddDrive, ControlError, ModifyDrive, Outcome};
+
+/// List drives.
+#[utoipa::path(
+    get, path = "/v1/drives", tag = "drives", operation_id = "listDrives",
+    responses((status = 200, description = "All drives", body = DriveList),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn list(State(context): State<Context>) -> Answer<DriveList> {
+    let views = context.run(|control| Ok::<_, ControlError>(control.drives())).await?;
+    Ok(Json(DriveList { drives: views.into_iter().map(Drive::from_control).collect() }))
+}
+
+/// Add a directory, or a block device that is formatted for it, as a drive.
+#[utoipa::path(
+    post, path = "/v1/drives", tag = "drives", operation_id = "addDrive", request_body = DriveCreate,
+    responses((status = 201, description = "The new drive", body = Drive),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn create(
+    State(context): State<Context>,
+    Body(request): Body<DriveCreate>,
+) -> Result<(StatusCode, Tagged<Drive>), ApiError> {
+    let request = AddDrive {
+        path: request.path.into(),
+        format: request.format,
+        name: convert::optional_name(request.name.as_deref())?,
+        emulation: request.emulation.map(emulation).transpose()?,
+        queue_target: request.queue_target.filter(|target| *target > 0),
+        class: request.class.map(Into::into),
+        zone: label(request.zone.as_deref())?.flatten(),
+        rack: label(request.rack.as_deref())?.flatten(),
+        measure: request.measure,
+    };
+    let view = context.run(|control| control.add_drive(request)).await?;
+    Ok((StatusCode::CREATED, Tagged(view.into_api())))
+}
+
+fn emulation(emulation: DriveEmulationCreate) -> Outcome<Emulation> {
+    emulation.emulation().map_err(|error| ControlError::invalid(error.to_string()))
+}
+
+/// Show a drive.
+#[utoipa::path(
+    get, path = "/v1/drives/{name}", tag = "drives", operation_id = "inspectDrive",
+    params(("name" = String, Path, description = "The drive")),
+    responses((status = 200, description = "The drive", body = Drive),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Shown<Drive> {
+    let name = convert::name(&name)?;
+    Ok(Tagged(context.run(move |control| control.drive(&name)).await?.into_api()))
+}
+
+/// Reads the zone or rack of a drive, which may be absent or 'none'.
+fn label(text: Option<&str>) -> Outcome<Option<Option<Name>>> {
+    text.map(|text| if text == "none" { Ok(None) } else { convert::name(text).map(Some) }).transpose()
+}
+
+/// Set a drive's class, by hand or from its latest measurement, and its zone and rack.
+#[utoipa::path(
+    patch, path = "/v1/drives/{name}", tag = "drives", operation_id = "modifyDrive",
+    params(("name" = String, Path, description = "The drive"), IfVersionQuery, IfMatchHeader),
+    request_body = DriveModify,
+    responses((status = 200, description = "The drive as it is now", body = Drive),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn modify(
+    State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
+    Path(name): Path<String>,
+    Body(request): Body<DriveModify>,
+) -> Shown<Drive> {
+    let name = convert::name(&name)?;
+    let request = ModifyDrive {
+        class: request.class.map(IntoApi::into_api),
+        zone: label(request.zone.as_deref())?,
+        rack: label(request.rack.as_deref())?,
+        if_version,
+    };
+    let view = context.run(move |control| control.modify_drive(&name, request)).await?;
+    Ok(Tagged(view.into_api()))
+}
+
+/// Measure a drive again while it is in use.
+#[utoipa::path(
+    post, path = "/v1/drives/{name}/measure", tag = "drives", operation_id = "measureDrive",
+    params(("name" = String, Path, description = "The drive")),
+    responses((status = 202, description = "It is being measured", body = Drive),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn measure(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+) -> Result<(StatusCode, Tagged<Drive>), ApiError> {
+    let name = convert::name(&name)?;
+    let view = context.run(move |control| control.measure_drive(&name)).await?;
+    Ok((StatusCode::ACCEPTED, Tagged(view.into_api())))
+}
+
+/// Accept a drive again that lost writes.
+///
+/// Replicas on it are resynced from a replica that has everything. Extents without such a replica are used as
+/// they are.
+#[utoipa::path(
+    post, path = "/v1/drives/{name}/accept", tag = "drives", operation_id = "acceptDrive",
+    params(("name" = String, Path, description = "The drive")),
+    responses((status = 200, description = "It is used again", body = Drive),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn accept(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+) -> Result<Tagged<Drive>, ApiError> {
+    let name = convert::name(&name)?;
+    let view = context.run(move |control| control.accept_drive(&name)).await?;
+    Ok(Tagged(view.into_api()))
+}
+
+/// Remove a drive.
+///
+/// A drive that holds data is drained first, while its volumes are in use, and is removed once it is empty.
+/// Its directory stays. A block device is unmounted and keeps its filesystem.
+#[utoipa::path(
+    delete, path = "/v1/drives/{name}", tag = "drives", operation_id = "removeDrive",
+    params(("name" = String, Path, description = "The drive"), IfVersionQuery, IfMatchHeader),
+    responses((status = 202, description = "It is being emptied", body = Drive),
+              (status = 204, description = "It is gone"),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn delete(
+    State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
+    Path(name): Path<String>,
+) -> Result<Response, ApiError> {
+    let name = convert::name(&name)?;
+    let left = context.run(move |control| control.remove_drive(&name, if_version)).await?;
+    Ok(match left {
+        Some(view) => (StatusCode::ACCEPTED, Json(Drive::from_control(view))).into_response(),
+        None => StatusCode::NO_CONTENT.into_response(),
+    })
+}
+
+/// Cancel the removal of a drive: draining stops, and replicas that have moved stay on their new drives.
+#[utoipa::path(
+    delete, path = "/v1/drives/{name}/removal", tag = "drives", operation_id = "keepDrive",
+    params(("name" = String, Path, description = "The drive"), IfVersionQuery, IfMatchHeader),
+    responses((status = 200, description = "The drive, which stays", body = Drive),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn keep(
+    State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
+    Path(name): Path<String>,
+) -> Shown<Drive> {
+    let name = convert::name(&name)?;
+    Ok(Tagged(context.run(move |control| control.keep_drive(&name, if_version)).await?.into_api()))
+}

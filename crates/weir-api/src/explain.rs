@@ -1,0 +1,154 @@
+//! Handler of `/v1/volumes/{name}/explanation`.
+
+use crate::convert::FromControl;
+use crate::convert::IntoApi;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+
+use super::answer::{Answer, Path, Query};
+use super::{Context, convert};
+use weir_api_types::{
+    BindingCause, BindingLimit, DriveNeighbour, ErrorBody, ExplainQuery, LatencyShares, LimitRate,
+    VolumeExplanation,
+};
+use weir_control::reasons::{self, Binding, Cause, Explanation, Situation, limit_name};
+use weir_control::{ControlError, Outcome};
+
+/// Default interval in nanoseconds, long enough to show bursts and pauses in their proportion.
+const INTERVAL_NS: u64 = 2_000_000_000;
+/// Accepted intervals in nanoseconds: long enough for some requests, short enough for a caller to wait.
+const INTERVAL_NS_RANGE: std::ops::RangeInclusive<u64> = 100_000_000..=60_000_000_000;
+
+/// Explain what limits a volume now.
+///
+/// The volume is observed twice; the answer comes at the end of the interval between.
+#[utoipa::path(
+    get, path = "/v1/volumes/{name}/explanation", tag = "statistics", operation_id = "explainVolume",
+    params(("name" = String, Path, description = "The volume"), ExplainQuery),
+    responses((status = 200, description = "What binds it, and what would change that", body = VolumeExplanation),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn explain(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+    Query(query): Query<ExplainQuery>,
+) -> Answer<VolumeExplanation> {
+    let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
+    let interval = interval(query.interval_ns)?;
+    let earlier = context.run(move |control| control.look_at_volume(tenant.as_ref(), &name)).await?;
+    tokio::time::sleep(interval).await;
+    let explanation = context.run(move |control| control.explain_volume(&earlier)).await?;
+    Ok(Json(explanation.into_api()))
+}
+
+fn interval(wanted_ns: Option<u64>) -> Outcome<Duration> {
+    let wanted_ns = wanted_ns.unwrap_or(INTERVAL_NS);
+    if INTERVAL_NS_RANGE.contains(&wanted_ns) {
+        return Ok(Duration::from_nanos(wanted_ns));
+    }
+    let (least, most) = (INTERVAL_NS_RANGE.start(), INTERVAL_NS_RANGE.end());
+    let message = format!("an interval of {wanted_ns} ns is not accepted; {least} to {most} ns are");
+    Err(ControlError::invalid(message))
+}
+
+impl FromControl<Cause> for BindingCause {
+    fn from_control(cause: Cause) -> BindingCause {
+        match cause {
+            Cause::Ceiling => BindingCause::Ceiling,
+            Cause::Floors => BindingCause::Floors,
+            Cause::Queue => BindingCause::Queue,
+            Cause::Drive => BindingCause::Drive,
+            Cause::Other => BindingCause::Other,
+            Cause::Nothing => BindingCause::Nothing,
+            Cause::Idle => BindingCause::Idle,
+        }
+    }
+}
+
+impl FromControl<&Binding> for BindingLimit {
+    fn from_control(binding: &Binding) -> BindingLimit {
+        let limit = &binding.limit;
+        BindingLimit {
+            scope: (&limit.scope).into(),
+            name: limit.name.clone(),
+            policy_group: limit.group.as_ref().map(|group| group.name.clone()),
+            limit: limit_name(limit.limit.dimension).to_owned(),
+            rate: match limit.limit.rate {
+                weir_qos::Rate::Sustained => LimitRate::Sustained,
+                weir_qos::Rate::Burst => LimitRate::Burst,
+            },
+            value: limit.value,
+            credit_ns: limit.credit.map(|credit| credit.ns),
+            credit_ns_max: limit.credit.map(|credit| credit.ns_max),
+            since_ns: binding.since_ns,
+            requests: binding.requests,
+            waited_ns: binding.waited_ns,
+        }
+    }
+}
+
+fn shares(situation: &Situation) -> LatencyShares {
+    let time = &situation.time;
+    LatencyShares {
+        delayed: situation.share(time.delayed_ns),
+        floors: situation.share(time.floors_ns),
+        queue: situation.share(time.queue_ns),
+        drive: situation.share(time.drive_ns),
+        other: situation.share(time.other_ns),
+    }
+}
+
+impl FromControl<Explanation> for VolumeExplanation {
+    fn from_control(explanation: Explanation) -> VolumeExplanation {
+        let (summary, advice) = (reasons::summary(&explanation), reasons::advice(&explanation));
+        let Explanation { tenant, timestamp_ns, situation, finding } = explanation;
+        let neighbours = situation.place.neighbours.iter();
+        let limit = finding.binding.as_ref().map(BindingLimit::from_control);
+        VolumeExplanation {
+            tenant: tenant.into(),
+            timestamp_ns,
+            interval_ns: situation.elapsed_ns,
+            cause: finding.cause.into_api(),
+            scope: limit.as_ref().map(|limit| limit.scope),
+            rate: limit.as_ref().map(|limit| limit.rate),
+            value: limit.as_ref().and_then(|limit| limit.value),
+            credit_ns: limit.as_ref().and_then(|limit| limit.credit_ns),
+            credit_ns_max: limit.as_ref().and_then(|limit| limit.credit_ns_max),
+            since_ns: limit.as_ref().map(|limit| limit.since_ns),
+            name: limit.as_ref().map(|limit| limit.name.clone()),
+            policy_group: limit.as_ref().and_then(|limit| limit.policy_group.clone()),
+            limit: limit.map(|limit| limit.limit),
+            summary,
+            advice,
+            operations: situation.operations,
+            latency_mean_ns: situation.time.sum_ns().checked_div(situation.operations),
+            concurrency: situation.concurrency(),
+            shares: shares(&situation),
+            limits: situation.bindings.iter().map(BindingLimit::from_control).collect(),
+            drive: situation.place.drive.clone(),
+            weight: situation.place.weight,
+            portion: situation.place.portion,
+            neighbours: neighbours
+                .map(|other| DriveNeighbour { volume: other.name.clone(), has_floor: other.has_floor })
+                .collect(),
+            volume: situation.volume,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn explain_intervals_are_bounded() {
+        assert_eq!(interval(None).unwrap(), Duration::from_secs(2));
+        assert_eq!(interval(Some(60_000_000_000)).unwrap(), Duration::from_secs(60));
+        for wanted_ns in [0, 99_999_999, 60_000_000_001] {
+            let error = interval(Some(wanted_ns)).unwrap_err();
+            assert!(error.message.contains("100000000 to 60000000000 ns are"), "{}", error.message);
+        }
+    }
+}

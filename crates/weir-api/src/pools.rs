@@ -1,0 +1,63 @@
+//! Handlers of `/v1/pools`.
+
+use crate::convert::FromControl;
+use crate::convert::IntoApi;
+use axum::Json;
+use axum::extract::State;
+
+use super::answer::{Answer, Body, Path};
+use super::versions::{IfVersion, Shown, Tagged};
+use super::{Context, convert};
+use weir_api_types::{ErrorBody, IfMatchHeader, IfVersionQuery, Pool, PoolList, PoolModify};
+use weir_control::{ControlError, ModifyPool};
+
+/// List pools.
+#[utoipa::path(
+    get, path = "/v1/pools", tag = "pools", operation_id = "listPools",
+    responses((status = 200, description = "All pools with their ledgers", body = PoolList),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn list(State(context): State<Context>) -> Answer<PoolList> {
+    let views = context.run(|control| Ok::<_, ControlError>(control.pools())).await?;
+    Ok(Json(PoolList { pools: views.into_iter().map(Pool::from_control).collect() }))
+}
+
+/// Show a pool with its ledger.
+#[utoipa::path(
+    get, path = "/v1/pools/{name}", tag = "pools", operation_id = "inspectPool",
+    params(("name" = String, Path, description = "The pool")),
+    responses((status = 200, description = "The pool", body = Pool),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Shown<Pool> {
+    let name = convert::name(&name)?;
+    Ok(Tagged(context.run(move |control| control.pool(&name)).await?.into_api()))
+}
+
+/// Change the settings of a pool while its volumes are in use.
+#[utoipa::path(
+    patch, path = "/v1/pools/{name}", tag = "pools", operation_id = "modifyPool",
+    params(("name" = String, Path, description = "The pool"), IfVersionQuery, IfMatchHeader),
+    request_body = PoolModify,
+    responses((status = 200, description = "The pool as it is now", body = Pool),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn modify(
+    State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
+    Path(name): Path<String>,
+    Body(request): Body<PoolModify>,
+) -> Shown<Pool> {
+    let name = convert::name(&name)?;
+    let request = ModifyPool {
+        over_commit_percent: request.over_commit_percent,
+        reserve_percent: request.reserve_percent,
+        over_provision_percent: request
+            .over_provision_percent
+            .map(|percent| (percent > 0).then_some(percent)),
+        queue_target: request.queue_target.map(|target| (target > 0).then_some(target)),
+        force: request.force,
+        if_version,
+    };
+    Ok(Tagged(context.run(move |control| control.modify_pool(&name, request)).await?.into_api()))
+}

@@ -1,0 +1,92 @@
+//! Handler of `/v1/status`.
+
+use crate::convert::FromControl;
+use crate::convert::IntoApi;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use weir_types::VolumeId;
+
+use super::answer::Answer;
+use super::{Context, Facts};
+use weir_api_types::{Alarm, Drive, ErrorBody, Health, Pool, Status, VolumeSummary};
+use weir_control::alarms::ShownAlarm;
+use weir_control::{Control, Outcome};
+use weir_store::DriveUsage;
+use weir_types::control_bounds::{ALARMS_SHOWN_MAX, API_VOLUMES_PER_PIECE, JOBS_SHOWN_MAX};
+
+/// Show the status of the daemon: its node, drives, volumes and alarms.
+#[utoipa::path(
+    get, path = "/v1/status", tag = "status", operation_id = "status",
+    responses((status = 200, description = "How the daemon is", body = Status),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn status(State(context): State<Context>) -> Answer<Status> {
+    let facts = context.facts.clone();
+    Ok(Json(context.run(move |control| report(control, facts)).await?))
+}
+
+fn report(control: &Control, facts: Arc<Facts>) -> Outcome<Status> {
+    let (alarms, drives) = (control.shown_alarms(), control.drives());
+    let usage = DriveUsage::together(drives.iter().filter_map(|drive| drive.usage.as_ref().ok()));
+    Ok(Status {
+        status: if alarms.is_empty() { Health::Operational } else { Health::Degraded },
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        node_id: control.node(),
+        host_name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        cluster_id: facts.cluster_id.clone(),
+        process_id: std::process::id(),
+        uptime_ns: control.uptime_ns(),
+        reactors: facts.reactors as u64,
+        state_directory: facts.state_directory.clone(),
+        api_listeners: facts.api_listeners.clone(),
+        nbd_listeners: facts.nbd_listeners.clone(),
+        zone: facts.zone.clone(),
+        region: facts.region.clone(),
+        drives: drives.into_iter().map(Drive::from_control).collect(),
+        pools: control.pools().into_iter().map(Pool::from_control).collect(),
+        size_bytes: usage.size_bytes,
+        used_bytes: usage.used_bytes,
+        volumes: summary(control)?,
+        background: control
+            .background_jobs()
+            .into_iter()
+            .take(JOBS_SHOWN_MAX)
+            .map(IntoApi::into_api)
+            .collect(),
+        alarm_count: alarms.len() as u64,
+        alarms: named(alarms, &control.export_names()),
+        warnings: facts.warnings.clone(),
+    })
+}
+
+/// Totals of all volumes. The volumes are looked up in pieces: all of them at once would take the memory of a
+/// whole list, in each thread that answers.
+fn summary(control: &Control) -> Outcome<VolumeSummary> {
+    let ids = control.volume_ids(None)?;
+    let pieces = ids.chunks(API_VOLUMES_PER_PIECE).map(|ids| control.volume_views(ids));
+    Ok(pieces.flatten().fold(VolumeSummary::default(), |sum, view| VolumeSummary {
+        count: sum.count + 1,
+        provisioned_bytes: sum.provisioned_bytes + view.record.size_bytes,
+        used_bytes: sum.used_bytes + view.used_bytes.unwrap_or(0),
+        connections: sum.connections + view.counters.as_ref().map_or(0, |counters| counters.connections),
+    }))
+}
+
+/// Alarms with the names of their volumes, as many as one answer shows.
+fn named(alarms: Vec<ShownAlarm>, names: &BTreeMap<VolumeId, String>) -> Vec<Alarm> {
+    let alarm = |ShownAlarm { alarm, severity, since, at_risk, remedy }: ShownAlarm| Alarm {
+        source: alarm.source.into_api(),
+        severity: severity.into_api(),
+        since,
+        volume: alarm.volume.and_then(|id| names.get(&id).cloned()),
+        volume_id: alarm.volume.map(|id| id.0),
+        extent: alarm.extent,
+        message: alarm.message,
+        at_risk: at_risk.to_owned(),
+        remedy: remedy.to_owned(),
+    };
+    alarms.into_iter().take(ALARMS_SHOWN_MAX).map(alarm).collect()
+}

@@ -1,0 +1,97 @@
+//! Handlers of `/v1/tenants`.
+
+use crate::convert::IntoApi;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::Context;
+use super::answer::{ApiError, Body, Path};
+use super::convert;
+use super::convert::policy as convert_policy;
+use super::versions::{IfVersion, Shown, Tagged};
+use weir_api_types::{
+    ErrorBody, IfMatchHeader, IfVersionQuery, Tenant, TenantCreate, TenantList, TenantModify,
+};
+use weir_control::{Control, ModifyTenant};
+use weir_types::control_bounds::API_TENANTS_PER_PIECE;
+
+/// List all tenants.
+#[utoipa::path(
+    get, path = "/v1/tenants", tag = "tenants", operation_id = "listTenants",
+    responses((status = 200, description = "All tenants", body = TenantList),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn list(State(context): State<Context>) -> Result<Response, ApiError> {
+    let list = |control: &Control| Ok(control.tenant_names());
+    let pieces = ("tenants", API_TENANTS_PER_PIECE);
+    context.stream_in_pieces::<_, _, Tenant>(pieces, list, Control::tenant_views).await
+}
+
+/// Create a tenant.
+#[utoipa::path(
+    post, path = "/v1/tenants", tag = "tenants", operation_id = "createTenant", request_body = TenantCreate,
+    responses((status = 201, description = "The new tenant", body = Tenant),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn create(
+    State(context): State<Context>,
+    Body(request): Body<TenantCreate>,
+) -> Result<(StatusCode, Tagged<Tenant>), ApiError> {
+    let name = convert::name(&request.name)?;
+    let record = context.run(|control| control.create_tenant(name)).await?;
+    Ok((StatusCode::CREATED, Tagged(record.into_api())))
+}
+
+/// Show a tenant.
+#[utoipa::path(
+    get, path = "/v1/tenants/{name}", tag = "tenants", operation_id = "inspectTenant",
+    params(("name" = String, Path, description = "The tenant")),
+    responses((status = 200, description = "The tenant", body = Tenant),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Shown<Tenant> {
+    let name = convert::name(&name)?;
+    Ok(Tagged(context.run(move |control| control.tenant(&name)).await?.into_api()))
+}
+
+/// Change a tenant's policy group, or the default policy group of its new volumes.
+#[utoipa::path(
+    patch, path = "/v1/tenants/{name}", tag = "tenants", operation_id = "modifyTenant",
+    params(("name" = String, Path, description = "The tenant"), IfVersionQuery, IfMatchHeader),
+    request_body = TenantModify,
+    responses((status = 200, description = "The tenant as it is now", body = Tenant),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn modify(
+    State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
+    Path(name): Path<String>,
+    Body(request): Body<TenantModify>,
+) -> Shown<Tenant> {
+    let name = convert::name(&name)?;
+    let request = ModifyTenant {
+        policy_group: convert_policy::name_or_none(request.qos_policy_group.as_deref())?,
+        default_policy_group: convert_policy::name_or_none(request.default_policy_group.as_deref())?,
+        force: request.force,
+        if_version,
+    };
+    Ok(Tagged(context.run(move |control| control.modify_tenant(&name, request)).await?.into_api()))
+}
+
+/// Delete a tenant that owns nothing.
+#[utoipa::path(
+    delete, path = "/v1/tenants/{name}", tag = "tenants", operation_id = "deleteTenant",
+    params(("name" = String, Path, description = "The tenant"), IfVersionQuery, IfMatchHeader),
+    responses((status = 204, description = "It is gone"),
+              (status = "default", description = "Not done", body = ErrorBody))
+)]
+pub(super) async fn delete(
+    State(context): State<Context>,
+    IfVersion(if_version): IfVersion,
+    Path(name): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    let name = convert::name(&name)?;
+    context.run(move |control| control.delete_tenant(&name, if_version)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

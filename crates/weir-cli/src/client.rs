@@ -1,0 +1,410 @@
+//! Client of the daemon's API.
+
+use std::path::Path;
+use std::time::Duration;
+
+use reqwest::blocking::{ClientBuilder, RequestBuilder, Response};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, IF_MATCH};
+use reqwest::{Method, StatusCode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::arguments::Format;
+use super::change_options::ChangeOptions;
+use super::output;
+use weir_api_types::{ErrorBody, ErrorDetail, ErrorKind};
+use weir_host::folders::{default_state, sockets_folder};
+use weir_host::token::read_token;
+
+/// Maximum time until the daemon accepts a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Maximum time until the daemon answers a read.
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Maximum time until the daemon answers a change. The daemon may have to duplicate a large volume first, or
+/// wait for other changes on the same slow drive.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+
+/// Failure of a command.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// The command line is not understood.
+    #[error("{0}")]
+    Usage(String),
+    /// The daemon reported a failure, or something failed in the client.
+    #[error("{0}")]
+    Failed(String),
+    /// The daemon refused the request or failed.
+    #[error("{message}")]
+    Answered {
+        /// Kind of the error.
+        kind: ErrorKind,
+        /// Message of the daemon.
+        message: String,
+    },
+    /// The daemon accepted the request, and did not answer in time.
+    #[error(
+        "the daemon at {server} took the request and has not answered within {seconds} s; \
+         it may still be doing it, and 'weir status' says how it is"
+    )]
+    TimedOut {
+        /// Address of the daemon.
+        server: String,
+        /// Time that the client waited, in seconds.
+        seconds: u64,
+    },
+    /// No daemon can be reached.
+    #[error(
+        "cannot reach the daemon at {server}: {reason}; \
+         is 'weir serve' running? (--server and WEIR_SERVER say where)"
+    )]
+    Unreachable {
+        /// Address where the daemon was expected.
+        server: String,
+        /// Cause of the failure.
+        reason: String,
+    },
+    /// The reader of the output has closed it.
+    #[error("the output was closed")]
+    OutputClosed,
+}
+
+impl CommandError {
+    /// A failure in the client.
+    pub fn failed(error: impl std::fmt::Display) -> CommandError {
+        CommandError::Failed(error.to_string())
+    }
+}
+
+impl CommandError {
+    /// Returns the error with a place before the message, if the error is about the request.
+    pub fn within(self, place: &impl std::fmt::Display) -> CommandError {
+        match self {
+            CommandError::Failed(message) => CommandError::Failed(format!("{place}: {message}")),
+            CommandError::Answered { kind, message } => {
+                CommandError::Answered { kind, message: format!("{place}: {message}") }
+            }
+            error => error,
+        }
+    }
+}
+
+impl From<std::io::Error> for CommandError {
+    fn from(error: std::io::Error) -> CommandError {
+        match error.kind() {
+            std::io::ErrorKind::BrokenPipe => CommandError::OutputClosed,
+            _ => CommandError::failed(error),
+        }
+    }
+}
+
+/// A client of the API.
+pub struct Client {
+    http: reqwest::blocking::Client,
+    base: String,
+    server: String,
+    options: ChangeOptions,
+}
+
+/// Result of a removal, as programs read it.
+#[derive(Serialize)]
+struct Removal {
+    /// 'removed', or 'absent' if the object did not exist and that is no error.
+    result: &'static str,
+}
+
+/// Query parameters; parameters without a value are omitted.
+pub type Query<'a> = &'a [(&'a str, Option<&'a str>)];
+
+impl Client {
+    /// Creates a client of the daemon at `server`, or of the daemon of the default state folder. The client
+    /// sends the token in `token_file`.
+    ///
+    /// # Errors
+    /// Usage, if `server` is neither `unix:PATH` nor an http URL; failed, if the file holds no token.
+    pub fn new(server: Option<&str>, token_file: Option<&Path>) -> Result<Client, CommandError> {
+        let server = server.map(str::to_owned).map_or_else(default_server, Ok)?;
+        let builder = ClientBuilder::new().connect_timeout(CONNECT_TIMEOUT).timeout(TIMEOUT).no_proxy();
+        let builder = match token_file {
+            Some(file) => builder.default_headers(showing(file)?),
+            None => builder,
+        };
+        let (builder, base) = if let Some(path) = server.strip_prefix("unix:") {
+            (builder.unix_socket(Path::new(path)), "http://localhost".to_owned())
+        } else if server.starts_with("http://") {
+            (builder, server.trim_end_matches('/').to_owned())
+        } else {
+            let message = format!("'{server}' is not a server; unix:PATH or http://HOST:PORT is accepted");
+            return Err(CommandError::Usage(message));
+        };
+        let http = builder.build().map_err(CommandError::failed)?;
+        Ok(Client { http, base, server, options: ChangeOptions::default() })
+    }
+
+    /// Returns the client with options for changes.
+    pub fn with_options(self, options: ChangeOptions) -> Client {
+        Client { options, ..self }
+    }
+
+    /// Options of changes.
+    pub fn options(&self) -> &ChangeOptions {
+        &self.options
+    }
+
+    /// Prints a text about a change for a person; a program has read the answer.
+    pub fn tell(&self, text: &str) -> Result<(), CommandError> {
+        match self.options.output {
+            Format::Table => output::print(text),
+            Format::Json | Format::Yaml => Ok(()),
+        }
+    }
+
+    /// Reads an object or a list.
+    pub fn get<T: DeserializeOwned>(&self, path: &str, query: Query<'_>) -> Result<T, CommandError> {
+        self.answer(self.request(Method::GET, path, query))
+    }
+
+    /// Creates an object, or performs an action on one.
+    pub fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: Query<'_>,
+        body: &impl Serialize,
+    ) -> Result<T, CommandError> {
+        self.change(self.request(Method::POST, path, query).json(body))
+    }
+
+    /// Creates an object with a name. If the object exists and that is no error, returns the result of
+    /// `existing`.
+    pub fn create<T: DeserializeOwned + Serialize>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        existing: impl FnOnce() -> Result<Option<T>, CommandError>,
+    ) -> Result<T, CommandError> {
+        match self.post(path, &[], body) {
+            Err(CommandError::Answered { kind: ErrorKind::Conflict, message })
+                if self.options.if_not_exists =>
+            {
+                let conflict = CommandError::Answered { kind: ErrorKind::Conflict, message };
+                let found = existing().ok().flatten().ok_or(conflict)?;
+                self.tell_program(&found)?;
+                Ok(found)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Requests an action that takes `during`, and returns the bytes of the answer.
+    pub fn fetch(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        during: Duration,
+    ) -> Result<Vec<u8>, CommandError> {
+        let request = self.request(Method::POST, path, &[]).json(body);
+        let bytes = self.send(request, during + TIMEOUT)?.bytes().map_err(|error| {
+            CommandError::Failed(format!("the daemon's answer ended early: {}", chain(&error)))
+        })?;
+        Ok(bytes.into())
+    }
+
+    /// Replaces an object as a whole.
+    pub fn put<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: Query<'_>,
+        body: &impl Serialize,
+    ) -> Result<T, CommandError> {
+        self.change(self.request(Method::PUT, path, query).json(body))
+    }
+
+    /// Changes an object.
+    pub fn patch<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: Query<'_>,
+        body: &impl Serialize,
+    ) -> Result<T, CommandError> {
+        self.change(self.request(Method::PATCH, path, query).json(body))
+    }
+
+    /// Removes an object.
+    pub fn delete(&self, path: &str, query: Query<'_>) -> Result<(), CommandError> {
+        self.remove(self.request(Method::DELETE, path, query)).map(|_| ())
+    }
+
+    /// Removes an object; returns `None` if it does not exist and that is no error.
+    fn remove(&self, request: RequestBuilder) -> Result<Option<Response>, CommandError> {
+        let response = match self.send(request, CHANGE_TIMEOUT) {
+            Err(CommandError::Answered { kind: ErrorKind::NotFound, .. }) if self.options.if_exists => {
+                self.tell_program(&Removal { result: "absent" })?;
+                return Ok(None);
+            }
+            outcome => outcome?,
+        };
+        if response.status() != StatusCode::ACCEPTED {
+            self.tell_program(&Removal { result: "removed" })?;
+        }
+        Ok(Some(response))
+    }
+
+    /// Removes an object, or begins the removal. If the removal takes longer, returns the object.
+    pub fn begin_delete<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, CommandError> {
+        let response = self.remove(self.request(Method::DELETE, path, &[]))?;
+        match response.filter(|response| response.status() == StatusCode::ACCEPTED) {
+            Some(response) => self.told(response).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Removes a part of an object; returns the object after that.
+    pub fn delete_of<T: DeserializeOwned>(&self, path: &str, query: Query<'_>) -> Result<T, CommandError> {
+        self.change(self.request(Method::DELETE, path, query))
+    }
+
+    fn request(&self, method: Method, path: &str, query: Query<'_>) -> RequestBuilder {
+        let query: Vec<_> =
+            query.iter().filter_map(|(key, value)| value.map(|value| (*key, value))).collect();
+        let is_read = method == Method::GET;
+        let request = self.http.request(method, format!("{}{path}", self.base)).query(&query);
+        match self.options.if_version.filter(|_| !is_read) {
+            Some(version) => request.header(IF_MATCH, format!("\"{version}\"")),
+            None => request,
+        }
+    }
+
+    fn answer<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, CommandError> {
+        read(self.send(request, TIMEOUT)?)
+    }
+
+    fn change<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, CommandError> {
+        self.told(self.send(request, CHANGE_TIMEOUT)?)
+    }
+
+    /// Reads the answer to a change, and prints it unchanged for a program.
+    fn told<T: DeserializeOwned>(&self, response: Response) -> Result<T, CommandError> {
+        let answer: serde_json::Value = read(response)?;
+        self.tell_program(&answer)?;
+        serde_json::from_value(answer)
+            .map_err(|error| CommandError::Failed(format!("the daemon's answer is not understood: {error}")))
+    }
+
+    fn tell_program(&self, answer: &impl Serialize) -> Result<(), CommandError> {
+        match self.options.output {
+            Format::Table => Ok(()),
+            format => output::show(answer, format, |_| String::new()),
+        }
+    }
+
+    /// Classifies the failure of a request that got no answer.
+    fn no_answer(&self, error: &reqwest::Error, timeout: Duration) -> CommandError {
+        let server = self.server.clone();
+        match (error.is_connect(), error.is_timeout()) {
+            (true, _) => CommandError::Unreachable { server, reason: chain(error) },
+            (false, true) => CommandError::TimedOut { server, seconds: timeout.as_secs() },
+            (false, false) => CommandError::Failed(format!(
+                "the daemon at {server} took the request, and the connection ended before its answer: {}; \
+                 whether it was done is not known",
+                chain(error)
+            )),
+        }
+    }
+
+    fn send(&self, request: RequestBuilder, timeout: Duration) -> Result<Response, CommandError> {
+        let response = request.timeout(timeout).send().map_err(|error| self.no_answer(&error, timeout))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status();
+        match response.json::<ErrorBody>() {
+            Ok(ErrorBody { error: ErrorDetail { kind, message } }) => {
+                Err(CommandError::Answered { kind, message })
+            }
+            Err(_) => Err(CommandError::Failed(format!("the daemon answered {status}"))),
+        }
+    }
+}
+
+fn read<T: DeserializeOwned>(response: Response) -> Result<T, CommandError> {
+    response.json().map_err(|error| {
+        CommandError::Failed(format!("the daemon's answer is not understood: {}", chain(&error)))
+    })
+}
+
+/// The innermost cause, which is the informative one.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+fn default_server() -> Result<String, CommandError> {
+    let state = default_state().ok_or_else(|| {
+        let message = "no daemon is named and no home folder is known; --server or WEIR_SERVER names one";
+        CommandError::Usage(message.to_owned())
+    })?;
+    Ok(format!("unix:{}", sockets_folder(&state).join("api.sock").display()))
+}
+
+/// The header with the token in a file.
+fn showing(file: &Path) -> Result<HeaderMap, CommandError> {
+    let token = read_token(file).map_err(CommandError::failed)?;
+    let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(CommandError::failed)?;
+    value.set_sensitive(true);
+    Ok(HeaderMap::from_iter([(AUTHORIZATION, value)]))
+}
+
+/// Escapes a name as one segment of a path. Characters that no name may have are escaped, so that the daemon
+/// can report them.
+pub fn segment(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    let escape =
+        |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    name.bytes().map(escape).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use super::*;
+
+    /// Error of a client whose daemon accepts one connection and handles it with `serve`. The request times
+    /// out after `timeout`.
+    fn told(timeout: Duration, serve: impl FnOnce(UnixStream) + Send + 'static) -> CommandError {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("api.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let served = std::thread::spawn(move || serve(listener.accept().unwrap().0));
+        let client = Client::new(Some(&format!("unix:{}", path.display())), None).unwrap();
+        let error = client.send(client.request(Method::GET, "/v1/status", &[]), timeout).unwrap_err();
+        drop(client);
+        served.join().unwrap();
+        error
+    }
+
+    #[test]
+    fn slow_answer_is_not_a_missing_daemon() {
+        let wait_for_the_end = |mut stream: UnixStream| _ = stream.read_to_end(&mut Vec::new());
+        let error = told(Duration::from_millis(1), wait_for_the_end);
+        assert!(matches!(error, CommandError::TimedOut { .. }), "{error}");
+        let take_and_end = |mut stream: UnixStream| _ = stream.read(&mut [0; 16]);
+        let error = told(TIMEOUT, take_and_end);
+        assert!(matches!(&error, CommandError::Failed(words) if words.contains("not known")), "{error}");
+    }
+
+    #[test]
+    fn missing_daemon_is_reported_as_unreachable() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = format!("unix:{}", folder.path().join("api.sock").display());
+        let client = Client::new(Some(&server), None).unwrap();
+        let error = client.get::<ErrorBody>("/v1/status", &[]).unwrap_err();
+        assert!(matches!(error, CommandError::Unreachable { .. }), "{error}");
+        assert_eq!(error.exit_status(), 5);
+    }
+}

@@ -1,0 +1,313 @@
+//! `weir drive`: commands about drives.
+
+use std::io::Write;
+use std::path::Path;
+
+use weir_types::Emulation;
+use weir_types::units::Size;
+
+use super::super::arguments::{DriveChanges, DriveCommand};
+use super::super::client::{Client, CommandError, segment};
+use super::super::output::{self, Column, rough_size};
+use super::{drain, measuring};
+use weir_api_types::{Drive, DriveCreate, DriveDevice, DriveEmulation, DriveList, DriveModify, DriveState};
+
+/// Width of the labels of `show`.
+const LABEL_WIDTH: usize = 24;
+
+/// Runs a command about drives.
+pub fn run(client: &Client, command: DriveCommand) -> Result<(), CommandError> {
+    match command {
+        DriveCommand::Add {
+            directory,
+            format,
+            name,
+            emulate,
+            queue_target,
+            class,
+            zone,
+            rack,
+            no_measurement,
+            no_wait,
+        } => {
+            let measure = !no_measurement;
+            let (path, emulation) = (absolute(&directory)?, emulate.map(Into::into));
+            let request =
+                DriveCreate { path, format, name, emulation, queue_target, class, zone, rack, measure };
+            if format {
+                let question = format!("Format '{}', which destroys what is on it?", request.path);
+                client.options().confirm(&question)?;
+            }
+            let existing = || {
+                let list: DriveList = client.get("/v1/drives", &[])?;
+                let is_it = |drive: &Drive| location(&drive.path, drive.device.as_ref()) == request.path;
+                Ok(list.drives.into_iter().find(is_it))
+            };
+            let drive: Drive = client.create("/v1/drives", &request, existing)?;
+            client.tell(&drive.name)?;
+            if measure && !no_wait { tell_class(client, &drive) } else { Ok(()) }
+        }
+        DriveCommand::Accept { name } => {
+            let question =
+                format!("Use drive '{name}' as it is, though acknowledged writes to it may be lost?");
+            client.options().confirm(&question)?;
+            client.post::<Drive>(&format!("{}/accept", path(&name)), &[], &()).map(|_| ())
+        }
+        DriveCommand::Measure { name, no_wait, .. } => {
+            let drive: Drive = client.post(&format!("{}/measure", path(&name)), &[], &())?;
+            if no_wait {
+                return Ok(());
+            }
+            let measured = measuring::wait(client, &path(&drive.name))?;
+            client.tell(&measured.class_reason)
+        }
+        DriveCommand::Modify { name, changes: DriveChanges { class, zone, rack } } => {
+            let request = DriveModify { class, zone, rack };
+            client.patch::<Drive>(&path(&name), &[], &request).map(|_| ())
+        }
+        DriveCommand::List(read) => {
+            let list: DriveList = client.get("/v1/drives", &[])?;
+            output::show(&list, read.output, table)
+        }
+        DriveCommand::Show { name, read } => {
+            let drive: Drive = client.get(&path(&name), &[])?;
+            output::show(&drive, read.output, description)
+        }
+        DriveCommand::Remove { name, cancel: true, .. } => drain::cancel(client, &path(&name)),
+        DriveCommand::Remove { name, wait, .. } => drain::remove(client, &path(&name), wait),
+    }
+}
+
+/// Waits until a new drive is measured, and prints its class. The drive exists even if the measurement fails,
+/// so standard output has only its name.
+fn tell_class(client: &Client, drive: &Drive) -> Result<(), CommandError> {
+    let words = match measuring::wait(client, &path(&drive.name)) {
+        Ok(measured) => measured.class_reason,
+        Err(CommandError::Failed(reason) | CommandError::Answered { message: reason, .. }) => reason,
+        Err(error) => return Err(error),
+    };
+    // The output may fail: the user may have closed standard error.
+    let _ = writeln!(std::io::stderr(), "{words}");
+    Ok(())
+}
+
+fn path(name: &str) -> String {
+    format!("/v1/drives/{}", segment(name))
+}
+
+/// Absolute path of the directory, because the daemon has another current directory.
+fn absolute(directory: &Path) -> Result<String, CommandError> {
+    let shown = directory.display();
+    let path = std::path::absolute(directory)
+        .map_err(|error| CommandError::Usage(format!("directory '{shown}': {error}")))?;
+    let usage =
+        |_| CommandError::Usage(format!("directory '{shown}' is not UTF-8; only such paths are accepted"));
+    path.into_os_string().into_string().map_err(usage)
+}
+
+/// Type of a drive. An emulated drive shows the name of its kind, or its parameters if no kind has them.
+pub fn media_type(emulation: Option<DriveEmulation>, device: Option<&DriveDevice>) -> String {
+    match (emulation, device) {
+        (Some(emulation), _) => format!("emulated {}", Emulation::from(emulation)),
+        (None, Some(device)) => kind(device).to_owned(),
+        (None, None) => "directory".to_owned(),
+    }
+}
+
+/// Kind of a block device, as the kernel reports it.
+fn kind(device: &DriveDevice) -> &'static str {
+    if device.is_rotational { "rotating device" } else { "solid-state device" }
+}
+
+/// Location of a drive as the user gave it: its block device or its folder.
+pub fn location(path: &str, device: Option<&DriveDevice>) -> String {
+    device.map_or(path, |device| &device.path).to_owned()
+}
+
+/// Name of a drive, with its emulation if it is emulated.
+pub fn labelled(name: &str, emulation: Option<DriveEmulation>) -> String {
+    match emulation {
+        None => name.to_owned(),
+        Some(_) => format!("{name} ({})", media_type(emulation, None)),
+    }
+}
+
+/// State of a drive, in a word.
+pub fn state(state: DriveState) -> &'static str {
+    match state {
+        DriveState::Online => "online",
+        DriveState::Missing => "missing",
+    }
+}
+
+/// A size for people, or `-` if it is unknown.
+pub fn optional_size(bytes: Option<u64>) -> String {
+    bytes.map_or("-".to_owned(), rough_size)
+}
+
+/// A zone or rack, or `-` if it is unknown.
+fn place(name: &Option<String>) -> String {
+    name.clone().unwrap_or_else(|| "-".to_owned())
+}
+
+fn table(list: &DriveList) -> String {
+    let columns = [
+        Column::Text("Drive"),
+        Column::Text("Path"),
+        Column::Text("Media Type"),
+        Column::Text("Class"),
+        Column::Text("Zone"),
+        Column::Text("Rack"),
+        Column::Number("Size"),
+        Column::Number("Available"),
+        Column::Number("Volumes"),
+        Column::Number("Provisioned"),
+        Column::Text("State"),
+    ];
+    let row = |drive: &Drive| {
+        vec![
+            drive.name.clone(),
+            location(&drive.path, drive.device.as_ref()),
+            media_type(drive.emulation, drive.device.as_ref()),
+            measuring::class(drive),
+            place(&drive.zone),
+            place(&drive.rack),
+            optional_size(drive.size_bytes),
+            optional_size(drive.available_bytes),
+            drive.volumes.to_string(),
+            Size(drive.provisioned_bytes).to_string(),
+            drain::state(drive),
+        ]
+    };
+    output::table(&columns, list.drives.iter().map(row))
+}
+
+fn described(device: &DriveDevice) -> String {
+    format!("{}, {}, XFS filesystem {}", device.path, kind(device), device.filesystem)
+}
+
+fn description(drive: &Drive) -> String {
+    let reason = drive.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    let mut fields = vec![
+        ("Drive", drive.name.clone()),
+        ("Drive ID", drive.id.to_string()),
+        ("Version", drive.version.to_string()),
+        ("Path", drive.path.clone()),
+        ("Device", drive.device.as_ref().map_or("-".to_owned(), described)),
+        ("Media Type", media_type(drive.emulation, drive.device.as_ref())),
+        ("Emulation", drive.emulation.map_or("-".to_owned(), |of| Emulation::from(of).parameters())),
+        ("State", format!("{}{reason}", drain::state(drive))),
+        ("Size", optional_size(drive.size_bytes)),
+        ("Used", optional_size(drive.used_bytes)),
+        ("Available", optional_size(drive.available_bytes)),
+        (
+            "Space Read",
+            drive.space_age_ns.map_or("-".to_owned(), |age| format!("{} s ago", age / 1_000_000_000)),
+        ),
+        ("Volumes", drive.volumes.to_string()),
+        ("Provisioned", Size(drive.provisioned_bytes).to_string()),
+        ("Snapshots", if drive.shares_space { "share space" } else { "are copied" }.to_owned()),
+        ("Zone", place(&drive.zone)),
+        ("Rack", place(&drive.rack)),
+        ("Added", drive.created_at.to_string()),
+    ];
+    fields.extend(measuring::fields(drive));
+    output::fields(LABEL_WIDTH, &fields)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Returns a missing drive.
+    pub fn drive(emulation: Option<DriveEmulation>) -> Drive {
+        Drive {
+            id: uuid::Uuid::nil(),
+            version: 0,
+            name: "slow".to_owned(),
+            path: "/srv/slow".to_owned(),
+            device: None,
+            emulation,
+            state: DriveState::Missing,
+            reason: Some("there is none".to_owned()),
+            size_bytes: None,
+            used_bytes: None,
+            available_bytes: None,
+            space_age_ns: None,
+            volumes: 2,
+            shares_space: false,
+            provisioned_bytes: 2 << 30,
+            class: None,
+            class_reason: "not measured yet".to_owned(),
+            measurement: None,
+            measurement_progress: None,
+            measurement_failure: None,
+            zone: None,
+            rack: None,
+            drain: None,
+            created_at: jiff::Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    #[test]
+    fn emulated_drive_is_shown_as_emulated() {
+        let emulation = Emulation::even(2000, Some(250_000_000), 200_000);
+        let drive = drive(Some(emulation.into()));
+        let words = "emulated iops=2000,bandwidth=250MB/s,latency=200us";
+        assert!(description(&drive).contains(&format!("Media Type: {words}\n")));
+        let label = labelled("slow", drive.emulation);
+        assert_eq!(label, format!("slow ({words})"));
+        let table = table(&DriveList { drives: vec![drive] });
+        assert!(table.contains(words), "{table}");
+    }
+
+    #[test]
+    fn emulated_drive_shows_its_kind_and_parameters() {
+        let emulation = weir_types::EmulationKind::EbsIo1.emulation();
+        let drive = drive(Some(emulation.into()));
+        let text = description(&drive);
+        let fields =
+            ["Media Type: emulated ebs-io1\n", "Emulation: iops=10346,bandwidth=320MB/s,latency=483344ns\n"];
+        assert!(fields.iter().all(|field| text.contains(field)), "{text}");
+        assert_eq!(labelled("fast", drive.emulation), "fast (emulated ebs-io1)");
+    }
+
+    #[test]
+    fn missing_drive_shows_the_reason_and_no_sizes() {
+        let text = description(&drive(None));
+        for words in ["Media Type: directory\n", "State: missing: there is none\n", "Size: -\n", "2GiB\n"] {
+            assert!(text.contains(words), "{words} in {text}");
+        }
+    }
+
+    #[test]
+    fn block_device_is_shown_by_path_and_kind() {
+        let device = DriveDevice {
+            path: "/dev/sdb".to_owned(),
+            filesystem: uuid::Uuid::from_u128(1),
+            is_rotational: true,
+        };
+        let rotating = Drive { device: Some(device.clone()), ..drive(None) };
+        let text = description(&rotating);
+        for words in [
+            "Path: /srv/slow\n",
+            "Device: /dev/sdb, rotating device, XFS filesystem 00000000-0000-0000-0000-000000000001\n",
+            "Media Type: rotating device\n",
+        ] {
+            assert!(text.contains(words), "{words} in {text}");
+        }
+        let shown = table(&DriveList { drives: vec![rotating.clone()] });
+        assert!(shown.contains("/dev/sdb") && !shown.contains("/srv/slow"), "{shown}");
+        let solid = DriveDevice { is_rotational: false, ..device };
+        assert_eq!(media_type(None, Some(&solid)), "solid-state device");
+        let emulation = weir_types::EmulationKind::Nvme.emulation();
+        assert_eq!(media_type(Some(emulation.into()), Some(&solid)), "emulated nvme");
+    }
+
+    #[test]
+    fn directory_is_sent_as_an_absolute_path() {
+        assert_eq!(absolute(Path::new("/srv/slow")).unwrap(), "/srv/slow");
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(absolute(Path::new("x/y")).unwrap(), here.join("x/y").display().to_string());
+    }
+}

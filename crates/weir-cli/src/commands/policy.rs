@@ -1,0 +1,368 @@
+//! `weir qos policy-group` and `weir qos adaptive-policy-group`: commands about policy groups.
+
+use weir_types::{Size, Throughput};
+
+use super::super::arguments::{Format, ReadArguments};
+use super::super::client::{Client, CommandError, segment};
+use super::super::output::{self, Column};
+use super::super::policy_arguments::{
+    AdaptiveArguments, AdaptivePolicyGroupCommand, PolicyGroupCommand, TermsArguments,
+};
+use weir_api_types::{
+    AdaptiveModify, AdaptivePolicyGroup, AdaptivePolicyGroupCreate, AdaptivePolicyGroupList, BurstModify,
+    BurstTerms, Charges, InitialCredit, LimitsModify, OperationSize, PeakMode, PolicyGroup,
+    PolicyGroupCreate, PolicyGroupList, PolicyGroupModify, PolicyLimits, PolicyTerms, Rates, Rename, Space,
+};
+
+/// Path of policy groups in the API.
+const PATH: &str = "/v1/qos/policy-groups";
+/// Path of adaptive policy groups in the API.
+const ADAPTIVE_PATH: &str = "/v1/qos/adaptive-policy-groups";
+/// Width of the labels of `show -policy-group`, equal to ONTAP's.
+const LABEL_WIDTH: usize = 31;
+
+/// Runs a command about policy groups.
+pub fn fixed(client: &Client, command: PolicyGroupCommand) -> Result<(), CommandError> {
+    match command {
+        PolicyGroupCommand::Create { name, tenant, terms, parent, is_shared } => {
+            let modify = modification(*terms, parent, None);
+            let request = PolicyGroupCreate {
+                name: name.get().to_owned(),
+                tenant: tenant.tenant,
+                limits: modify.limits,
+                burst: modify.burst,
+                floor: modify.floor,
+                weight: modify.weight,
+                operation_size: modify.operation_size,
+                charges: modify.charges,
+                parent: modify.parent,
+                is_shared,
+            };
+            let existing = || {
+                let query = [("tenant", request.tenant.as_deref())];
+                client.get(&path(PATH, &request.name), &query).map(Some)
+            };
+            client.create::<PolicyGroup>(PATH, &request, existing).map(|_| ())
+        }
+        PolicyGroupCommand::Modify { name, tenant, terms, parent, is_shared, force } => {
+            let request = PolicyGroupModify { force, ..modification(*terms, parent, is_shared) };
+            let query = [("tenant", tenant.tenant.as_deref())];
+            client.patch::<PolicyGroup>(&path(PATH, name.get()), &query, &request).map(|_| ())
+        }
+        PolicyGroupCommand::Rename { name, tenant, new_name } => {
+            let query = [("tenant", tenant.tenant.as_deref())];
+            let path = format!("{}/rename", path(PATH, name.get()));
+            client.post::<PolicyGroup>(&path, &query, &Rename { new_name }).map(|_| ())
+        }
+        PolicyGroupCommand::Delete { name, tenant } => {
+            client.delete(&path(PATH, name.get()), &[("tenant", tenant.tenant.as_deref())])
+        }
+        PolicyGroupCommand::Show { name, tenant, read } => {
+            show_fixed(client, name.get(), tenant.as_deref(), read)
+        }
+    }
+}
+
+/// Runs a command about adaptive policy groups.
+pub fn adaptive(client: &Client, command: AdaptivePolicyGroupCommand) -> Result<(), CommandError> {
+    use AdaptivePolicyGroupCommand::{Create, Delete, Modify, Rename as Renaming, Show};
+    match command {
+        Create { name, tenant, terms } => {
+            let request = AdaptivePolicyGroupCreate {
+                name: name.get().to_owned(),
+                tenant: tenant.tenant,
+                terms: adaptive_modification(*terms),
+            };
+            let existing = || {
+                let query = [("tenant", request.tenant.as_deref())];
+                client.get(&path(ADAPTIVE_PATH, &request.name), &query).map(Some)
+            };
+            client.create::<AdaptivePolicyGroup>(ADAPTIVE_PATH, &request, existing).map(|_| ())
+        }
+        Modify { name, tenant, terms } => {
+            let query = [("tenant", tenant.tenant.as_deref())];
+            let path = path(ADAPTIVE_PATH, name.get());
+            client.patch::<AdaptivePolicyGroup>(&path, &query, &adaptive_modification(*terms)).map(|_| ())
+        }
+        Renaming { name, tenant, new_name } => {
+            let query = [("tenant", tenant.tenant.as_deref())];
+            let path = format!("{}/rename", path(ADAPTIVE_PATH, name.get()));
+            client.post::<AdaptivePolicyGroup>(&path, &query, &Rename { new_name }).map(|_| ())
+        }
+        Delete { name, tenant } => {
+            client.delete(&path(ADAPTIVE_PATH, name.get()), &[("tenant", tenant.tenant.as_deref())])
+        }
+        Show { name, tenant, read } => show_adaptive(client, name.get(), tenant.as_deref(), read),
+    }
+}
+
+fn path(base: &str, name: &str) -> String {
+    format!("{base}/{}", segment(name))
+}
+
+fn modification(terms: TermsArguments, parent: Option<String>, is_shared: Option<bool>) -> PolicyGroupModify {
+    let limits =
+        |total: Option<Throughput>, read: Option<Throughput>, write: Option<Throughput>| LimitsModify {
+            total: total.map(Rates::from),
+            read: read.map(Rates::from),
+            write: write.map(Rates::from),
+        };
+    PolicyGroupModify {
+        limits: limits(terms.max_throughput, terms.max_read, terms.max_write),
+        burst: BurstModify {
+            rates: limits(terms.burst, terms.burst_read, terms.burst_write),
+            seconds: terms.burst_seconds,
+            initial_credit: terms.burst_credit,
+        },
+        floor: terms.min_throughput.map(Rates::from),
+        weight: terms.weight,
+        operation_size: terms.iops_size,
+        charges: terms.charge.unwrap_or_default(),
+        parent,
+        is_shared,
+        force: false,
+    }
+}
+
+fn adaptive_modification(terms: AdaptiveArguments) -> AdaptiveModify {
+    AdaptiveModify {
+        expected_iops_per_tb: terms.expected_iops,
+        peak_iops_per_tb: terms.peak_iops,
+        expected_space: terms.expected_iops_allocation,
+        peak_space: terms.peak_iops_allocation,
+        absolute_iops_min: terms.absolute_min_iops,
+        block_size_bytes: terms.block_size,
+        ceiling_iops_min: terms.ceiling_iops_min,
+        ceiling_iops_max: terms.ceiling_iops_max,
+        peak_mode: terms.peak_mode,
+        burst_seconds: terms.burst_seconds,
+    }
+}
+
+fn show_fixed(
+    client: &Client,
+    name: Option<&str>,
+    tenant: Option<&str>,
+    read: ReadArguments,
+) -> Result<(), CommandError> {
+    let query = [("tenant", tenant)];
+    if let Some(name) = name {
+        let group: PolicyGroup = client.get(&path(PATH, name), &query)?;
+        return output::show(&group, read.output, description);
+    }
+    let list: PolicyGroupList = client.get(PATH, &query)?;
+    if list.policy_groups.is_empty() && read.output == Format::Table {
+        return output::print("There are no policy groups.");
+    }
+    output::show(&list, read.output, table)
+}
+
+fn show_adaptive(
+    client: &Client,
+    name: Option<&str>,
+    tenant: Option<&str>,
+    read: ReadArguments,
+) -> Result<(), CommandError> {
+    let query = [("tenant", tenant)];
+    if let Some(name) = name {
+        let group: AdaptivePolicyGroup = client.get(&path(ADAPTIVE_PATH, name), &query)?;
+        return output::show(&group, read.output, adaptive_description);
+    }
+    let list: AdaptivePolicyGroupList = client.get(ADAPTIVE_PATH, &query)?;
+    output::show(&list, read.output, adaptive_table)
+}
+
+/// A ceiling in ONTAP's notation, where no ceiling is infinite.
+fn ceiling(rates: Rates) -> String {
+    let throughput = Throughput::from(rates);
+    if throughput.is_unlimited() { "INF".to_owned() } else { throughput.to_string() }
+}
+
+/// A floor in ONTAP's notation, where no floor is zero.
+fn floor(rates: Rates) -> String {
+    let throughput = Throughput::from(rates);
+    if throughput.is_unlimited() { "0".to_owned() } else { throughput.to_string() }
+}
+
+/// An operation size in the notation of the command line.
+pub fn operation_size(size: OperationSize) -> String {
+    match size {
+        OperationSize::Any => "any".to_owned(),
+        OperationSize::Curve => "curve".to_owned(),
+        OperationSize::Bytes(bytes) => Size(u64::from(bytes)).to_string(),
+    }
+}
+
+/// Charges in the notation of the command line.
+pub fn charges(charges: Charges) -> String {
+    let Charges { discard, zeroes, flush } = charges;
+    format!("discard={discard},zeroes={zeroes},flush={flush}")
+}
+
+fn credit(credit: InitialCredit) -> &'static str {
+    match credit {
+        InitialCredit::Empty => "empty",
+        InitialCredit::Full => "full",
+    }
+}
+
+/// The rates that are set, with a label for each direction.
+fn rates(limits: PolicyLimits, labels: [&'static str; 3]) -> Vec<(&'static str, String)> {
+    let all = labels.into_iter().zip([limits.total, limits.read, limits.write]);
+    all.filter(|(_, rates)| *rates != Rates::default())
+        .map(|(label, rates)| (label, ceiling(rates)))
+        .collect()
+}
+
+fn burst_fields(burst: BurstTerms) -> Vec<(&'static str, String)> {
+    let mut fields = rates(burst.rates, ["Burst Throughput", "Burst Read", "Burst Write"]);
+    fields.push(("Burst Duration", format!("{}s", burst.seconds)));
+    fields.push(("Burst Credit at Start", credit(burst.initial_credit).to_owned()));
+    fields
+}
+
+/// Fields of the terms that differ from the defaults.
+fn unusual_fields(terms: &PolicyTerms) -> Vec<(&'static str, String)> {
+    let directional = PolicyLimits { total: Rates::default(), ..terms.limits };
+    let mut fields = rates(directional, ["", "Maximum Read", "Maximum Write"]);
+    fields.extend(terms.burst.map(burst_fields).unwrap_or_default());
+    let plain = PolicyTerms::from(weir_types::Terms::default());
+    if terms.weight != plain.weight {
+        fields.push(("Weight", terms.weight.to_string()));
+    }
+    if terms.operation_size != plain.operation_size {
+        fields.push(("IOPS Size", operation_size(terms.operation_size)));
+    }
+    if terms.charges != plain.charges {
+        fields.push(("Charges", charges(terms.charges)));
+    }
+    fields
+}
+
+/// All fields of a policy group, in ONTAP's layout.
+pub(crate) fn description(group: &PolicyGroup) -> String {
+    let maximum = ceiling(group.terms.limits.total);
+    let minimum = floor(group.terms.floor);
+    let mut fields = vec![
+        ("Policy Group Name", group.name.clone()),
+        ("Vserver", group.tenant.clone()),
+        ("Uuid", group.id.to_string()),
+        ("Policy Group Class", group.class.clone()),
+        ("Policy Group ID", group.number.to_string()),
+        ("Maximum Throughput", maximum.clone()),
+        ("Minimum Throughput", minimum.clone()),
+    ];
+    fields.extend(unusual_fields(&group.terms));
+    fields.extend(group.parent.clone().map(|parent| ("Parent Policy Group", parent)));
+    fields.extend([
+        ("Number of Workloads", group.workloads.to_string()),
+        ("Throughput Policy", format!("{minimum}-{maximum}")),
+        ("Is Shared", group.is_shared.to_string()),
+        ("Is Policy Auto Generated", "-".to_owned()),
+    ]);
+    output::fields(LABEL_WIDTH, &fields)
+}
+
+fn table(list: &PolicyGroupList) -> String {
+    let columns = [
+        Column::Text("Name"),
+        Column::Text("Vserver"),
+        Column::Text("Class"),
+        Column::Number("Wklds"),
+        Column::Text("Throughput"),
+        Column::Text("Read"),
+        Column::Text("Write"),
+        Column::Number("Weight"),
+        Column::Text("Parent"),
+        Column::Text("Is Shared"),
+    ];
+    let row = |group: &PolicyGroup| {
+        let limits = group.terms.limits;
+        vec![
+            group.name.clone(),
+            group.tenant.clone(),
+            group.class.clone(),
+            group.workloads.to_string(),
+            format!("{}-{}", floor(group.terms.floor), ceiling(limits.total)),
+            ceiling(limits.read),
+            ceiling(limits.write),
+            group.terms.weight.to_string(),
+            group.parent.clone().unwrap_or_else(|| "-".to_owned()),
+            group.is_shared.to_string(),
+        ]
+    };
+    output::table(&columns, list.policy_groups.iter().map(row))
+}
+
+fn space(space: Space) -> &'static str {
+    match space {
+        Space::AllocatedSpace => "allocated-space",
+        Space::UsedSpace => "used-space",
+    }
+}
+
+/// A block size in the notation of the command line.
+fn block_size(bytes: Option<u32>) -> String {
+    let unit = weir_types::adaptive::BLOCK_SIZE_K_BYTES;
+    match bytes {
+        None => "ANY".to_owned(),
+        Some(bytes) if bytes.is_multiple_of(unit) => format!("{}K", bytes / unit),
+        Some(bytes) => Size(u64::from(bytes)).to_string(),
+    }
+}
+
+fn per_tb(rate: u64) -> String {
+    format!("{rate}IOPS/TB")
+}
+
+/// All fields of an adaptive policy group, in ONTAP's layout.
+pub(crate) fn adaptive_description(group: &AdaptivePolicyGroup) -> String {
+    let terms = &group.terms;
+    let mut fields = vec![
+        ("Policy Group Name", group.name.clone()),
+        ("Vserver", group.tenant.clone()),
+        ("Uuid", group.id.to_string()),
+        ("Policy Group Class", group.class.clone()),
+        ("Policy Group ID", group.number.to_string()),
+        ("Expected IOPS", per_tb(terms.expected_iops_per_tb)),
+        ("Peak IOPS", per_tb(terms.peak_iops_per_tb)),
+        ("Absolute Minimum IOPS", format!("{}IOPS", terms.absolute_iops_min)),
+        ("Expected IOPS Allocation", space(terms.expected_space).to_owned()),
+        ("Peak IOPS Allocation", space(terms.peak_space).to_owned()),
+        ("Block Size", block_size(terms.block_size_bytes)),
+    ];
+    let bounds = [("Least Ceiling", terms.ceiling_iops_min), ("Greatest Ceiling", terms.ceiling_iops_max)];
+    fields.extend(bounds.into_iter().filter_map(|(label, bound)| Some((label, format!("{}IOPS", bound?)))));
+    if terms.peak_mode == PeakMode::Credits {
+        fields.push(("Peak Mode", format!("credits, full ones last {}s", terms.burst_seconds)));
+    }
+    fields.push(("Number of Workloads", group.workloads.to_string()));
+    output::fields(LABEL_WIDTH, &fields)
+}
+
+fn adaptive_table(list: &AdaptivePolicyGroupList) -> String {
+    let columns = [
+        Column::Text("Name"),
+        Column::Text("Vserver"),
+        Column::Text("Class"),
+        Column::Number("Wklds"),
+        Column::Number("Expected IOPS"),
+        Column::Number("Peak IOPS"),
+        Column::Number("Minimum IOPS"),
+        Column::Text("Block Size"),
+    ];
+    let row = |group: &AdaptivePolicyGroup| {
+        let terms = &group.terms;
+        vec![
+            group.name.clone(),
+            group.tenant.clone(),
+            group.class.clone(),
+            group.workloads.to_string(),
+            per_tb(terms.expected_iops_per_tb),
+            per_tb(terms.peak_iops_per_tb),
+            format!("{}IOPS", terms.absolute_iops_min),
+            block_size(terms.block_size_bytes),
+        ]
+    };
+    output::table(&columns, list.adaptive_policy_groups.iter().map(row))
+}

@@ -1,0 +1,177 @@
+//! `weir snapshot` and `weir volume clone`: commands about snapshots and clones.
+
+use std::io::{IsTerminal, Write};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+use weir_types::units::Size;
+
+use super::super::arguments::{CloneArguments, SnapshotCommand, Which};
+use super::super::client::{Client, CommandError, segment};
+use super::super::output::{self, Column};
+use super::volume;
+use weir_api_types::{Snapshot, SnapshotCreate, SnapshotList, SnapshotRestore, Volume, VolumeClone};
+
+/// Interval at which a waiting command reads the progress of a snapshot.
+const WAIT_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Runs a command about snapshots.
+pub fn run(client: &Client, command: SnapshotCommand) -> Result<(), CommandError> {
+    match command {
+        SnapshotCommand::Create { which, group } => create(client, which, group),
+        SnapshotCommand::List { name, volume, tenant, read } => {
+            let volume = name.or(volume);
+            let query = [("tenant", tenant.tenant.as_deref()), ("volume", volume.as_deref())];
+            let list: SnapshotList = client.get("/v1/snapshots", &query)?;
+            output::show(&list, read.output, table)
+        }
+        SnapshotCommand::Restore { which, force } => {
+            let (volume, snapshot) = named(&which)?;
+            let question =
+                format!("Restore '{volume}@{snapshot}' and lose what was written to '{volume}' since?");
+            client.options().confirm(&question)?;
+            let path = format!("{}/restore", path(&volume, &snapshot));
+            let query = [("tenant", which.tenant.tenant.as_deref())];
+            let tenant = which.tenant.tenant.as_deref();
+            with_progress(client, (tenant, &volume), || {
+                client.post::<Volume>(&path, &query, &SnapshotRestore { force }).map(|_| ())
+            })
+        }
+        SnapshotCommand::Delete { which, force } => {
+            let (volume, snapshot) = named(&which)?;
+            let force = force.then_some("true");
+            let query = [("tenant", which.tenant.tenant.as_deref()), ("force", force)];
+            client.delete(&path(&volume, &snapshot), &query)
+        }
+    }
+}
+
+fn create(client: &Client, which: Which, group: Vec<String>) -> Result<(), CommandError> {
+    let (volumes, name) = match (group.is_empty(), which.name.as_deref().or(which.snapshot.as_deref())) {
+        (false, Some(name)) => (group, name.to_owned()),
+        _ => {
+            let (volume, name) = named(&which)?;
+            (vec![volume], name)
+        }
+    };
+    let first = volumes.first().cloned().unwrap_or_default();
+    let tenant = which.tenant.tenant.clone();
+    let request = SnapshotCreate { name, tenant: which.tenant.tenant, volumes };
+    let list = with_progress(client, (tenant.as_deref(), &first), || {
+        client.create::<SnapshotList>("/v1/snapshots", &request, || existing(client, &request))
+    })?;
+    list.snapshots.iter().try_for_each(|snapshot| client.tell(&snapshot.export_name))
+}
+
+/// The requested snapshots, if all of them exist.
+fn existing(client: &Client, request: &SnapshotCreate) -> Result<Option<SnapshotList>, CommandError> {
+    let of = |volume: &String| -> Result<Option<Snapshot>, CommandError> {
+        let query = [("tenant", request.tenant.as_deref()), ("volume", Some(volume.as_str()))];
+        let list: SnapshotList = client.get("/v1/snapshots", &query)?;
+        Ok(list.snapshots.into_iter().find(|snapshot| snapshot.name == request.name))
+    };
+    let found: Option<Vec<Snapshot>> = request.volumes.iter().map(of).collect::<Result<_, _>>()?;
+    Ok(found.map(|snapshots| SnapshotList { snapshots }))
+}
+
+/// Creates a clone of a volume.
+pub fn clone_volume(client: &Client, arguments: CloneArguments) -> Result<(), CommandError> {
+    let (volume, snapshot) = match arguments.source.split_once('@') {
+        Some((volume, snapshot)) => (volume, Some(snapshot.to_owned())),
+        None => (arguments.source.as_str(), None),
+    };
+    let request = VolumeClone {
+        name: arguments.name.clone(),
+        snapshot,
+        qos_policy_group: arguments.qos_policy_group.clone(),
+        qos_adaptive_policy_group: arguments.qos_adaptive_policy_group.clone(),
+        force: arguments.force,
+    };
+    let tenant = arguments.tenant.tenant.as_deref();
+    let path = format!("/v1/volumes/{}/clone", segment(volume));
+    let made: Volume =
+        with_progress(client, (tenant, volume), || client.post(&path, &[("tenant", tenant)], &request))?;
+    client.tell(&made.name)
+}
+
+/// Volume and name of a snapshot, given by position or by options.
+fn named(which: &Which) -> Result<(String, String), CommandError> {
+    let by_options = || Some((which.volume.clone()?, which.snapshot.clone()?));
+    let by_position = || {
+        let (volume, snapshot) = which.name.as_deref()?.split_once('@')?;
+        Some((volume.to_owned(), snapshot.to_owned()))
+    };
+    let usage = || {
+        let given = which.name.as_deref().or(which.snapshot.as_deref()).unwrap_or_default();
+        CommandError::Usage(format!(
+            "'{given}' does not say of which volume: VOLUME@SNAPSHOT is accepted, such as vol1@{given}"
+        ))
+    };
+    by_options().or_else(by_position).ok_or_else(usage)
+}
+
+fn path(volume: &str, snapshot: &str) -> String {
+    format!("/v1/volumes/{}/snapshots/{}", segment(volume), segment(snapshot))
+}
+
+/// Runs a request that may take long and shows its progress on a terminal. A request takes long where the
+/// filesystem cannot share extents and all data is duplicated.
+fn with_progress<T: Send>(
+    client: &Client,
+    (tenant, volume): (Option<&str>, &str),
+    work: impl FnOnce() -> Result<T, CommandError> + Send,
+) -> Result<T, CommandError> {
+    let is_shown = std::io::stderr().is_terminal();
+    std::thread::scope(|scope| {
+        let (done, is_done) = channel();
+        let worker = scope.spawn(move || {
+            let outcome = work();
+            drop(done);
+            outcome
+        });
+        let mut most = 1;
+        while is_done.recv_timeout(WAIT_INTERVAL) == Err::<(), _>(RecvTimeoutError::Timeout) {
+            if is_shown {
+                show_progress(client, (tenant, volume), &mut most);
+            }
+        }
+        worker.join().map_err(|_| CommandError::Failed("the request ended unexpectedly".to_owned()))?
+    })
+}
+
+fn show_progress(client: &Client, (tenant, volume): (Option<&str>, &str), most: &mut u64) {
+    let path = format!("/v1/volumes/{}", segment(volume));
+    let now = client.get::<Volume>(&path, &[("tenant", tenant)]);
+    let Some(left) = now.ok().and_then(|volume| volume.snapshot_bytes_left) else { return };
+    *most = left.max(*most);
+    let (bar, left) = (output::progress_bar(1.0 - left as f64 / *most as f64), output::rough_size(left));
+    // Progress output may fail: the user may have closed standard error.
+    let _ = write!(std::io::stderr(), "\r\x1b[K{bar}, {left} to go over");
+}
+
+fn table(list: &SnapshotList) -> String {
+    let columns = [
+        Column::Text("Volume"),
+        Column::Text("Snapshot"),
+        Column::Text("Tenant"),
+        Column::Number("Size"),
+        Column::Number("Used"),
+        Column::Number("Unique"),
+        Column::Text("State"),
+        Column::Text("Created"),
+    ];
+    let bytes = |bytes: Option<u64>| bytes.map_or("unknown".to_owned(), output::rough_size);
+    let row = |snapshot: &Snapshot| {
+        vec![
+            snapshot.volume.clone(),
+            snapshot.name.clone(),
+            snapshot.tenant.clone(),
+            Size(snapshot.size_bytes).to_string(),
+            bytes(snapshot.used_bytes),
+            bytes(snapshot.unique_bytes),
+            volume::state(snapshot.state).to_owned(),
+            snapshot.created_at.to_string(),
+        ]
+    };
+    output::table(&columns, list.snapshots.iter().map(row))
+}

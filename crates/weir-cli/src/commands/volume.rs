@@ -1,0 +1,367 @@
+//! `weir volume`: commands about volumes.
+
+use weir_types::units::Size;
+use weir_types::{Class, Throughput};
+
+use super::super::arguments::{VolumeChanges, VolumeCommand, VolumeModifyArguments};
+use super::super::client::{Client, CommandError, segment};
+use super::super::output::{self, Column};
+use super::super::rates::VolumeActivity;
+use super::{background, effect, moving, record, scrub, snapshot, statistics};
+use weir_api_types::{
+    BoundPolicy, IoPriority, OperationSample, ReplicaPlacement, Volume, VolumeClassPolicy, VolumeCreate,
+    VolumeDrive, VolumeLife, VolumeList, VolumeModify, VolumeResize, VolumeSample,
+};
+
+/// Width of the labels of `inspect`.
+const LABEL_WIDTH: usize = 24;
+
+/// Answer of `volume inspect` in JSON and YAML.
+#[derive(serde::Serialize)]
+struct Inspection {
+    #[serde(flatten)]
+    volume: Volume,
+    statistics: VolumeSample,
+}
+
+/// Runs a command about volumes.
+pub fn run(client: &Client, command: VolumeCommand) -> Result<(), CommandError> {
+    match command {
+        VolumeCommand::Create {
+            name,
+            tenant,
+            size,
+            drive,
+            repl,
+            template,
+            io_priority,
+            class_policy,
+            qos_policy_group,
+            qos_adaptive_policy_group,
+            force,
+        } => {
+            let request = VolumeCreate {
+                name: name.get().to_owned(),
+                tenant: tenant.tenant,
+                size_bytes: size.0,
+                drive,
+                replicas: repl,
+                template,
+                io_priority,
+                class_policy,
+                qos_policy_group,
+                qos_adaptive_policy_group,
+                force,
+            };
+            let existing = || {
+                let query = [("tenant", request.tenant.as_deref())];
+                let found: Volume = client.get(&path(&request.name), &query)?;
+                Ok(Some(found).filter(|found| found.size_bytes == request.size_bytes))
+            };
+            let volume: Volume = client.create("/v1/volumes", &request, existing)?;
+            client.tell(&volume.name)
+        }
+        VolumeCommand::List { tenant, read } => {
+            let list: VolumeList = client.get("/v1/volumes", &[("tenant", tenant.as_deref())])?;
+            output::show(&list, read.output, table)
+        }
+        VolumeCommand::Inspect { name, tenant, read } => {
+            let inspection = inspect(client, name.get(), tenant.tenant.as_deref())?;
+            output::show(&inspection, read.output, description)
+        }
+        VolumeCommand::Modify(arguments) => modify(client, arguments),
+        VolumeCommand::Resize { name, tenant, size, force } => {
+            let path = format!("{}/resize", path(name.get()));
+            let request = VolumeResize { size_bytes: size.0, force };
+            let query = [("tenant", tenant.tenant.as_deref())];
+            client.post::<Volume>(&path, &query, &request).map(|_| ())
+        }
+        VolumeCommand::Clone(arguments) => snapshot::clone_volume(client, arguments),
+        VolumeCommand::Record(arguments) => record::record(client, arguments),
+        VolumeCommand::Delete { name, tenant, force, with_snapshots, wait } => {
+            let (path, tenant) = (path(name.get()), tenant.tenant.as_deref());
+            client.options().confirm(&format!("Delete volume '{}' and all its data?", name.get()))?;
+            let volume: Option<Volume> =
+                wait.then(|| client.get(&path, &[("tenant", tenant)]).ok()).flatten();
+            let (force, with) = (force.then_some("true"), with_snapshots.then_some("true"));
+            client.delete(&path, &[("tenant", tenant), ("force", force), ("with_snapshots", with)])?;
+            volume.map_or(Ok(()), |volume| background::wait(client, volume.id))
+        }
+    }
+}
+
+fn path(name: &str) -> String {
+    format!("/v1/volumes/{}", segment(name))
+}
+
+fn modify(client: &Client, arguments: VolumeModifyArguments) -> Result<(), CommandError> {
+    let changes = arguments.changes;
+    // ONTAP's document prints the option without a name, which is valid only beside the adaptive one.
+    let (fixed, adaptive) = (changes.qos_policy_group.clone(), changes.qos_adaptive_policy_group.clone());
+    if fixed.as_deref() == Some("") && adaptive.is_none() {
+        return Err(CommandError::Usage(
+            "--qos-policy-group names no policy group; a name or 'none' is accepted".to_owned(),
+        ));
+    }
+    if let Some(option) = says_what_a_template_says(&changes, arguments.class_policy) {
+        return Err(CommandError::Usage(format!(
+            "--template says how many replicas there are and of which class each is; {option} goes with '--template none' \
+             alone"
+        )));
+    }
+    let request = VolumeModify {
+        name: changes.new_name,
+        io_priority: changes.io_priority,
+        class_policy: arguments.class_policy,
+        replicas: changes.repl,
+        template: changes.template,
+        qos_policy_group: fixed.filter(|name| !name.is_empty()),
+        qos_adaptive_policy_group: adaptive,
+        read_only: changes.read_only,
+        force: arguments.force,
+    };
+    let query = [("tenant", arguments.tenant.tenant.as_deref())];
+    let volume = client.patch::<Volume>(&path(arguments.name.get()), &query, &request)?;
+    if arguments.wait { moving::wait(client, &volume) } else { Ok(()) }
+}
+
+/// The first option that conflicts with a template, because the template sets its value.
+fn says_what_a_template_says(
+    changes: &VolumeChanges,
+    class_policy: Option<VolumeClassPolicy>,
+) -> Option<&'static str> {
+    changes.template.as_ref().filter(|name| !name.eq_ignore_ascii_case("none"))?;
+    let options = [
+        (changes.repl.is_some(), "--repl"),
+        (changes.io_priority.is_some(), "--io-priority"),
+        (class_policy.is_some(), "--class-policy"),
+    ];
+    options.into_iter().find(|(is_given, _)| *is_given).map(|(_, option)| option)
+}
+
+fn inspect(client: &Client, name: &str, tenant: Option<&str>) -> Result<Inspection, CommandError> {
+    let volume: Volume = client.get(&path(name), &[("tenant", tenant)])?;
+    let statistics = statistics::sample(client, Some(&volume.tenant), Some(&volume.name))?;
+    let sample = statistics.volumes.into_iter().next().unwrap_or_default();
+    Ok(Inspection { volume, statistics: sample })
+}
+
+fn table(list: &VolumeList) -> String {
+    let columns = [
+        Column::Text("Volume"),
+        Column::Text("Tenant"),
+        Column::Number("Size"),
+        Column::Number("Used"),
+        Column::Number("Replicas"),
+        Column::Text("Template"),
+        Column::Text("Drives"),
+        Column::Text("Class"),
+        Column::Text("State"),
+        Column::Text("Policy Group"),
+        Column::Number("Connections"),
+    ];
+    let row = |volume: &Volume| {
+        vec![
+            volume.name.clone(),
+            volume.tenant.clone(),
+            Size(volume.size_bytes).to_string(),
+            used(volume),
+            volume.replicas.to_string(),
+            volume.template.clone().unwrap_or_else(|| "-".to_owned()),
+            by_replica(volume),
+            short_class(volume),
+            short_state(volume).to_owned(),
+            bound(volume).map_or("-".to_owned(), |policy| policy.name.clone()),
+            volume.connections.to_string(),
+        ]
+    };
+    output::table(&columns, list.volumes.iter().map(row))
+}
+
+/// Names of the drives that hold a volume, or one replica of it.
+fn drives(drives: &[VolumeDrive]) -> String {
+    let names = drives.iter().map(|drive| super::drive::labelled(&drive.name, drive.emulation));
+    let names: Vec<_> = names.collect();
+    if names.is_empty() { "unknown".to_owned() } else { names.join(", ") }
+}
+
+/// Names of the drives that hold a volume, by replica if it has several.
+fn by_replica(volume: &Volume) -> String {
+    if volume.placement.is_empty() {
+        return drives(&volume.drives);
+    }
+    let replicas: Vec<String> = volume.placement.iter().map(|replica| drives(&replica.drives)).collect();
+    replicas.join(" | ")
+}
+
+/// Drives of each replica of a volume, if it has several.
+fn replica_fields(volume: &Volume) -> Vec<(&'static str, String)> {
+    let field = |replica: &ReplicaPlacement| {
+        ("Replica", format!("{} on {}", replica.number, drives(&replica.drives)))
+    };
+    volume.placement.iter().map(field).collect()
+}
+
+/// Fields about the snapshots of a volume, and about the space that only the volume uses.
+fn snapshot_fields(volume: &Volume) -> Vec<(&'static str, String)> {
+    let count = (volume.snapshots > 0).then(|| ("Snapshots", volume.snapshots.to_string()));
+    let unique = volume.unique_bytes.map(|bytes| ("Unique", output::rough_size(bytes)));
+    let left = volume
+        .snapshot_bytes_left
+        .map(|bytes| ("Snapshot in Progress", format!("{} to go over", Size(bytes))));
+    [count, unique, left].into_iter().flatten().collect()
+}
+
+/// The policy group of either kind that a volume is bound to.
+fn bound(volume: &Volume) -> Option<&BoundPolicy> {
+    volume.qos_policy_group.as_ref().or(volume.qos_adaptive_policy_group.as_ref())
+}
+
+fn used(volume: &Volume) -> String {
+    volume.used_bytes.map_or("unknown".to_owned(), output::rough_size)
+}
+
+/// Name of a class, also for a drive, pool or volume whose class is unknown.
+pub fn class(priority: Option<IoPriority>) -> String {
+    priority.map_or("not known".to_owned(), |priority| Class::from(priority).to_string())
+}
+
+/// Class of a volume, with the requested class if they differ.
+fn short_class(volume: &Volume) -> String {
+    match is_met(volume) {
+        true => class(volume.class),
+        false => format!("{} (not {})", class(volume.class), class(Some(volume.io_priority))),
+    }
+}
+
+fn is_met(volume: &Volume) -> bool {
+    volume.class_policy == VolumeClassPolicy::Any || volume.class == Some(volume.io_priority)
+}
+
+/// Requested class and resulting class of a volume.
+fn long_class(volume: &Volume) -> String {
+    let (requested, actual) = (class(Some(volume.io_priority)), class(volume.class));
+    if let Some(template) = &volume.template {
+        return format!("{actual} (the lowest, by template '{template}')");
+    }
+    let policy = match volume.class_policy {
+        VolumeClassPolicy::Any => return format!("{actual} (none was requested)"),
+        VolumeClassPolicy::Strict => "strict",
+        VolumeClassPolicy::Prefer => "prefer",
+    };
+    match is_met(volume) {
+        true => format!("{actual} (as requested, {policy})"),
+        false => format!("requested {requested}, actual {actual} ({policy})"),
+    }
+}
+
+/// Life-cycle state of a volume, in a word.
+pub fn state(state: VolumeLife) -> &'static str {
+    match state {
+        VolumeLife::Creating => "creating",
+        VolumeLife::Online => "online",
+        VolumeLife::Deleting => "deleting",
+    }
+}
+
+/// Life-cycle state of a volume, or its health if it can be used.
+fn short_state(volume: &Volume) -> &'static str {
+    match volume.state {
+        VolumeLife::Online => moving::health(volume),
+        life => state(life),
+    }
+}
+
+fn long_state(volume: &Volume) -> String {
+    match volume.state {
+        VolumeLife::Online => moving::long_health(volume),
+        life => state(life).to_owned(),
+    }
+}
+
+fn description(inspection: &Inspection) -> String {
+    let Inspection { volume, statistics } = inspection;
+    let size = Size(volume.size_bytes);
+    let mut fields = vec![
+        ("Volume", volume.name.clone()),
+        ("Tenant", volume.tenant.clone()),
+        ("Volume ID", volume.id.to_string()),
+        ("Version", volume.version.to_string()),
+        ("Size", format!("{size} ({} bytes)", volume.size_bytes)),
+        ("Used", used(volume)),
+        ("Drives", drives(&volume.drives)),
+        ("Replicas", volume.replicas.to_string()),
+        ("Template", volume.template.clone().unwrap_or_else(|| "none".to_owned())),
+    ];
+    fields.extend(volume.cloned_from.clone().map(|source| ("Cloned From", source)));
+    fields.extend(snapshot_fields(volume));
+    fields.extend(replica_fields(volume));
+    fields.extend(moving::fields(volume));
+    fields.extend(scrub::fields(volume));
+    fields.extend([
+        ("State", long_state(volume)),
+        ("Access", if volume.read_only { "read only" } else { "read and write" }.to_owned()),
+        ("Class", long_class(volume)),
+        ("Created", volume.created_at.to_string()),
+        ("NBD Export", volume.export_name.clone()),
+        ("Ack Point", volume.ack_point.clone()),
+        ("Connections", volume.connections.to_string()),
+    ]);
+    fields.extend(policy_fields(bound(volume), volume.qos_adaptive_policy_group.is_some()));
+    fields.extend(effect::fields(&volume.policy));
+    fields.extend(activity_fields(statistics));
+    output::fields(LABEL_WIDTH, &fields)
+}
+
+fn policy_fields(policy: Option<&BoundPolicy>, is_adaptive: bool) -> Vec<(&'static str, String)> {
+    let Some(policy) = policy else { return vec![("QoS Policy Group", "none".to_owned())] };
+    let sharing = match (is_adaptive, policy.is_shared) {
+        (true, _) => "adaptive",
+        (false, true) => "shared",
+        (false, false) => "not shared",
+    };
+    let ceiling = |rates| Throughput::from(rates).to_string();
+    let mut fields = vec![
+        ("QoS Policy Group", format!("{} ({sharing})", policy.name)),
+        ("Maximum Throughput", ceiling(policy.limits.total)),
+    ];
+    for (label, rates) in [("Maximum Read", policy.limits.read), ("Maximum Write", policy.limits.write)] {
+        if !Throughput::from(rates).is_unlimited() {
+            fields.push((label, ceiling(rates)));
+        }
+    }
+    fields
+}
+
+/// Counters since the daemon started.
+fn activity_fields(sample: &VolumeSample) -> Vec<(&'static str, String)> {
+    let total = VolumeActivity::since_start(sample).total;
+    let requests =
+        |reads: u64, writes: u64, others: u64| format!("{reads} reads, {writes} writes, {others} others");
+    vec![
+        ("Requests", requests(sample.read.operations, sample.write.operations, sample.other.operations)),
+        ("Errors", (sample.read.errors + sample.write.errors + sample.other.errors).to_string()),
+        ("Read Latency", latency(&sample.read)),
+        ("Write Latency", latency(&sample.write)),
+        ("Queue Depth", format!("{} ({} delayed)", sample.queue_depth, sample.queue_depth_delayed)),
+        ("Delayed Requests", total.delayed.to_string()),
+        ("Delayed by Limiter", output::rough_time(Some(total.delayed_ns))),
+        ("Behind Floors", output::rough_time(Some(total.floors_ns))),
+        ("Queued for Drive", output::rough_time(Some(total.queue_ns))),
+        ("Served by Drive", output::rough_time(Some(total.drive_ns))),
+        ("Otherwise", output::rough_time(Some(total.other_ns))),
+    ]
+}
+
+/// Mean and percentiles since the daemon started.
+fn latency(sample: &OperationSample) -> String {
+    let Some(percentiles) = sample.latency_percentiles else { return "-".to_owned() };
+    let mean = output::rough_time(sample.latency_sum_ns.checked_div(sample.operations));
+    let time = |ns| output::rough_time(Some(ns));
+    format!(
+        "mean {mean}, p50 {}, p99 {}, p99.9 {}",
+        time(percentiles.p50_ns),
+        time(percentiles.p99_ns),
+        time(percentiles.p999_ns)
+    )
+}

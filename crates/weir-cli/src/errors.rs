@@ -1,0 +1,137 @@
+//! Errors of commands: their text, their form for programs, and their exit status.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use super::arguments::Format;
+use super::client::CommandError;
+use weir_api_types::ErrorKind;
+
+/// Exit status of a command that was refused or failed.
+pub const FAILED: u8 = 1;
+/// Exit status of a command line that is not understood.
+pub const USAGE: u8 = 2;
+/// Exit status if a named object does not exist.
+pub const NOT_FOUND: u8 = 4;
+/// Exit status if no daemon can be reached.
+pub const NO_DAEMON: u8 = 5;
+
+/// An error in the form for programs.
+#[derive(Debug, Serialize)]
+struct ErrorObject {
+    error: ErrorFields,
+}
+
+#[derive(Debug, Serialize)]
+struct ErrorFields {
+    /// Kind of the error; a word that stays the same across versions.
+    kind: String,
+    message: String,
+    exit_status: u8,
+}
+
+impl CommandError {
+    /// Exit status of the command, by kind of error.
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            CommandError::Usage(_) => USAGE,
+            CommandError::Answered { kind: ErrorKind::NotFound, .. } => NOT_FOUND,
+            CommandError::Unreachable { .. } => NO_DAEMON,
+            _ => FAILED,
+        }
+    }
+
+    /// Kind of the error: the kind in the API's answer, or a word for a failure in the client.
+    fn kind(&self) -> String {
+        match self {
+            CommandError::Usage(_) => "usage".to_owned(),
+            CommandError::Answered { kind, .. } => {
+                let word = serde_json::to_value(kind).ok();
+                word.and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
+            }
+            CommandError::Unreachable { .. } => "no_daemon".to_owned(),
+            CommandError::TimedOut { .. } => "timed_out".to_owned(),
+            CommandError::Failed(_) | CommandError::OutputClosed => "failed".to_owned(),
+        }
+    }
+}
+
+/// Prints an error on standard error, and returns the exit status.
+pub fn report(error: &CommandError, format: Format) -> ExitCode {
+    eprintln!("{}", written(error, format).trim_end());
+    ExitCode::from(error.exit_status())
+}
+
+fn written(error: &CommandError, format: Format) -> String {
+    let (kind, message, exit_status) = (error.kind(), error.to_string(), error.exit_status());
+    let object = ErrorObject { error: ErrorFields { kind, message, exit_status } };
+    let words = || format!("weir: {error}");
+    match format {
+        Format::Table => words(),
+        Format::Json => serde_json::to_string_pretty(&object).unwrap_or_else(|_| words()),
+        Format::Yaml => yaml_serde::to_string(&object).unwrap_or_else(|_| words()),
+    }
+}
+
+/// The format that a command line requests, even if the command line is otherwise invalid.
+pub fn asked_format(arguments: &[OsString]) -> Format {
+    let words = arguments.iter().filter_map(|argument| argument.to_str());
+    let words: Vec<String> = words.map(str::to_ascii_lowercase).collect();
+    let asks = |format: &str| {
+        let joined = ["-o", "-o=", "--output=", "-output="].map(|option| format!("{option}{format}"));
+        let is_option = |word: &str| matches!(word, "-o" | "--output" | "-output");
+        words.iter().any(|word| joined.contains(word))
+            || words.windows(2).any(|pair| is_option(&pair[0]) && pair[1] == format)
+    };
+    match (asks("json"), asks("yaml")) {
+        (true, _) => Format::Json,
+        (_, true) => Format::Yaml,
+        _ => Format::Table,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_error_has_its_exit_status() {
+        let answered = |kind| CommandError::Answered { kind, message: "no".to_owned() };
+        let unreachable =
+            CommandError::Unreachable { server: "unix:/x".to_owned(), reason: "gone".to_owned() };
+        let timed_out = CommandError::TimedOut { server: "unix:/x".to_owned(), seconds: 120 };
+        for (error, status, kind) in [
+            (CommandError::Usage("what".to_owned()), 2, "usage"),
+            (CommandError::Failed("why".to_owned()), 1, "failed"),
+            (answered(ErrorKind::NotFound), 4, "not_found"),
+            (answered(ErrorKind::Refused), 1, "refused"),
+            (answered(ErrorKind::Conflict), 1, "conflict"),
+            (answered(ErrorKind::Full), 1, "full"),
+            (unreachable, 5, "no_daemon"),
+            (timed_out, 1, "timed_out"),
+        ] {
+            assert_eq!((error.exit_status(), error.kind().as_str()), (status, kind));
+            let object: serde_json::Value = serde_json::from_str(&written(&error, Format::Json)).unwrap();
+            assert_eq!(object["error"]["kind"], kind);
+            assert_eq!(object["error"]["exit_status"], status);
+            assert_eq!(object["error"]["message"], error.to_string());
+            assert_eq!(written(&error, Format::Table), format!("weir: {error}"));
+        }
+    }
+
+    #[test]
+    fn format_is_read_from_an_invalid_command_line() {
+        for (line, expected) in [
+            ("weir volume cretae -o json", Format::Json),
+            ("weir volume create --output=YAML", Format::Yaml),
+            ("weir volume create -ojson", Format::Json),
+            ("weir volume create json", Format::Table),
+            ("weir volume record -o", Format::Table),
+        ] {
+            let arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            assert_eq!(asked_format(&arguments), expected, "{line}");
+        }
+    }
+}
