@@ -13,6 +13,7 @@ mod prose;
 mod report;
 mod repository;
 mod sabotage;
+mod structure;
 mod tidy;
 mod world;
 
@@ -25,10 +26,11 @@ usage: cargo xtask COMMAND
 
   setup                            install the programs that tests, demo and benches need
   tidy [--sources-only]            check formatting, lints, crate edges, purity, promises, house style
-  tidy --list-tests                print every test by the name that SPECIFICATION.md may use
+  tidy --list-tests                print every test by the name that docs/reference/promise-tests.md may use
   demo [--keep] [--output DIR] [--disk DIR]
                                    show classes of service, and what policies do about a noisy neighbour
   prose [--list]                   how long the sentences of the documents are
+  structure [CRATE] [--tree]       large types, circles of calls, cycles of modules; the tree with a line for each file
   guest [CASE]                     run the cases that need a kernel whose drives fail and delay on demand
   bench NAME|all [--quick] [--json FILE] [--disk DIR]
                                    measure: nbd, ceiling, shared, modify, neighbour, scheduler, isolation, many, burst,
@@ -49,6 +51,7 @@ fn run(mut arguments: Arguments) -> Result<()> {
         }
         Some("prose") => prose::run(arguments),
         Some("sabotage") => sabotage::run(arguments),
+        Some("structure") => structure::run(arguments),
         Some("tidy") => tidy::run(arguments),
         Some("help") | None => {
             print!("{HELP}");

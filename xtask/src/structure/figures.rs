@@ -1,0 +1,147 @@
+//! The figures of one crate, and their bounds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::cycles::circles;
+use super::parse::CrateSource;
+use super::paths::module_cycles;
+
+/// Methods of one type: more are more than one job.
+pub const METHODS_MAX: usize = 60;
+/// Fields of one type that other files write: more are nobody's.
+pub const WRITTEN_FIELDS_MAX: usize = 15;
+/// Part of a crate's lines, in percent, whose files call each other in a circle.
+pub const PERCENT_MAX: usize = 25;
+/// A circle of fewer lines is within what one reads in an hour, however small its crate is.
+const CIRCLE_LINES_MIN: usize = 1500;
+
+/// The figures of a crate.
+pub struct Figures {
+    name: String,
+    /// Lines of production code.
+    pub lines: usize,
+    /// All types with methods or visible fields, the largest first.
+    pub types: Vec<TypeFigures>,
+    /// The largest circle of files by calls of methods.
+    pub circle: Option<Circle>,
+    /// Cycles among modules with the same parent.
+    pub module_cycles: Vec<String>,
+}
+
+/// One type.
+pub struct TypeFigures {
+    /// Its name.
+    pub name: String,
+    /// Methods in inherent implementations.
+    pub methods: usize,
+    /// Fields that files other than the one with the type write.
+    pub written_fields: usize,
+}
+
+/// Files that call each other in a circle.
+pub struct Circle {
+    /// Their modules.
+    pub files: Vec<String>,
+    /// Their part of the crate's lines.
+    pub percent: usize,
+    lines: usize,
+}
+
+impl Figures {
+    /// Counts the figures of a crate.
+    pub fn of(source: &CrateSource) -> Figures {
+        let lines = source.files.iter().map(|file| file.lines).sum();
+        Figures {
+            name: source.name.clone(),
+            lines,
+            types: types(source),
+            circle: largest_circle(source, lines),
+            module_cycles: module_cycles(source),
+        }
+    }
+
+    /// Each figure beyond its bound, in words.
+    pub fn excess(&self) -> Vec<String> {
+        let name = &self.name;
+        let mut excess = Vec::new();
+        for one in &self.types {
+            if one.methods > METHODS_MAX {
+                excess.push(format!(
+                    "{name}: {} has {} methods; {METHODS_MAX} is the most",
+                    one.name, one.methods
+                ));
+            }
+            if one.written_fields > WRITTEN_FIELDS_MAX {
+                let count = one.written_fields;
+                excess.push(format!(
+                    "{name}: other files write {count} fields of {}; {WRITTEN_FIELDS_MAX} is the most",
+                    one.name
+                ));
+            }
+        }
+        let circle =
+            self.circle.iter().filter(|one| one.percent > PERCENT_MAX && one.lines > CIRCLE_LINES_MIN);
+        excess.extend(circle.map(|one| {
+            format!("{name}: {} files with {} % of the lines call each other in a circle; {PERCENT_MAX} % is the most", one.files.len(), one.percent)
+        }));
+        excess.extend(
+            self.module_cycles.iter().map(|cycle| format!("{name}: modules name each other: {cycle}")),
+        );
+        excess
+    }
+}
+
+fn types(source: &CrateSource) -> Vec<TypeFigures> {
+    let mut methods: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut fields: BTreeMap<&str, usize> = BTreeMap::new();
+    for file in &source.files {
+        file.methods.iter().for_each(|(of, _)| *methods.entry(of).or_default() += 1);
+        for (name, of) in &file.fields {
+            let others = source.files.iter().filter(|other| other.path != file.path);
+            let written: BTreeSet<&String> = others.flat_map(|other| &other.writes).collect();
+            fields.insert(name, of.iter().filter(|field| written.contains(field)).count());
+        }
+    }
+    let names: BTreeSet<&str> = methods.keys().chain(fields.keys()).copied().collect();
+    let mut types: Vec<TypeFigures> = names
+        .into_iter()
+        .map(|name| TypeFigures {
+            name: name.to_owned(),
+            methods: methods.get(name).copied().unwrap_or_default(),
+            written_fields: fields.get(name).copied().unwrap_or_default(),
+        })
+        .collect();
+    types.sort_by_key(|one| std::cmp::Reverse(one.methods + 4 * one.written_fields));
+    types
+}
+
+/// The circle with the most lines. A call counts if the files that can define its method are one.
+fn largest_circle(source: &CrateSource, lines: usize) -> Option<Circle> {
+    let mut by_method: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+    let mut by_type: BTreeMap<(&str, &str), BTreeSet<usize>> = BTreeMap::new();
+    for (number, file) in source.files.iter().enumerate() {
+        for (of, method) in &file.methods {
+            by_method.entry(method).or_default().insert(number);
+            by_type.entry((of, method)).or_default().insert(number);
+        }
+    }
+    let target = |of: &Option<String>, method: &str| {
+        let known = of.as_ref().and_then(|of| by_type.get(&(of.as_str(), method)));
+        let known = if of.is_some() { known } else { by_method.get(method) };
+        known.filter(|files| files.len() == 1).and_then(|files| files.first().copied())
+    };
+    let edges: Vec<Vec<usize>> = source
+        .files
+        .iter()
+        .enumerate()
+        .map(|(number, file)| {
+            let targets = file.calls.iter().filter_map(|(of, method)| target(of, method));
+            targets.filter(|to| *to != number).collect::<BTreeSet<_>>().into_iter().collect()
+        })
+        .collect();
+    let size = |circle: &Vec<usize>| circle.iter().map(|file| source.files[*file].lines).sum::<usize>();
+    let largest = circles(&edges).into_iter().max_by_key(size)?;
+    let own = size(&largest);
+    let files = largest.iter().map(|file| source.files[*file].module.join("::")).collect();
+    Some(Circle { files, percent: own * 100 / lines.max(1), lines: own })
+}

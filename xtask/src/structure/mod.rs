@@ -1,0 +1,71 @@
+//! `cargo xtask structure`: the tree of modules with the first sentence of each file, and the figures that keep
+//! it simple: large types, cycles of modules, and groups of files that call each other in a circle.
+
+mod cycles;
+mod figures;
+mod parse;
+mod paths;
+
+use anyhow::{Result, bail};
+
+use crate::arguments::Arguments;
+use crate::repository::repository_root;
+use figures::{Figures, METHODS_MAX, PERCENT_MAX, WRITTEN_FIELDS_MAX};
+use parse::CrateSource;
+
+/// Prints the figures of every crate, or those of one crate and its tree. Fails if a bound is exceeded.
+pub fn run(mut arguments: Arguments) -> Result<()> {
+    let is_tree = arguments.flag("--tree");
+    let wanted = arguments.word();
+    arguments.finish()?;
+    let crates = parse::read_crates(&repository_root())?;
+    let mut excess = 0;
+    for source in crates.iter().filter(|source| wanted.as_ref().is_none_or(|name| *name == source.name)) {
+        let figures = Figures::of(source);
+        if is_tree {
+            print_tree(source);
+        }
+        print_figures(source, &figures);
+        excess += figures.excess().len();
+    }
+    if excess > 0 {
+        bail!("{excess} figures are beyond their bound");
+    }
+    Ok(())
+}
+
+/// Complaints about figures beyond their bounds, for `tidy`.
+pub fn complaints(root: &std::path::Path) -> Result<Vec<String>> {
+    let crates = parse::read_crates(root)?;
+    Ok(crates.iter().flat_map(|source| Figures::of(source).excess()).collect())
+}
+
+fn print_tree(source: &CrateSource) {
+    for file in &source.files {
+        let depth = file.module.len();
+        let name = file.path.strip_prefix(&format!("crates/{}/src/", source.name)).unwrap_or(&file.path);
+        println!("{:indent$}{name} ({}): {}", "", file.lines, file.sentence, indent = depth * 2);
+    }
+}
+
+fn print_figures(source: &CrateSource, figures: &Figures) {
+    println!("{}: {} lines in {} files", source.name, figures.lines, source.files.len());
+    for one in figures.types.iter().take(3) {
+        println!(
+            "  {}: {} methods (at most {METHODS_MAX}), {} fields that other files write (at most \
+             {WRITTEN_FIELDS_MAX})",
+            one.name, one.methods, one.written_fields
+        );
+    }
+    if let Some(circle) = &figures.circle {
+        println!(
+            "  largest circle of calls: {} files, {} % of the lines (at most {PERCENT_MAX} %): {}",
+            circle.files.len(),
+            circle.percent,
+            circle.files.join(" ")
+        );
+    }
+    for cycle in &figures.module_cycles {
+        println!("  cycle of modules: {cycle}");
+    }
+}
