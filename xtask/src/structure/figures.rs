@@ -115,8 +115,9 @@ fn types(source: &CrateSource) -> Vec<TypeFigures> {
     types
 }
 
-/// The circle with the most lines. A call counts if the files that can define its method are one.
-fn largest_circle(source: &CrateSource, lines: usize) -> Option<Circle> {
+/// The calls between the files of a crate, by the numbers of the files: caller, callee, and the methods.
+/// A call counts if the files that can define its method are one.
+pub fn calls(source: &CrateSource) -> Vec<(usize, usize, Vec<String>)> {
     let mut by_method: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
     let mut by_type: BTreeMap<(&str, &str), BTreeSet<usize>> = BTreeMap::new();
     for (number, file) in source.files.iter().enumerate() {
@@ -130,15 +131,21 @@ fn largest_circle(source: &CrateSource, lines: usize) -> Option<Circle> {
         let known = if of.is_some() { known } else { by_method.get(method) };
         known.filter(|files| files.len() == 1).and_then(|files| files.first().copied())
     };
-    let edges: Vec<Vec<usize>> = source
-        .files
-        .iter()
-        .enumerate()
-        .map(|(number, file)| {
-            let targets = file.calls.iter().filter_map(|(of, method)| target(of, method));
-            targets.filter(|to| *to != number).collect::<BTreeSet<_>>().into_iter().collect()
-        })
-        .collect();
+    let mut calls: BTreeMap<(usize, usize), Vec<String>> = BTreeMap::new();
+    for (number, file) in source.files.iter().enumerate() {
+        for (of, method) in &file.calls {
+            if let Some(to) = target(of, method).filter(|to| *to != number) {
+                calls.entry((number, to)).or_default().push(method.clone());
+            }
+        }
+    }
+    calls.into_iter().map(|((from, to), methods)| (from, to, methods)).collect()
+}
+
+/// The circle with the most lines.
+fn largest_circle(source: &CrateSource, lines: usize) -> Option<Circle> {
+    let mut edges = vec![Vec::new(); source.files.len()];
+    calls(source).into_iter().for_each(|(from, to, _)| edges[from].push(to));
     let size = |circle: &Vec<usize>| circle.iter().map(|file| source.files[*file].lines).sum::<usize>();
     let largest = circles(&edges).into_iter().max_by_key(size)?;
     let own = size(&largest);

@@ -15,7 +15,7 @@ use parse::CrateSource;
 
 /// Prints the figures of every crate, or those of one crate and its tree. Fails if a bound is exceeded.
 pub fn run(mut arguments: Arguments) -> Result<()> {
-    let is_tree = arguments.flag("--tree");
+    let (is_tree, is_calls) = (arguments.flag("--tree"), arguments.flag("--calls"));
     let wanted = arguments.word();
     arguments.finish()?;
     let crates = parse::read_crates(&repository_root())?;
@@ -24,6 +24,9 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
         let figures = Figures::of(source);
         if is_tree {
             print_tree(source);
+        }
+        if is_calls {
+            print_calls(source);
         }
         print_figures(source, &figures);
         excess += figures.excess().len();
@@ -45,6 +48,13 @@ fn print_tree(source: &CrateSource) {
         let depth = file.module.len();
         let name = file.path.strip_prefix(&format!("crates/{}/src/", source.name)).unwrap_or(&file.path);
         println!("{:indent$}{name} ({}): {}", "", file.lines, file.sentence, indent = depth * 2);
+    }
+}
+
+fn print_calls(source: &CrateSource) {
+    let name = |file: usize| source.files[file].module.join("::");
+    for (from, to, methods) in figures::calls(source) {
+        println!("  {} -> {}: {}", name(from), name(to), methods.join(" "));
     }
 }
 
