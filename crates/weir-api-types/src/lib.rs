@@ -34,7 +34,7 @@ pub use drives::{
     Drive, DriveCreate, DriveDevice, DriveDrain, DriveEmulation, DriveEmulationCreate, DriveList, DriveState,
     VolumeDrive,
 };
-pub use errors::{AlarmSource, ErrorKind, Severity};
+pub use errors::{AlarmSource, ErrorCode, Problem, Severity};
 pub use journals::{Journal, JournalList};
 pub use measurements::{DirectionFigures, DriveClass, DriveMeasurement, DriveModify, MeasurementProgress};
 pub use policy::*;
@@ -691,15 +691,6 @@ pub struct Status {
     pub warnings: Vec<String>,
 }
 
-/// Details of an error.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ErrorDetail {
-    /// Kind of the error.
-    pub kind: ErrorKind,
-    /// Description of the error: the invalid value, and the values that are accepted.
-    pub message: String,
-}
-
 /// Log level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -707,13 +698,6 @@ pub struct Logging {
     /// `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `weir=debug`.
     #[schema(example = "info")]
     pub level: String,
-}
-
-/// Body of every error answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ErrorBody {
-    /// Details of the error.
-    pub error: ErrorDetail,
 }
 
 /// Selection of a tenant.

@@ -10,7 +10,7 @@ use super::versions::{IfVersion, Shown, Tagged};
 use super::{Context, convert};
 use weir_api_types::{
     AdaptiveModify, AdaptivePolicyGroup, AdaptivePolicyGroupCreate, AdaptivePolicyGroupList, ChangeQuery,
-    ErrorBody, IfMatchHeader, Rename, TenantQuery,
+    IfMatchHeader, Problem, Rename, TenantQuery,
 };
 use weir_control::{Control, GroupKind, Outcome};
 
@@ -20,7 +20,7 @@ use weir_control::{Control, GroupKind, Outcome};
     operation_id = "listAdaptivePolicyGroups", params(TenantQuery),
     responses((status = 200, description = "All adaptive policy groups, or those of one tenant, and the \
                              built-in ones", body = AdaptivePolicyGroupList),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn list(
     State(context): State<Context>,
@@ -39,7 +39,7 @@ pub(super) async fn list(
     post, path = "/v1/qos/adaptive-policy-groups", tag = "policy groups",
     operation_id = "createAdaptivePolicyGroup", request_body = AdaptivePolicyGroupCreate,
     responses((status = 201, description = "The new adaptive policy group", body = AdaptivePolicyGroup),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn create(
     State(context): State<Context>,
@@ -56,7 +56,7 @@ pub(super) async fn create(
     operation_id = "inspectAdaptivePolicyGroup",
     params(("name" = String, Path, description = "The adaptive policy group"), TenantQuery),
     responses((status = 200, description = "The adaptive policy group", body = AdaptivePolicyGroup),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn inspect(
     State(context): State<Context>,
@@ -75,7 +75,7 @@ pub(super) async fn inspect(
     params(("name" = String, Path, description = "The adaptive policy group"), ChangeQuery, IfMatchHeader),
     request_body = AdaptiveModify,
     responses((status = 200, description = "The adaptive policy group as it is now", body = AdaptivePolicyGroup),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,
@@ -99,7 +99,7 @@ pub(super) async fn modify(
     params(("name" = String, Path, description = "The adaptive policy group"), ChangeQuery, IfMatchHeader),
     request_body = Rename,
     responses((status = 200, description = "The adaptive policy group as it is now", body = AdaptivePolicyGroup),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn rename(
     State(context): State<Context>,
@@ -122,7 +122,7 @@ pub(super) async fn rename(
     operation_id = "deleteAdaptivePolicyGroup",
     params(("name" = String, Path, description = "The adaptive policy group"), ChangeQuery, IfMatchHeader),
     responses((status = 204, description = "It is gone"),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn delete(
     State(context): State<Context>,

@@ -13,7 +13,7 @@ use super::convert::policy as convert_policy;
 use super::versions::{IfVersion, Shown, Tagged};
 use weir_api_types::{
     BackgroundJob, BackgroundJobList, BackgroundPolicy, BackgroundPolicyList, BackgroundPolicyModify,
-    ErrorBody, IfMatchHeader, IfVersionQuery,
+    IfMatchHeader, IfVersionQuery, Problem,
 };
 use weir_control::{BackgroundPolicyChange, ControlError, Outcome};
 
@@ -35,7 +35,7 @@ pub(super) fn background_change(request: BackgroundPolicyModify) -> Outcome<Back
 #[utoipa::path(
     get, path = "/v1/background", tag = "status", operation_id = "listBackgroundWork",
     responses((status = 200, description = "All of it, in the order in which it began", body = BackgroundJobList),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn jobs(State(context): State<Context>) -> Answer<BackgroundJobList> {
     let jobs = context.run(|control| Ok::<_, ControlError>(control.background_jobs())).await?;
@@ -46,7 +46,7 @@ pub(super) async fn jobs(State(context): State<Context>) -> Answer<BackgroundJob
 #[utoipa::path(
     get, path = "/v1/qos/background-policies", tag = "policy groups", operation_id = "listBackgroundPolicies",
     responses((status = 200, description = "The policies of all kinds", body = BackgroundPolicyList),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn list(State(context): State<Context>) -> Answer<BackgroundPolicyList> {
     let views = context.run(|control| Ok::<_, ControlError>(control.background_policies())).await?;
@@ -61,7 +61,7 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<BackgroundPol
     params(("kind" = String, Path, description = "The kind"), IfVersionQuery, IfMatchHeader),
     request_body = BackgroundPolicyModify,
     responses((status = 200, description = "The policy as it is now", body = BackgroundPolicy),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,
@@ -82,7 +82,7 @@ pub(super) async fn modify(
     operation_id = "resetBackgroundPolicy",
     params(("kind" = String, Path, description = "The kind"), IfVersionQuery, IfMatchHeader),
     responses((status = 204, description = "The built-in policy holds"),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn reset(
     State(context): State<Context>,

@@ -13,8 +13,7 @@ use super::answer::{Answer, ApiError, Body, Path};
 use super::convert;
 use super::versions::{IfVersion, Shown, Tagged};
 use weir_api_types::{
-    Drive, DriveCreate, DriveEmulationCreate, DriveList, DriveModify, ErrorBody, IfMatchHeader,
-    IfVersionQuery,
+    Drive, DriveCreate, DriveEmulationCreate, DriveList, DriveModify, IfMatchHeader, IfVersionQuery, Problem,
 };
 use weir_control::{AddDrive, ControlError, ModifyDrive, Outcome};
 
@@ -22,7 +21,7 @@ use weir_control::{AddDrive, ControlError, ModifyDrive, Outcome};
 #[utoipa::path(
     get, path = "/v1/drives", tag = "drives", operation_id = "listDrives",
     responses((status = 200, description = "All drives", body = DriveList),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn list(State(context): State<Context>) -> Answer<DriveList> {
     let views = context.run(|control| Ok::<_, ControlError>(control.drives())).await?;
@@ -33,7 +32,7 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<DriveList> {
 #[utoipa::path(
     post, path = "/v1/drives", tag = "drives", operation_id = "addDrive", request_body = DriveCreate,
     responses((status = 201, description = "The new drive", body = Drive),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn create(
     State(context): State<Context>,
@@ -63,7 +62,7 @@ fn emulation(emulation: DriveEmulationCreate) -> Outcome<Emulation> {
     get, path = "/v1/drives/{name}", tag = "drives", operation_id = "inspectDrive",
     params(("name" = String, Path, description = "The drive")),
     responses((status = 200, description = "The drive", body = Drive),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Shown<Drive> {
     let name = convert::name(&name)?;
@@ -81,7 +80,7 @@ fn label(text: Option<&str>) -> Outcome<Option<Option<Name>>> {
     params(("name" = String, Path, description = "The drive"), IfVersionQuery, IfMatchHeader),
     request_body = DriveModify,
     responses((status = 200, description = "The drive as it is now", body = Drive),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,
@@ -105,7 +104,7 @@ pub(super) async fn modify(
     post, path = "/v1/drives/{name}/measure", tag = "drives", operation_id = "measureDrive",
     params(("name" = String, Path, description = "The drive")),
     responses((status = 202, description = "It is being measured", body = Drive),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn measure(
     State(context): State<Context>,
@@ -124,7 +123,7 @@ pub(super) async fn measure(
     post, path = "/v1/drives/{name}/accept", tag = "drives", operation_id = "acceptDrive",
     params(("name" = String, Path, description = "The drive")),
     responses((status = 200, description = "It is used again", body = Drive),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn accept(
     State(context): State<Context>,
@@ -144,7 +143,7 @@ pub(super) async fn accept(
     params(("name" = String, Path, description = "The drive"), IfVersionQuery, IfMatchHeader),
     responses((status = 202, description = "It is being emptied", body = Drive),
               (status = 204, description = "It is gone"),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn delete(
     State(context): State<Context>,
@@ -164,7 +163,7 @@ pub(super) async fn delete(
     delete, path = "/v1/drives/{name}/removal", tag = "drives", operation_id = "keepDrive",
     params(("name" = String, Path, description = "The drive"), IfVersionQuery, IfMatchHeader),
     responses((status = 200, description = "The drive, which stays", body = Drive),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn keep(
     State(context): State<Context>,

@@ -10,7 +10,7 @@ use axum::extract::State;
 use super::answer::{Answer, Path, Query};
 use super::{Context, convert};
 use weir_api_types::{
-    BindingCause, BindingLimit, DriveNeighbour, ErrorBody, ExplainQuery, LatencyShares, LimitRate,
+    BindingCause, BindingLimit, DriveNeighbour, ExplainQuery, LatencyShares, LimitRate, Problem,
     VolumeExplanation,
 };
 use weir_control::reasons::{self, Binding, Cause, Explanation, Situation, limit_name};
@@ -28,7 +28,7 @@ const INTERVAL_NS_RANGE: std::ops::RangeInclusive<u64> = 100_000_000..=60_000_00
     get, path = "/v1/volumes/{name}/explanation", tag = "statistics", operation_id = "explainVolume",
     params(("name" = String, Path, description = "The volume"), ExplainQuery),
     responses((status = 200, description = "What binds it, and what would change that", body = VolumeExplanation),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn explain(
     State(context): State<Context>,

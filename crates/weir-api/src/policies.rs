@@ -10,8 +10,8 @@ use super::convert::policy as convert_policy;
 use super::versions::{IfVersion, Shown, Tagged};
 use super::{Context, convert};
 use weir_api_types::{
-    ChangeQuery, ErrorBody, IfMatchHeader, PolicyGroup, PolicyGroupCreate, PolicyGroupList,
-    PolicyGroupModify, Rename, TenantQuery,
+    ChangeQuery, IfMatchHeader, PolicyGroup, PolicyGroupCreate, PolicyGroupList, PolicyGroupModify, Problem,
+    Rename, TenantQuery,
 };
 use weir_control::{Control, GroupKind, ModifyPolicyGroup};
 
@@ -20,7 +20,7 @@ use weir_control::{Control, GroupKind, ModifyPolicyGroup};
     get, path = "/v1/qos/policy-groups", tag = "policy groups", operation_id = "listPolicyGroups",
     params(TenantQuery),
     responses((status = 200, description = "All policy groups, or those of one tenant", body = PolicyGroupList),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn list(
     State(context): State<Context>,
@@ -36,7 +36,7 @@ pub(super) async fn list(
     post, path = "/v1/qos/policy-groups", tag = "policy groups", operation_id = "createPolicyGroup",
     request_body = PolicyGroupCreate,
     responses((status = 201, description = "The new policy group", body = PolicyGroup),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn create(
     State(context): State<Context>,
@@ -52,7 +52,7 @@ pub(super) async fn create(
     get, path = "/v1/qos/policy-groups/{name}", tag = "policy groups", operation_id = "inspectPolicyGroup",
     params(("name" = String, Path, description = "The policy group"), TenantQuery),
     responses((status = 200, description = "The policy group", body = PolicyGroup),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn inspect(
     State(context): State<Context>,
@@ -71,7 +71,7 @@ pub(super) async fn inspect(
     params(("name" = String, Path, description = "The policy group"), ChangeQuery, IfMatchHeader),
     request_body = PolicyGroupModify,
     responses((status = 200, description = "The policy group as it is now", body = PolicyGroup),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,
@@ -93,7 +93,7 @@ pub(super) async fn modify(
     operation_id = "renamePolicyGroup",
     params(("name" = String, Path, description = "The policy group"), ChangeQuery, IfMatchHeader), request_body = Rename,
     responses((status = 200, description = "The policy group as it is now", body = PolicyGroup),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn rename(
     State(context): State<Context>,
@@ -116,7 +116,7 @@ pub(super) async fn rename(
     operation_id = "deletePolicyGroup",
     params(("name" = String, Path, description = "The policy group"), ChangeQuery, IfMatchHeader),
     responses((status = 204, description = "It is gone"),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn delete(
     State(context): State<Context>,

@@ -16,9 +16,9 @@ use super::stream::{Footprint, JSON, Sheet};
 use super::{Context, convert};
 use weir_api_types::{
     AdaptiveModify, AdaptivePolicyGroup, AdaptivePolicyGroupCreate, BackgroundPolicyEntry,
-    BackgroundPolicyModify, BurstModify, ChargesModify, ErrorBody, LimitsModify, OperationSize,
-    PoliciesApply, PoliciesDifference, PolicyGroup, PolicyGroupCreate, PolicyLimits, PolicySet, PolicyTerms,
-    Rates, TenantPolicies, VolumeBinding,
+    BackgroundPolicyModify, BurstModify, ChargesModify, LimitsModify, OperationSize, PoliciesApply,
+    PoliciesDifference, PolicyGroup, PolicyGroupCreate, PolicyLimits, PolicySet, PolicyTerms, Problem, Rates,
+    TenantPolicies, VolumeBinding,
 };
 use weir_control::records::VolumeState;
 use weir_control::{
@@ -32,7 +32,7 @@ use weir_types::control_bounds::{API_TENANTS_PER_PIECE, API_VOLUMES_PER_PIECE};
     put, path = "/v1/qos/policies", tag = "policy groups", operation_id = "applyPolicies",
     request_body = PoliciesApply,
     responses((status = 200, description = "What changed, or would", body = PoliciesDifference),
-              (status = "default", description = "Nothing was changed", body = ErrorBody))
+              (status = "default", description = "Nothing was changed", body = Problem))
 )]
 pub(super) async fn apply(
     State(context): State<Context>,
@@ -50,7 +50,7 @@ pub(super) async fn apply(
 #[utoipa::path(
     get, path = "/v1/qos/policies", tag = "policy groups", operation_id = "exportPolicies",
     responses((status = 200, description = "All policies and bindings", body = PolicySet),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn export(State(context): State<Context>) -> Result<Response, ApiError> {
     // The version is read before the data, so that any later change has a higher version.

@@ -8,14 +8,14 @@ use axum::extract::State;
 use super::answer::{Answer, Body, Path};
 use super::versions::{IfVersion, Shown, Tagged};
 use super::{Context, convert};
-use weir_api_types::{ErrorBody, IfMatchHeader, IfVersionQuery, Pool, PoolList, PoolModify};
+use weir_api_types::{IfMatchHeader, IfVersionQuery, Pool, PoolList, PoolModify, Problem};
 use weir_control::{ControlError, ModifyPool};
 
 /// List pools.
 #[utoipa::path(
     get, path = "/v1/pools", tag = "pools", operation_id = "listPools",
     responses((status = 200, description = "All pools with their ledgers", body = PoolList),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn list(State(context): State<Context>) -> Answer<PoolList> {
     let views = context.run(|control| Ok::<_, ControlError>(control.pools())).await?;
@@ -27,7 +27,7 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<PoolList> {
     get, path = "/v1/pools/{name}", tag = "pools", operation_id = "inspectPool",
     params(("name" = String, Path, description = "The pool")),
     responses((status = 200, description = "The pool", body = Pool),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Shown<Pool> {
     let name = convert::name(&name)?;
@@ -40,7 +40,7 @@ pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<Str
     params(("name" = String, Path, description = "The pool"), IfVersionQuery, IfMatchHeader),
     request_body = PoolModify,
     responses((status = 200, description = "The pool as it is now", body = Pool),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,

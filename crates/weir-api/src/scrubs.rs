@@ -7,14 +7,14 @@ use axum::response::Response;
 
 use super::answer::{Answer, ApiError, Path, Query};
 use super::{Context, convert};
-use weir_api_types::{ErrorBody, Scrub, ScrubList, TenantQuery};
+use weir_api_types::{Problem, Scrub, ScrubList, TenantQuery};
 use weir_control::Control;
 
 /// List scrubs: for each volume the current or last scrub, and the known state of its data at rest.
 #[utoipa::path(
     get, path = "/v1/scrubs", tag = "volumes", operation_id = "listScrubs", params(TenantQuery),
     responses((status = 200, description = "All volumes, or those of one tenant", body = ScrubList),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn list(
     State(context): State<Context>,
@@ -32,7 +32,7 @@ pub(super) async fn list(
     post, path = "/v1/volumes/{name}/scrub", tag = "volumes", operation_id = "scrubVolume",
     params(("name" = String, Path, description = "The volume"), TenantQuery),
     responses((status = 200, description = "The scrub, which goes on", body = Scrub),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn begin(
     State(context): State<Context>,
@@ -51,7 +51,7 @@ pub(super) async fn begin(
     delete, path = "/v1/volumes/{name}/scrub", tag = "volumes", operation_id = "cancelScrub",
     params(("name" = String, Path, description = "The volume"), TenantQuery),
     responses((status = 200, description = "The scrub, which has ended", body = Scrub),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn cancel(
     State(context): State<Context>,

@@ -13,7 +13,7 @@ use super::convert;
 use super::convert::policy as convert_policy;
 use super::versions::{IfVersion, Shown, Tagged};
 use weir_api_types::{
-    ChangeQuery, ErrorBody, IfMatchHeader, Snapshot, SnapshotCreate, SnapshotDeleteQuery, SnapshotList,
+    ChangeQuery, IfMatchHeader, Problem, Snapshot, SnapshotCreate, SnapshotDeleteQuery, SnapshotList,
     SnapshotQuery, SnapshotRestore, TenantQuery, Volume, VolumeClone,
 };
 use weir_control::{CloneVolume, Control, ControlError, CreateSnapshots, SnapshotView};
@@ -26,7 +26,7 @@ fn list_of(views: Vec<SnapshotView>) -> SnapshotList {
 #[utoipa::path(
     get, path = "/v1/snapshots", tag = "snapshots", operation_id = "listSnapshots", params(SnapshotQuery),
     responses((status = 200, description = "The snapshots", body = SnapshotList),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn list(
     State(context): State<Context>,
@@ -45,7 +45,7 @@ pub(super) async fn list(
     post, path = "/v1/snapshots", tag = "snapshots", operation_id = "createSnapshots",
     request_body = SnapshotCreate,
     responses((status = 201, description = "The new snapshots", body = SnapshotList),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn create(
     State(context): State<Context>,
@@ -70,7 +70,7 @@ pub(super) async fn create(
     params(("name" = String, Path, description = "The volume"),
            ("snapshot" = String, Path, description = "The snapshot"), SnapshotDeleteQuery, IfMatchHeader),
     responses((status = 204, description = "It is gone, and its name is free"),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn delete(
     State(context): State<Context>,
@@ -95,7 +95,7 @@ pub(super) async fn delete(
            ("snapshot" = String, Path, description = "The snapshot"), ChangeQuery, IfMatchHeader),
     request_body = SnapshotRestore,
     responses((status = 200, description = "The volume as it is now", body = Volume),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn restore(
     State(context): State<Context>,
@@ -117,7 +117,7 @@ pub(super) async fn restore(
     post, path = "/v1/volumes/{name}/clone", tag = "snapshots", operation_id = "cloneVolume",
     params(("name" = String, Path, description = "The volume"), TenantQuery), request_body = VolumeClone,
     responses((status = 201, description = "The clone", body = Volume),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn clone_volume(
     State(context): State<Context>,

@@ -11,7 +11,7 @@ use super::answer::{Answer, ApiError, Query};
 use super::stream::{Footprint, Sheet};
 use super::{Context, convert};
 use weir_api_types::{
-    ErrorBody, PolicyGroupSample, PolicyGroupStatistics, PolicyGroupStatisticsQuery, VolumeSample,
+    PolicyGroupSample, PolicyGroupStatistics, PolicyGroupStatisticsQuery, Problem, VolumeSample,
     VolumeStatistics, VolumeStatisticsQuery,
 };
 use weir_control::Control;
@@ -21,7 +21,7 @@ use weir_control::Control;
     get, path = "/v1/statistics/volumes", tag = "statistics", operation_id = "volumeStatistics",
     params(VolumeStatisticsQuery),
     responses((status = 200, description = "Totals since the daemon started", body = VolumeStatistics),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn volumes(
     State(context): State<Context>,
@@ -46,7 +46,7 @@ pub(super) async fn volumes(
     get, path = "/v1/statistics/policy-groups", tag = "statistics", operation_id = "policyGroupStatistics",
     params(PolicyGroupStatisticsQuery),
     responses((status = 200, description = "Totals since the daemon started", body = PolicyGroupStatistics),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn policy_groups(
     State(context): State<Context>,

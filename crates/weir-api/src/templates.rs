@@ -12,7 +12,7 @@ use super::convert;
 use super::convert::policy as convert_policy;
 use super::versions::{IfVersion, Shown, Tagged};
 use weir_api_types::{
-    ErrorBody, IfMatchHeader, IfVersionQuery, Template, TemplateCreate, TemplateList, TemplateModify,
+    IfMatchHeader, IfVersionQuery, Problem, Template, TemplateCreate, TemplateList, TemplateModify,
 };
 use weir_control::{ControlError, CreateTemplate, ModifyTemplate};
 
@@ -20,7 +20,7 @@ use weir_control::{ControlError, CreateTemplate, ModifyTemplate};
 #[utoipa::path(
     get, path = "/v1/templates", tag = "templates", operation_id = "listTemplates",
     responses((status = 200, description = "All templates", body = TemplateList),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn list(State(context): State<Context>) -> Answer<TemplateList> {
     let views = context.run(|control| Ok::<_, ControlError>(control.templates())).await?;
@@ -32,7 +32,7 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<TemplateList>
     post, path = "/v1/templates", tag = "templates", operation_id = "createTemplate",
     request_body = TemplateCreate,
     responses((status = 201, description = "The new template", body = Template),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn create(
     State(context): State<Context>,
@@ -53,7 +53,7 @@ pub(super) async fn create(
     get, path = "/v1/templates/{name}", tag = "templates", operation_id = "inspectTemplate",
     params(("name" = String, Path, description = "The template")),
     responses((status = 200, description = "The template", body = Template),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Shown<Template> {
     let name = convert::name(&name)?;
@@ -68,7 +68,7 @@ pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<Str
     params(("name" = String, Path, description = "The template"), IfVersionQuery, IfMatchHeader),
     request_body = TemplateModify,
     responses((status = 200, description = "The template as it is now", body = Template),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,
@@ -91,7 +91,7 @@ pub(super) async fn modify(
     delete, path = "/v1/templates/{name}", tag = "templates", operation_id = "deleteTemplate",
     params(("name" = String, Path, description = "The template"), IfVersionQuery, IfMatchHeader),
     responses((status = 204, description = "It is gone"),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn delete(
     State(context): State<Context>,

@@ -11,7 +11,7 @@ use super::convert;
 use super::convert::policy as convert_policy;
 use super::versions::{IfVersion, Shown, Tagged};
 use weir_api_types::{
-    ErrorBody, IfMatchHeader, IfVersionQuery, Tenant, TenantCreate, TenantList, TenantModify,
+    IfMatchHeader, IfVersionQuery, Problem, Tenant, TenantCreate, TenantList, TenantModify,
 };
 use weir_control::{Control, ModifyTenant};
 use weir_types::control_bounds::API_TENANTS_PER_PIECE;
@@ -20,7 +20,7 @@ use weir_types::control_bounds::API_TENANTS_PER_PIECE;
 #[utoipa::path(
     get, path = "/v1/tenants", tag = "tenants", operation_id = "listTenants",
     responses((status = 200, description = "All tenants", body = TenantList),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn list(State(context): State<Context>) -> Result<Response, ApiError> {
     let list = |control: &Control| Ok(control.tenant_names());
@@ -32,7 +32,7 @@ pub(super) async fn list(State(context): State<Context>) -> Result<Response, Api
 #[utoipa::path(
     post, path = "/v1/tenants", tag = "tenants", operation_id = "createTenant", request_body = TenantCreate,
     responses((status = 201, description = "The new tenant", body = Tenant),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn create(
     State(context): State<Context>,
@@ -48,7 +48,7 @@ pub(super) async fn create(
     get, path = "/v1/tenants/{name}", tag = "tenants", operation_id = "inspectTenant",
     params(("name" = String, Path, description = "The tenant")),
     responses((status = 200, description = "The tenant", body = Tenant),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Shown<Tenant> {
     let name = convert::name(&name)?;
@@ -61,7 +61,7 @@ pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<Str
     params(("name" = String, Path, description = "The tenant"), IfVersionQuery, IfMatchHeader),
     request_body = TenantModify,
     responses((status = 200, description = "The tenant as it is now", body = Tenant),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,
@@ -84,7 +84,7 @@ pub(super) async fn modify(
     delete, path = "/v1/tenants/{name}", tag = "tenants", operation_id = "deleteTenant",
     params(("name" = String, Path, description = "The tenant"), IfVersionQuery, IfMatchHeader),
     responses((status = 204, description = "It is gone"),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn delete(
     State(context): State<Context>,

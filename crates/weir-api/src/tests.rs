@@ -140,6 +140,12 @@ const ADAPTIVE_GROUP: &str = "/v1/qos/adaptive-policy-groups/{name}";
 const POLICIES: &str = "/v1/qos/policies";
 const TENANT: &str = "/v1/tenants/{name}";
 
+/// Detail and remedy of a problem.
+fn message_of(answer: &Value) -> String {
+    let problem: weir_api_types::Problem = serde_json::from_value(answer.clone()).unwrap();
+    problem.message()
+}
+
 /// Adds, shows and removes an emulated drive.
 fn call_drives(api: &mut World) {
     let folder = tempfile::tempdir().unwrap();
@@ -194,7 +200,7 @@ fn call_measurements(api: &mut World) {
     let added = api.call("POST", "/v1/drives", "", Some(body), 201);
     assert_eq!((added.get("class"), &added["class_reason"]), (None, &json!("being measured")));
     let refused = api.call("POST", "/v1/drives/{name}/measure", "m", None, 409);
-    assert!(refused["error"]["message"].as_str().unwrap().contains("is being measured already"), "{refused}");
+    assert!(message_of(&refused).contains("is being measured already"), "{refused}");
     weir_control::testing::settle_measurements(&api.control);
     let measured = api.call("GET", DRIVE, "m", None, 200);
     assert_eq!((&measured["class"], measured.get("measurement_progress")), (&json!("low"), None));
@@ -205,14 +211,11 @@ fn call_measurements(api: &mut World) {
     assert_eq!((&modified["class"], &modified["class_reason"]), (&json!("low"), &measured["class_reason"]));
     let again = api.call("POST", "/v1/drives/{name}/measure", "m", None, 202);
     assert!(again["measurement_progress"]["percent"].is_u64(), "{again}");
-    api.call("PATCH", DRIVE, "m", Some(json!({"class": "fast"})), 422);
+    api.call("PATCH", DRIVE, "m", Some(json!({"class": "fast"})), 400);
     api.call("DELETE", DRIVE, "m", None, 204);
     api.call("POST", "/v1/drives/{name}/measure", "m", None, 404);
     let refused = api.call("POST", "/v1/drives/{name}/accept", "default", None, 409);
-    assert!(
-        refused["error"]["message"].as_str().unwrap().contains("there is nothing to accept"),
-        "{refused}"
-    );
+    assert!(message_of(&refused).contains("there is nothing to accept"), "{refused}");
 }
 
 /// Shows, changes and resets the policy of a kind of background work.
@@ -233,10 +236,10 @@ fn call_background_policies(api: &mut World) {
         ("reclaim", json!({"weight": 0}), 400, "weight 0 is not accepted; 1 to 10000 is"),
         ("reclaim", json!({"deadline_seconds": 2_592_001}), 400, "1 to 2592000 seconds"),
         ("reclaim", json!({"ceiling": {"iops": 0}}), 400, "rate 0IOPS is not accepted"),
-        ("reclaim", json!({"floor": {"iops": 10}}), 422, "unknown field `floor`"),
+        ("reclaim", json!({"floor": {"iops": 10}}), 400, "unknown field `floor`"),
     ] {
         let answer = api.call("PATCH", POLICY, kind, Some(body), status);
-        assert!(answer["error"]["message"].as_str().unwrap().contains(words), "{answer}");
+        assert!(message_of(&answer).contains(words), "{answer}");
     }
     api.call("DELETE", POLICY, "reclaim", None, 204);
     assert_eq!(list(api), built_in);
@@ -308,7 +311,7 @@ fn call_pools(api: &mut World) {
     api.call("POST", VOLUMES, "", Some(volume.clone()), 201);
     volume["name"] = json!("y");
     let refused = api.call("POST", VOLUMES, "", Some(volume.clone()), 409);
-    let message = refused["error"]["message"].as_str().unwrap();
+    let message = message_of(&refused);
     assert!(
         message.starts_with("pool 'slow' would be over-committed: floors of 1200IOPS bound"),
         "{message}"
@@ -387,7 +390,7 @@ fn invalid_drive_error_names_the_value() {
             post(json!({"path": "/no/such/place"}), 400, "invalid", "'/no/such/place' does not exist"),
             post(emulated(json!({"iops": 0})), 400, "invalid", "'iops=0' is not from 1 to"),
             post(emulated(json!({"latency_ns": 5})), 400, "invalid", "required unless a kind is told"),
-            post(emulated(json!({"kind": "tape"})), 422, "invalid", "expected one of `ebs-io1`"),
+            post(emulated(json!({"kind": "tape"})), 400, "invalid", "expected one of `ebs-io1`"),
             post(
                 emulated(json!({"kind": "nvme", "parallel": 0})),
                 400,
@@ -521,7 +524,7 @@ fn call_templates(api: &mut World) {
             ("DELETE", TEMPLATE, "single", Value::Null, 409, "refused", "the volumes: x"),
             ("PATCH", TEMPLATE, "hybrid", json!({"read_from": "low"}), 409, "refused", "built in"),
             post(json!({"name": "n", "replicas": []}), 400, "invalid", "0 replicas; 1 to 3"),
-            post(json!({"name": "n", "replicas": ["best"]}), 422, "invalid", "best"),
+            post(json!({"name": "n", "replicas": ["best"]}), 400, "invalid", "best"),
         ],
     );
     let released = api.call("PATCH", VOLUME, "x", Some(json!({"template": "none"})), 200);
@@ -600,11 +603,11 @@ fn adapt(api: &mut World) {
 type Refused = (&'static str, &'static str, &'static str, Value, u16, &'static str, &'static str);
 
 fn check_refused(api: &mut World, cases: impl IntoIterator<Item = Refused>) {
-    for (method, path, name, body, status, kind, words) in cases {
+    for (method, path, name, body, status, code, words) in cases {
         let body = Some(body).filter(|body| !body.is_null());
         let answer = api.call(method, path, name, body, status);
-        let message = answer["error"]["message"].as_str().unwrap();
-        assert!(answer["error"]["kind"] == kind && message.contains(words), "{method} {path}: {answer}");
+        let message = message_of(&answer);
+        assert!(answer["code"] == code && message.contains(words), "{method} {path}: {answer}");
     }
 }
 
@@ -627,11 +630,11 @@ fn invalid_volume_error_names_the_value() {
             post(volume_with("name", "a b"), 400, "invalid", "character ' '"),
             post(volume_with("name", ""), 400, "invalid", "must not be empty"),
             post(json!({"name": "x", "size_bytes": 0}), 400, "invalid", "size 0"),
-            post(json!({"name": "x", "size_bytes": -1}), 422, "invalid", "-1"),
-            post(json!({"name": "x", "size": 1}), 422, "invalid", "unknown field `size`"),
+            post(json!({"name": "x", "size_bytes": -1}), 400, "invalid", "-1"),
+            post(json!({"name": "x", "size": 1}), 400, "invalid", "unknown field `size`"),
             post(volume_with("tenant", "t"), 404, "not_found", "unknown tenant 't'"),
             post(volume_with("qos_policy_group", "p"), 404, "not_found", "'p'"),
-            post(volume_with("io_priority", "best"), 422, "invalid", "best"),
+            post(volume_with("io_priority", "best"), 400, "invalid", "best"),
         ],
     );
     let smaller = json!({"size_bytes": 4096});
@@ -669,7 +672,7 @@ fn invalid_policy_or_tenant_error_names_the_value() {
                 "invalid",
                 "weight 0 is not accepted",
             ),
-            ("POST", GROUPS, "", json!({"name": "p", "heavy": 0}), 422, "invalid", "unknown field `heavy`"),
+            ("POST", GROUPS, "", json!({"name": "p", "heavy": 0}), 400, "invalid", "unknown field `heavy`"),
             ("POST", GROUPS, "", json!({"name": "extreme"}), 409, "conflict", "'extreme' is built in"),
             ("PATCH", GROUP, "value", json!({}), 400, "invalid", "'value' is adaptive; 'qos adaptive-"),
             ("PATCH", ADAPTIVE_GROUP, "value", json!({}), 409, "refused", "built in and cannot be changed"),
@@ -694,8 +697,8 @@ fn missing_and_oversized_requests_get_the_error_form() {
     ] {
         let response = request.send().unwrap();
         assert_eq!(response.status().as_u16(), status);
-        let body: weir_api_types::ErrorBody = response.json().unwrap();
-        assert!(!body.error.message.is_empty());
+        let body: weir_api_types::Problem = response.json().unwrap();
+        assert!(!body.detail.is_empty());
     }
 }
 

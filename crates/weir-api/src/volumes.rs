@@ -10,7 +10,7 @@ use super::convert::policy as convert_policy;
 use super::versions::{IfVersion, Shown, Tagged};
 use super::{Context, convert};
 use weir_api_types::{
-    ChangeQuery, DeleteQuery, ErrorBody, IfMatchHeader, TenantQuery, Volume, VolumeCreate, VolumeList,
+    ChangeQuery, DeleteQuery, IfMatchHeader, Problem, TenantQuery, Volume, VolumeCreate, VolumeList,
     VolumeModify, VolumeResize,
 };
 use weir_control::{Control, CreateVolume, DeleteVolume, ModifyVolume};
@@ -20,7 +20,7 @@ use weir_types::control_bounds::API_VOLUMES_PER_PIECE;
 #[utoipa::path(
     get, path = "/v1/volumes", tag = "volumes", operation_id = "listVolumes", params(TenantQuery),
     responses((status = 200, description = "All volumes, or those of one tenant", body = VolumeList),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn list(
     State(context): State<Context>,
@@ -37,7 +37,7 @@ pub(super) async fn list(
 #[utoipa::path(
     post, path = "/v1/volumes", tag = "volumes", operation_id = "createVolume", request_body = VolumeCreate,
     responses((status = 201, description = "The new volume, which clients can attach", body = Volume),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn create(
     State(context): State<Context>,
@@ -67,7 +67,7 @@ pub(super) async fn create(
     get, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "inspectVolume",
     params(("name" = String, Path, description = "The volume"), TenantQuery),
     responses((status = 200, description = "The volume", body = Volume),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn inspect(
     State(context): State<Context>,
@@ -84,7 +84,7 @@ pub(super) async fn inspect(
     patch, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "modifyVolume",
     params(("name" = String, Path, description = "The volume"), ChangeQuery, IfMatchHeader), request_body = VolumeModify,
     responses((status = 200, description = "The volume as it is now", body = Volume),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,
@@ -117,7 +117,7 @@ pub(super) async fn modify(
     post, path = "/v1/volumes/{name}/resize", tag = "volumes", operation_id = "resizeVolume",
     params(("name" = String, Path, description = "The volume"), ChangeQuery, IfMatchHeader), request_body = VolumeResize,
     responses((status = 200, description = "The volume as it is now", body = Volume),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn resize(
     State(context): State<Context>,
@@ -139,7 +139,7 @@ pub(super) async fn resize(
     delete, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "deleteVolume",
     params(("name" = String, Path, description = "The volume"), DeleteQuery, IfMatchHeader),
     responses((status = 204, description = "It is gone, and its name is free"),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn delete(
     State(context): State<Context>,

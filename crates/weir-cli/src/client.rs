@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use super::arguments::Format;
 use super::change_options::ChangeOptions;
 use super::output;
-use weir_api_types::{ErrorBody, ErrorDetail, ErrorKind};
+use weir_api_types::{ErrorCode, Problem};
 use weir_host::folders::{default_state, sockets_folder};
 use weir_host::token::read_token;
 
@@ -36,13 +36,8 @@ pub enum CommandError {
     #[error("{0}")]
     Failed(String),
     /// The daemon refused the request or failed.
-    #[error("{message}")]
-    Answered {
-        /// Kind of the error.
-        kind: ErrorKind,
-        /// Message of the daemon.
-        message: String,
-    },
+    #[error("{}", .0.message())]
+    Answered(Box<Problem>),
     /// The daemon accepted the request, and did not answer in time.
     #[error(
         "the daemon at {server} took the request and has not answered within {seconds} s; \
@@ -82,8 +77,9 @@ impl CommandError {
     pub fn within(self, place: &impl std::fmt::Display) -> CommandError {
         match self {
             CommandError::Failed(message) => CommandError::Failed(format!("{place}: {message}")),
-            CommandError::Answered { kind, message } => {
-                CommandError::Answered { kind, message: format!("{place}: {message}") }
+            CommandError::Answered(problem) => {
+                let detail = format!("{place}: {}", problem.detail);
+                CommandError::Answered(Box::new(Problem { detail, ..*problem }))
             }
             error => error,
         }
@@ -184,10 +180,10 @@ impl Client {
         existing: impl FnOnce() -> Result<Option<T>, CommandError>,
     ) -> Result<T, CommandError> {
         match self.post(path, &[], body) {
-            Err(CommandError::Answered { kind: ErrorKind::Conflict, message })
-                if self.options.if_not_exists =>
+            Err(CommandError::Answered(problem))
+                if problem.code == ErrorCode::Conflict && self.options.if_not_exists =>
             {
-                let conflict = CommandError::Answered { kind: ErrorKind::Conflict, message };
+                let conflict = CommandError::Answered(problem);
                 let found = existing().ok().flatten().ok_or(conflict)?;
                 self.tell_program(&found)?;
                 Ok(found)
@@ -238,7 +234,9 @@ impl Client {
     /// Removes an object; returns `None` if it does not exist and that is no error.
     fn remove(&self, request: RequestBuilder) -> Result<Option<Response>, CommandError> {
         let response = match self.send(request, CHANGE_TIMEOUT) {
-            Err(CommandError::Answered { kind: ErrorKind::NotFound, .. }) if self.options.if_exists => {
+            Err(CommandError::Answered(problem))
+                if problem.code == ErrorCode::NotFound && self.options.if_exists =>
+            {
                 self.tell_program(&Removal { result: "absent" })?;
                 return Ok(None);
             }
@@ -318,10 +316,8 @@ impl Client {
             return Ok(response);
         }
         let status = response.status();
-        match response.json::<ErrorBody>() {
-            Ok(ErrorBody { error: ErrorDetail { kind, message } }) => {
-                Err(CommandError::Answered { kind, message })
-            }
+        match response.json::<Problem>() {
+            Ok(problem) => Err(CommandError::Answered(Box::new(problem))),
             Err(_) => Err(CommandError::Failed(format!("the daemon answered {status}"))),
         }
     }
@@ -403,7 +399,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let server = format!("unix:{}", folder.path().join("api.sock").display());
         let client = Client::new(Some(&server), None).unwrap();
-        let error = client.get::<ErrorBody>("/v1/status", &[]).unwrap_err();
+        let error = client.get::<Problem>("/v1/status", &[]).unwrap_err();
         assert!(matches!(error, CommandError::Unreachable { .. }), "{error}");
         assert_eq!(error.exit_status(), 5);
     }

@@ -42,7 +42,7 @@ impl<T> Versioned<T> {
 pub fn refuse_other_version(title: impl Display, version: u64, if_version: Option<u64>) -> Outcome<()> {
     match if_version.filter(|expected| *expected != version) {
         None => Ok(()),
-        Some(expected) => Err(ControlError::conflict(format!(
+        Some(expected) => Err(ControlError::version_mismatch(format!(
             "{title} has version {version}, and the change is for version {expected}: it was changed meanwhile; \
              look at it again, and repeat the change with its version"
         ))),

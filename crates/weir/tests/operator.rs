@@ -80,7 +80,7 @@ fn changes_and_errors_are_reported_as_objects() {
         assert_eq!(stdout, "", "{command}");
         let error = object(&stderr)["error"].clone();
         assert_eq!(error["exit_status"], code);
-        (error["kind"].as_str().unwrap().to_owned(), error["message"].as_str().unwrap().to_owned())
+        (error["code"].as_str().unwrap().to_owned(), error["message"].as_str().unwrap().to_owned())
     };
     let (kind, message) = error(4, "volume inspect v -o json");
     assert!(kind == "not_found" && message.contains("unknown volume 'v'"), "{message}");
@@ -91,7 +91,7 @@ fn changes_and_errors_are_reported_as_objects() {
     assert_eq!(daemon.json(&words("volume delete w")), json!({"result": "removed"}));
     let state = daemon.stop();
     let gone = state.weir(&words("volume list -o json"));
-    assert_eq!((gone.code, &object(&gone.stderr)["error"]["kind"]), (Some(5), &json!("no_daemon")));
+    assert_eq!((gone.code, &object(&gone.stderr)["error"]["code"]), (Some(5), &json!("no_daemon")));
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn change_of_an_outdated_version_is_refused() {
         daemon.refused(1, &[&words("volume modify v --read-only false --if-version")[..], &[&made]].concat());
     assert!(refused.contains(&format!("has version {now}")), "{refused}");
     let refused = daemon.refused(1, &["volume", "delete", "v", "--if-version", &made, "-o", "json"]);
-    assert_eq!(object(&refused)["error"]["kind"], "conflict");
+    assert_eq!(object(&refused)["error"]["code"], "conflict");
     let shown = ask_api(&daemon, "GET /v1/volumes/v HTTP/1.1\r\n");
     assert!(shown.to_lowercase().contains(&format!("etag: \"{now}\"")), "{shown}");
     let by_query = ask_api(&daemon, &format!("DELETE /v1/volumes/v?if_version={made} HTTP/1.1\r\n"));

@@ -83,7 +83,8 @@ pub fn run(client: &Client, command: DriveCommand) -> Result<(), CommandError> {
 fn tell_class(client: &Client, drive: &Drive) -> Result<(), CommandError> {
     let words = match measuring::wait(client, &path(&drive.name)) {
         Ok(measured) => measured.class_reason,
-        Err(CommandError::Failed(reason) | CommandError::Answered { message: reason, .. }) => reason,
+        Err(CommandError::Failed(reason)) => reason,
+        Err(CommandError::Answered(problem)) => problem.message(),
         Err(error) => return Err(error),
     };
     // The output may fail: the user may have closed standard error.
