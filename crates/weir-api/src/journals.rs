@@ -1,6 +1,7 @@
 //! Handlers of `/v1/journals`.
 
 use crate::convert::FromControl;
+use crate::paging::{Page, key};
 use axum::Json;
 use axum::extract::State;
 
@@ -19,7 +20,11 @@ pub(super) async fn list(
     State(context): State<Context>,
     Query(query): Query<TenantQuery>,
 ) -> Answer<JournalList> {
+    let page = Page::of(query.page_size, query.page_token.as_deref())?;
     let tenant = convert::optional_name(query.tenant.as_deref())?;
     let views = context.run(move |control| Ok::<_, ControlError>(control.journals(tenant.as_ref()))).await?;
-    Ok(Json(JournalList { journals: views.into_iter().map(Journal::from_control).collect() }))
+    let items = views.into_iter().map(Journal::from_control);
+    let (items, next_page_token) =
+        page.cut(items, |journal| format!("{}\0{}", key(&journal.tenant, &journal.volume), journal.drive));
+    Ok(Json(JournalList { items, next_page_token }))
 }

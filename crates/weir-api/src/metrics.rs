@@ -9,7 +9,7 @@ use utoipa::IntoParams;
 
 use super::Context;
 use super::answer::{ApiError, Query};
-use super::stream::{Footprint, Sheet};
+use super::stream::Sheet;
 use crate::prometheus::{self, Snapshot};
 use weir_api_types::Problem;
 use weir_control::Control;
@@ -39,5 +39,5 @@ pub(super) async fn metrics(
     let write = |_: &Control, snapshot: Snapshot, sheet: &mut Sheet| {
         prometheus::write(sheet, snapshot).map_err(io::Error::other)
     };
-    context.stream((Footprint::Whole, prometheus::CONTENT_TYPE), take, write).await
+    context.stream(prometheus::CONTENT_TYPE, take, write).await
 }

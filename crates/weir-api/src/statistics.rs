@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::response::Response;
 
 use super::answer::{Answer, ApiError, Query};
-use super::stream::{Footprint, Sheet};
+use super::stream::Sheet;
 use super::{Context, convert};
 use weir_api_types::{
     PolicyGroupSample, PolicyGroupStatistics, PolicyGroupStatisticsQuery, Problem, VolumeSample,
@@ -38,7 +38,7 @@ pub(super) async fn volumes(
         sheet.entries(samples.into_iter().map(VolumeSample::from_control), &mut true)?;
         sheet.write_all(b"]}")
     };
-    context.stream((Footprint::Whole, "application/json"), sample, write).await
+    context.stream("application/json", sample, write).await
 }
 
 /// Show totals by policy group: the work of each member while it was a member.

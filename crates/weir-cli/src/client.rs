@@ -6,8 +6,8 @@ use std::time::Duration;
 use reqwest::blocking::{ClientBuilder, RequestBuilder, Response};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, IF_MATCH};
 use reqwest::{Method, StatusCode};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use super::arguments::Format;
 use super::change_options::ChangeOptions;
@@ -103,6 +103,23 @@ pub struct Client {
     options: ChangeOptions,
 }
 
+/// A whole list, as programs read it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Items<T> {
+    /// The objects, in the order of the API.
+    pub items: Vec<T>,
+}
+
+/// One page of a list.
+#[derive(Deserialize)]
+struct ItemPage<T> {
+    items: Vec<T>,
+    next_page_token: Option<String>,
+}
+
+/// Items of one page: the most that the API gives.
+const PAGE_SIZE: &str = "1000";
+
 /// Result of a removal, as programs read it.
 #[derive(Serialize)]
 struct Removal {
@@ -159,6 +176,21 @@ impl Client {
     /// Reads an object or a list.
     pub fn get<T: DeserializeOwned>(&self, path: &str, query: Query<'_>) -> Result<T, CommandError> {
         self.answer(self.request(Method::GET, path, query))
+    }
+
+    /// Reads a whole list, page by page.
+    pub fn list<T: DeserializeOwned>(&self, path: &str, query: Query<'_>) -> Result<Items<T>, CommandError> {
+        let (mut items, mut token) = (Vec::new(), None::<String>);
+        loop {
+            let mut query = query.to_vec();
+            query.extend([("page_size", Some(PAGE_SIZE)), ("page_token", token.as_deref())]);
+            let page: ItemPage<T> = self.get(path, &query)?;
+            items.extend(page.items);
+            token = page.next_page_token;
+            if token.is_none() {
+                return Ok(Items { items });
+            }
+        }
     }
 
     /// Creates an object, or performs an action on one.
@@ -352,6 +384,14 @@ fn showing(file: &Path) -> Result<HeaderMap, CommandError> {
     let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(CommandError::failed)?;
     value.set_sensitive(true);
     Ok(HeaderMap::from_iter([(AUTHORIZATION, value)]))
+}
+
+/// Path of an object of a tenant: `of_tenant(None, "volumes", "db")`. Without a name it is the path of the
+/// collection, and without a tenant the default tenant is meant.
+pub fn of_tenant(tenant: Option<&str>, collection: &str, name: Option<&str>) -> String {
+    let tenant = segment(tenant.unwrap_or(weir_types::name::DEFAULT_TENANT));
+    let name = name.map(|name| format!("/{}", segment(name))).unwrap_or_default();
+    format!("/v1/tenants/{tenant}/{collection}{name}")
 }
 
 /// Escapes a name as one segment of a path. Characters that no name may have are escaped, so that the daemon

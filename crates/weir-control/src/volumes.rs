@@ -88,6 +88,18 @@ pub struct ModifyVolume {
     pub if_version: Option<u64>,
 }
 
+impl ModifyVolume {
+    /// True if nothing is to change.
+    pub fn is_empty(&self) -> bool {
+        let ModifyVolume {
+            name, io_priority, class_policy, replicas, template, policy, is_read_only, ..
+        } = self;
+        let is_moved =
+            io_priority.is_some() || class_policy.is_some() || replicas.is_some() || template.is_some();
+        !is_moved && name.is_none() && policy.is_none() && is_read_only.is_none()
+    }
+}
+
 /// A volume as the API shows it.
 #[derive(Clone, Debug)]
 pub struct VolumeView {
@@ -257,6 +269,17 @@ impl Control {
             volumes.filter(|volume| tenant.is_none_or(|tenant| volume.tenant == *tenant)).collect();
         wanted.sort_by(|a, b| (&a.tenant, &a.name).cmp(&(&b.tenant, &b.name)));
         Ok(wanted.into_iter().map(|volume| volume.id).collect())
+    }
+
+    /// Tenant, name and identity of all volumes, or of one tenant's, ordered by tenant and name.
+    ///
+    /// # Errors
+    /// If the tenant does not exist.
+    pub fn volume_names(&self, tenant: Option<&Name>) -> Outcome<Vec<(Name, Name, VolumeId)>> {
+        let ids = self.volume_ids(tenant)?;
+        let model = self.model();
+        let records = ids.iter().filter_map(|id| Some(&model.volumes.get(id)?.record));
+        Ok(records.map(|record| (record.tenant.clone(), record.name.clone(), record.id)).collect())
     }
 
     /// Views of these volumes, without the volumes that no longer exist.
