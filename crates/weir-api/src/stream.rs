@@ -24,7 +24,7 @@ use super::answer::ApiError;
 use weir_control::{Control, Outcome};
 use weir_types::control_bounds::{
     API_ANSWER_PIECE_BYTES, API_ANSWER_PIECES_AHEAD, API_ANSWER_SECONDS_MAX, API_ANSWER_WAIT_SECONDS_MAX,
-    API_LISTS_MAX, API_SCRAPES_MAX,
+    API_SCRAPES_MAX,
 };
 
 /// Content type of JSON.
@@ -33,14 +33,12 @@ pub(super) const JSON: &str = "application/json";
 /// Limits of the number of streamed answers under way.
 #[derive(Clone)]
 pub(super) struct Streams {
-    lists: Arc<Semaphore>,
     scrapes: Arc<Semaphore>,
 }
 
 impl Default for Streams {
     fn default() -> Streams {
-        let (lists, scrapes) = (Semaphore::new(API_LISTS_MAX), Semaphore::new(API_SCRAPES_MAX));
-        Streams { lists: Arc::new(lists), scrapes: Arc::new(scrapes) }
+        Streams { scrapes: Arc::new(Semaphore::new(API_SCRAPES_MAX)) }
     }
 }
 

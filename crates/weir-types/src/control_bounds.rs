@@ -108,9 +108,6 @@ pub const API_WRITE_SECONDS_MAX: u64 = 10;
 /// Buffer of one API connection for requests and answers, in bytes.
 pub const API_CONNECTION_BUFFER_BYTES: usize = 64 << 10;
 
-/// Maximum number of lists that are answered in pieces at a time; further requests wait.
-pub const API_LISTS_MAX: usize = 32;
-
 /// Maximum number of scrapes, and of lists with all entries in memory, that are answered at a time. Further
 /// requests wait. With ten thousand volumes, each takes up to 32 MiB.
 pub const API_SCRAPES_MAX: usize = 2;
