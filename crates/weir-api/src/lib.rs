@@ -13,6 +13,7 @@ mod documents;
 mod drives;
 mod explain;
 mod health;
+mod idempotency;
 mod journals;
 mod listen;
 mod metrics;
@@ -195,6 +196,7 @@ pub fn router(control: Arc<Control>, facts: Facts) -> Router {
         .fallback(answer::no_such_path)
         .method_not_allowed_fallback(answer::no_such_method)
         .layer(DefaultBodyLimit::max(API_BODY_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(idempotency::Idempotency::default(), idempotency::once))
         .layer(middleware::from_fn(audit::audit))
         .layer(middleware::from_fn(tell_reads))
         .with_state(Context {

@@ -12,6 +12,8 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+mod idempotency;
+
 use super::*;
 use weir_control::testing::configuration;
 use weir_engine::exports::table::ExportTable;
