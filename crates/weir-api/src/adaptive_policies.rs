@@ -14,7 +14,7 @@ use super::versions::{IfVersion, Shown, Tagged};
 use super::{Context, convert};
 use weir_api_types::{
     AdaptivePolicyGroup, AdaptivePolicyGroupCreate, AdaptivePolicyGroupList, IfMatchHeader, IfVersionQuery,
-    Problem, TenantQuery,
+    TenantQuery,
 };
 use weir_control::{Control, GroupKind, Outcome};
 
@@ -23,8 +23,7 @@ use weir_control::{Control, GroupKind, Outcome};
     get, path = "/v1/adaptive-policy-groups", tag = "policy groups",
     operation_id = "listAdaptivePolicyGroups", params(TenantQuery),
     responses((status = 200, description = "All adaptive policy groups, or those of one tenant, and the \
-                             built-in ones", body = AdaptivePolicyGroupList),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+                             built-in ones", body = AdaptivePolicyGroupList))
 )]
 pub(super) async fn list(
     State(context): State<Context>,
@@ -45,8 +44,7 @@ pub(super) async fn list(
 #[utoipa::path(
     post, path = "/v1/tenants/{tenant}/adaptive-policy-groups", tag = "policy groups",
     operation_id = "createAdaptivePolicyGroup", params(("tenant" = String, Path, description = "Tenant of the policy group")), request_body = AdaptivePolicyGroupCreate,
-    responses((status = 201, description = "The new adaptive policy group", body = AdaptivePolicyGroup),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 201, description = "The new adaptive policy group", body = AdaptivePolicyGroup))
 )]
 pub(super) async fn create(
     State(context): State<Context>,
@@ -66,8 +64,7 @@ pub(super) async fn create(
     get, path = "/v1/tenants/{tenant}/adaptive-policy-groups/{policy_group}", tag = "policy groups",
     operation_id = "getAdaptivePolicyGroup",
     params(("tenant" = String, Path, description = "Tenant of the policy group"), ("policy_group" = String, Path, description = "Name of the policy group")),
-    responses((status = 200, description = "The adaptive policy group", body = AdaptivePolicyGroup),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "The adaptive policy group", body = AdaptivePolicyGroup))
 )]
 pub(super) async fn inspect(
     State(context): State<Context>,
@@ -84,8 +81,7 @@ pub(super) async fn inspect(
     operation_id = "modifyAdaptivePolicyGroup",
     params(("tenant" = String, Path, description = "Tenant of the policy group"), ("policy_group" = String, Path, description = "Name of the policy group"), IfVersionQuery, IfMatchHeader),
     request_body = AdaptivePolicyGroupModify,
-    responses((status = 200, description = "The adaptive policy group as it is now", body = AdaptivePolicyGroup),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "The adaptive policy group as it is now", body = AdaptivePolicyGroup))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,
@@ -121,8 +117,7 @@ pub(super) async fn modify(
     delete, path = "/v1/tenants/{tenant}/adaptive-policy-groups/{policy_group}", tag = "policy groups",
     operation_id = "deleteAdaptivePolicyGroup",
     params(("tenant" = String, Path, description = "Tenant of the policy group"), ("policy_group" = String, Path, description = "Name of the policy group"), IfVersionQuery, IfMatchHeader),
-    responses((status = 204, description = "It is gone"),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 204, description = "It is gone"))
 )]
 pub(super) async fn delete(
     State(context): State<Context>,

@@ -28,7 +28,7 @@ pub(super) struct Path<T>(pub T);
 /// Result of a handler.
 pub(super) type Answer<T> = Result<Json<T>, ApiError>;
 
-/// Media type of a problem document.
+/// Content type of a problem document.
 const PROBLEM_JSON: &str = "application/problem+json";
 
 /// An error answer.

@@ -1,4 +1,4 @@
-//! Handlers of `/v1/background` and `/v1/background-policies`.
+//! Handlers of `/v1/background-jobs` and `/v1/background-policies`.
 
 use crate::answer::Query;
 use crate::convert::FromControl;
@@ -16,7 +16,7 @@ use super::convert::policy as convert_policy;
 use super::versions::{IfVersion, Shown, Tagged};
 use weir_api_types::{
     BackgroundJob, BackgroundJobList, BackgroundPolicy, BackgroundPolicyList, BackgroundPolicyModify,
-    IfMatchHeader, IfVersionQuery, Problem,
+    IfMatchHeader, IfVersionQuery,
 };
 use weir_control::{BackgroundPolicyChange, ControlError, Outcome};
 
@@ -37,8 +37,7 @@ pub(super) fn background_change(request: BackgroundPolicyModify) -> Outcome<Back
 /// List unfinished background work with its progress.
 #[utoipa::path(
     get, path = "/v1/background-jobs", tag = "status", operation_id = "listBackgroundJobs", params(PageQuery),
-    responses((status = 200, description = "All of it, in the order in which it began", body = BackgroundJobList),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "All of it, in the order in which it began", body = BackgroundJobList))
 )]
 pub(super) async fn jobs(
     State(context): State<Context>,
@@ -55,14 +54,20 @@ pub(super) async fn jobs(
 
 /// List the policies of background work.
 #[utoipa::path(
-    get, path = "/v1/background-policies", tag = "policy groups", operation_id = "listBackgroundPolicies",
-    responses((status = 200, description = "The policies of all kinds", body = BackgroundPolicyList),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    get, path = "/v1/background-policies", tag = "policy groups", operation_id = "listBackgroundPolicies", params(PageQuery),
+    responses((status = 200, description = "The policies of all kinds", body = BackgroundPolicyList))
 )]
-pub(super) async fn list(State(context): State<Context>) -> Answer<BackgroundPolicyList> {
+pub(super) async fn list(
+    State(context): State<Context>,
+    Query(query): Query<PageQuery>,
+) -> Answer<BackgroundPolicyList> {
+    let page = Page::of(query.page_size, query.page_token.as_deref())?;
     let views = context.run(|control| Ok::<_, ControlError>(control.background_policies())).await?;
-    let items = views.into_iter().map(BackgroundPolicy::from_control).collect();
-    Ok(Json(BackgroundPolicyList { items, next_page_token: None }))
+    let mut policies: Vec<BackgroundPolicy> = views.into_iter().map(BackgroundPolicy::from_control).collect();
+    let key = |policy: &BackgroundPolicy| format!("{}", policy.kind as u8);
+    policies.sort_by_key(key);
+    let (items, next_page_token) = page.cut(policies, key);
+    Ok(Json(BackgroundPolicyList { items, next_page_token }))
 }
 
 /// Change the policy of a kind of background work; it applies to every drive once the answer is sent.
@@ -71,8 +76,7 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<BackgroundPol
     operation_id = "modifyBackgroundPolicy",
     params(("kind" = String, Path, description = "The kind"), IfVersionQuery, IfMatchHeader),
     request_body = BackgroundPolicyModify,
-    responses((status = 200, description = "The policy as it is now", body = BackgroundPolicy),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "The policy as it is now", body = BackgroundPolicy))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,
@@ -92,8 +96,7 @@ pub(super) async fn modify(
     delete, path = "/v1/background-policies/{kind}", tag = "policy groups",
     operation_id = "resetBackgroundPolicy",
     params(("kind" = String, Path, description = "The kind"), IfVersionQuery, IfMatchHeader),
-    responses((status = 204, description = "The built-in policy holds"),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 204, description = "The built-in policy holds"))
 )]
 pub(super) async fn reset(
     State(context): State<Context>,

@@ -17,15 +17,14 @@ use super::answer::{Answer, ApiError, Body, Path};
 use super::convert;
 use super::versions::{IfVersion, Shown, Tagged};
 use weir_api_types::{
-    Drive, DriveCreate, DriveEmulationCreate, DriveList, DriveModify, IfMatchHeader, IfVersionQuery, Problem,
+    Drive, DriveCreate, DriveEmulationCreate, DriveList, DriveModify, IfMatchHeader, IfVersionQuery,
 };
 use weir_control::{AddDrive, ControlError, ModifyDrive, Outcome};
 
 /// List drives.
 #[utoipa::path(
     get, path = "/v1/drives", tag = "drives", operation_id = "listDrives", params(PageQuery),
-    responses((status = 200, description = "All drives", body = DriveList),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "All drives", body = DriveList))
 )]
 pub(super) async fn list(
     State(context): State<Context>,
@@ -42,8 +41,7 @@ pub(super) async fn list(
 /// Add a directory, or a block device that is formatted for it, as a drive.
 #[utoipa::path(
     post, path = "/v1/drives", tag = "drives", operation_id = "addDrive", request_body = DriveCreate,
-    responses((status = 201, description = "The new drive", body = Drive),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 201, description = "The new drive", body = Drive))
 )]
 pub(super) async fn create(
     State(context): State<Context>,
@@ -72,8 +70,7 @@ fn emulation(emulation: DriveEmulationCreate) -> Outcome<Emulation> {
 #[utoipa::path(
     get, path = "/v1/drives/{drive}", tag = "drives", operation_id = "getDrive",
     params(("drive" = String, Path, description = "Name of the drive")),
-    responses((status = 200, description = "The drive", body = Drive),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "The drive", body = Drive))
 )]
 pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Shown<Drive> {
     let name = convert::name(&name)?;
@@ -90,8 +87,7 @@ fn label(text: Option<&str>) -> Outcome<Option<Option<Name>>> {
     patch, path = "/v1/drives/{drive}", tag = "drives", operation_id = "modifyDrive",
     params(("drive" = String, Path, description = "Name of the drive"), IfVersionQuery, IfMatchHeader),
     request_body = DriveModify,
-    responses((status = 200, description = "The drive as it is now", body = Drive),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "The drive as it is now", body = Drive))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,
@@ -114,8 +110,7 @@ pub(super) async fn modify(
 #[utoipa::path(
     post, path = "/v1/drives/{drive}/measure", tag = "drives", operation_id = "measureDrive",
     params(("drive" = String, Path, description = "Name of the drive")),
-    responses((status = 202, description = "It is being measured", body = Drive),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 202, description = "It is being measured", body = Drive))
 )]
 pub(super) async fn measure(
     State(context): State<Context>,
@@ -133,8 +128,7 @@ pub(super) async fn measure(
 #[utoipa::path(
     post, path = "/v1/drives/{drive}/accept", tag = "drives", operation_id = "acceptDrive",
     params(("drive" = String, Path, description = "Name of the drive")),
-    responses((status = 200, description = "It is used again", body = Drive),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "It is used again", body = Drive))
 )]
 pub(super) async fn accept(
     State(context): State<Context>,
@@ -153,8 +147,7 @@ pub(super) async fn accept(
     delete, path = "/v1/drives/{drive}", tag = "drives", operation_id = "removeDrive",
     params(("drive" = String, Path, description = "Name of the drive"), IfVersionQuery, IfMatchHeader),
     responses((status = 202, description = "It is being emptied", body = Drive),
-              (status = 204, description = "It is gone"),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+              (status = 204, description = "It is gone"))
 )]
 pub(super) async fn delete(
     State(context): State<Context>,
@@ -173,8 +166,7 @@ pub(super) async fn delete(
 #[utoipa::path(
     delete, path = "/v1/drives/{drive}/drain", tag = "drives", operation_id = "keepDrive",
     params(("drive" = String, Path, description = "Name of the drive"), IfVersionQuery, IfMatchHeader),
-    responses((status = 200, description = "The drive, which stays", body = Drive),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "The drive, which stays", body = Drive))
 )]
 pub(super) async fn keep(
     State(context): State<Context>,

@@ -10,8 +10,7 @@ use axum::extract::State;
 use super::answer::{Answer, Path, Query};
 use super::{Context, convert};
 use weir_api_types::{
-    BindingCause, BindingLimit, DriveNeighbour, ExplainQuery, LatencyShares, LimitRate, Problem,
-    VolumeExplanation,
+    BindingCause, BindingLimit, DriveNeighbour, ExplainQuery, LatencyShares, LimitRate, VolumeExplanation,
 };
 use weir_control::reasons::{self, Binding, Cause, Explanation, Situation, limit_name};
 use weir_control::{ControlError, Outcome};
@@ -27,8 +26,7 @@ const INTERVAL_NS_RANGE: std::ops::RangeInclusive<u64> = 100_000_000..=60_000_00
 #[utoipa::path(
     get, path = "/v1/tenants/{tenant}/volumes/{volume}/explanation", tag = "statistics", operation_id = "explainVolume",
     params(("tenant" = String, Path, description = "Tenant of the volume"), ("volume" = String, Path, description = "Name of the volume"), ExplainQuery),
-    responses((status = 200, description = "What binds it, and what would change that", body = VolumeExplanation),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "What binds it, and what would change that", body = VolumeExplanation))
 )]
 pub(super) async fn explain(
     State(context): State<Context>,

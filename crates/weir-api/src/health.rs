@@ -24,8 +24,7 @@ pub(super) async fn livez() -> &'static str {
 #[utoipa::path(
     get, path = "/readyz", tag = "status", operation_id = "readyz",
     responses((status = 200, description = "The records can be read, and volumes are served", body = String,
-               content_type = "text/plain"),
-              (status = "default", description = "Not ready", body = Problem))
+               content_type = "text/plain"))
 )]
 pub(super) async fn readyz(State(context): State<Context>) -> Result<&'static str, ApiError> {
     context.run(|control| Ok::<_, ControlError>(control.counts())).await?;
@@ -36,7 +35,7 @@ pub(super) async fn readyz(State(context): State<Context>) -> Result<&'static st
 #[utoipa::path(
     get, path = "/v1/logging", tag = "status", operation_id = "logging",
     responses((status = 200, description = "What is logged", body = Logging),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+              (status = 409, description = "The daemon was started without a log that can be changed", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn logging() -> Answer<Logging> {
     let level = logging::level().ok_or_else(|| ControlError::refused("this process writes no log"))?;
@@ -46,8 +45,7 @@ pub(super) async fn logging() -> Answer<Logging> {
 /// Change the log level until the daemon ends.
 #[utoipa::path(
     put, path = "/v1/logging", tag = "status", operation_id = "setLogging", request_body = Logging,
-    responses((status = 200, description = "What is logged from now on", body = Logging),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "What is logged from now on", body = Logging))
 )]
 pub(super) async fn set_logging(Body(request): Body<Logging>) -> Answer<Logging> {
     logging::set_level(&request.level).map_err(ControlError::invalid)?;

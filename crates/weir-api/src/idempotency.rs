@@ -22,8 +22,10 @@ use weir_types::control_bounds::{
     IDEMPOTENCY_KEYS_MAX, IDEMPOTENCY_SECONDS,
 };
 
+/// Header with the key of a request, as it is described.
+pub(super) const KEY_NAME: &str = "Idempotency-Key";
 /// Header with the key of a request.
-pub(super) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Header of an answer that an earlier request got.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
@@ -215,8 +217,8 @@ impl Kept {
 fn accepted(value: &HeaderValue) -> Result<String, ApiError> {
     let text = value.to_str().unwrap_or("").trim();
     let text = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
-    let is_accepted =
-        (1..=IDEMPOTENCY_KEY_CHARACTERS_MAX).contains(&text.len()) && text.chars().all(|c| c.is_ascii_graphic());
+    let is_accepted = (1..=IDEMPOTENCY_KEY_CHARACTERS_MAX).contains(&text.len())
+        && text.chars().all(|c| c.is_ascii_graphic());
     if is_accepted {
         return Ok(text.to_owned());
     }
@@ -224,7 +226,7 @@ fn accepted(value: &HeaderValue) -> Result<String, ApiError> {
         "the idempotency key is not accepted; 1 to {IDEMPOTENCY_KEY_CHARACTERS_MAX} visible ASCII characters are, \
          such as a UUID"
     );
-    Err(ApiError::new(ErrorCode::Invalid, message).of_field("Idempotency-Key"))
+    Err(ApiError::new(ErrorCode::Invalid, message).of_field(KEY_NAME))
 }
 
 #[cfg(test)]

@@ -7,14 +7,13 @@ use axum::extract::State;
 
 use super::answer::{Answer, Query};
 use super::{Context, convert};
-use weir_api_types::{Journal, JournalList, Problem, TenantQuery};
+use weir_api_types::{Journal, JournalList, TenantQuery};
 use weir_control::ControlError;
 
 /// List write journals, which take the writes of replicas on slow drives.
 #[utoipa::path(
     get, path = "/v1/journals", tag = "volumes", operation_id = "listJournals", params(TenantQuery),
-    responses((status = 200, description = "Those of all volumes, or of those of one tenant", body = JournalList),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "Those of all volumes, or of those of one tenant", body = JournalList))
 )]
 pub(super) async fn list(
     State(context): State<Context>,

@@ -9,7 +9,7 @@ mod audit;
 mod background;
 mod body;
 mod convert;
-mod documents;
+mod description;
 mod drives;
 mod explain;
 mod health;
@@ -50,7 +50,7 @@ use utoipa_axum::router::UtoipaMethodRouterExt;
 use utoipa_axum::routes;
 
 pub use audit::Caller;
-pub use documents::openapi_document;
+pub use description::openapi_document;
 pub use listen::{ApiListeners, ListenError};
 pub use policy_set::read_set;
 
@@ -183,7 +183,7 @@ fn operations() -> OpenApiRouter<Context> {
         .routes(routes!(health::readyz))
         .routes(routes!(health::logging, health::set_logging))
         .routes(routes!(metrics::metrics))
-        .routes(routes!(documents::openapi))
+        .routes(routes!(description::openapi))
 }
 
 /// The API of a running daemon.

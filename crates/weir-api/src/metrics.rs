@@ -11,7 +11,6 @@ use super::Context;
 use super::answer::{ApiError, Query};
 use super::stream::Sheet;
 use crate::prometheus::{self, Snapshot};
-use weir_api_types::Problem;
 use weir_control::Control;
 
 /// Options of a scrape.
@@ -27,8 +26,7 @@ pub(super) struct MetricsQuery {
 #[utoipa::path(
     get, path = "/metrics", tag = "statistics", operation_id = "metrics", params(MetricsQuery),
     responses((status = 200, description = "OpenMetrics text", body = String,
-               content_type = "application/openmetrics-text"),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+               content_type = "application/openmetrics-text"))
 )]
 pub(super) async fn metrics(
     State(context): State<Context>,

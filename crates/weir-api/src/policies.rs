@@ -16,7 +16,7 @@ use super::versions::{IfVersion, Shown, Tagged};
 use super::{Context, convert};
 use weir_api_types::{
     IfMatchHeader, IfVersionQuery, PolicyGroup, PolicyGroupCreate, PolicyGroupList, PolicyGroupModify,
-    Problem, TenantQuery,
+    TenantQuery,
 };
 use weir_control::{Control, GroupKind, ModifyPolicyGroup};
 
@@ -24,8 +24,7 @@ use weir_control::{Control, GroupKind, ModifyPolicyGroup};
 #[utoipa::path(
     get, path = "/v1/policy-groups", tag = "policy groups", operation_id = "listPolicyGroups",
     params(TenantQuery),
-    responses((status = 200, description = "All policy groups, or those of one tenant", body = PolicyGroupList),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "All policy groups, or those of one tenant", body = PolicyGroupList))
 )]
 pub(super) async fn list(
     State(context): State<Context>,
@@ -43,8 +42,7 @@ pub(super) async fn list(
 #[utoipa::path(
     post, path = "/v1/tenants/{tenant}/policy-groups", tag = "policy groups", operation_id = "createPolicyGroup",
     params(("tenant" = String, Path, description = "Tenant of the policy group")), request_body = PolicyGroupCreate,
-    responses((status = 201, description = "The new policy group", body = PolicyGroup),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 201, description = "The new policy group", body = PolicyGroup))
 )]
 pub(super) async fn create(
     State(context): State<Context>,
@@ -63,8 +61,7 @@ pub(super) async fn create(
 #[utoipa::path(
     get, path = "/v1/tenants/{tenant}/policy-groups/{policy_group}", tag = "policy groups", operation_id = "getPolicyGroup",
     params(("tenant" = String, Path, description = "Tenant of the policy group"), ("policy_group" = String, Path, description = "Name of the policy group")),
-    responses((status = 200, description = "The policy group", body = PolicyGroup),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "The policy group", body = PolicyGroup))
 )]
 pub(super) async fn inspect(
     State(context): State<Context>,
@@ -81,8 +78,7 @@ pub(super) async fn inspect(
     patch, path = "/v1/tenants/{tenant}/policy-groups/{policy_group}", tag = "policy groups", operation_id = "modifyPolicyGroup",
     params(("tenant" = String, Path, description = "Tenant of the policy group"), ("policy_group" = String, Path, description = "Name of the policy group"), IfVersionQuery, IfMatchHeader),
     request_body = PolicyGroupModify,
-    responses((status = 200, description = "The policy group as it is now", body = PolicyGroup),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "The policy group as it is now", body = PolicyGroup))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,
@@ -119,8 +115,7 @@ pub(super) async fn modify(
     delete, path = "/v1/tenants/{tenant}/policy-groups/{policy_group}", tag = "policy groups",
     operation_id = "deletePolicyGroup",
     params(("tenant" = String, Path, description = "Tenant of the policy group"), ("policy_group" = String, Path, description = "Name of the policy group"), IfVersionQuery, IfMatchHeader),
-    responses((status = 204, description = "It is gone"),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 204, description = "It is gone"))
 )]
 pub(super) async fn delete(
     State(context): State<Context>,

@@ -17,7 +17,7 @@ use super::{Context, convert};
 use weir_api_types::{
     AdaptiveModify, AdaptivePolicyGroup, AdaptivePolicyGroupCreate, BackgroundPolicyEntry,
     BackgroundPolicyModify, BurstModify, ChargesModify, LimitsModify, OperationSize, PoliciesApply,
-    PoliciesDifference, PolicyGroup, PolicyGroupCreate, PolicyLimits, PolicySet, PolicyTerms, Problem, Rates,
+    PoliciesDifference, PolicyGroup, PolicyGroupCreate, PolicyLimits, PolicySet, PolicyTerms, Rates,
     TenantPolicies, VolumeBinding,
 };
 use weir_control::records::VolumeState;
@@ -31,8 +31,7 @@ use weir_types::control_bounds::{API_TENANTS_PER_PIECE, API_VOLUMES_PER_PIECE};
 #[utoipa::path(
     put, path = "/v1/policies", tag = "policy groups", operation_id = "applyPolicies",
     request_body = PoliciesApply,
-    responses((status = 200, description = "What changed, or would", body = PoliciesDifference),
-              (status = "default", description = "Nothing was changed", body = Problem))
+    responses((status = 200, description = "What changed, or would", body = PoliciesDifference))
 )]
 pub(super) async fn apply(
     State(context): State<Context>,
@@ -49,8 +48,7 @@ pub(super) async fn apply(
 /// Export all policies and bindings, in a form that can be applied again.
 #[utoipa::path(
     get, path = "/v1/policies", tag = "policy groups", operation_id = "exportPolicies",
-    responses((status = 200, description = "All policies and bindings", body = PolicySet),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "All policies and bindings", body = PolicySet))
 )]
 pub(super) async fn export(State(context): State<Context>) -> Result<Response, ApiError> {
     // The version is read before the data, so that any later change has a higher version.

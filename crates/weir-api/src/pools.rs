@@ -11,14 +11,13 @@ use weir_api_types::PageQuery;
 use super::answer::{Answer, Body, Path};
 use super::versions::{IfVersion, Shown, Tagged};
 use super::{Context, convert};
-use weir_api_types::{IfMatchHeader, IfVersionQuery, Pool, PoolList, PoolModify, Problem};
+use weir_api_types::{IfMatchHeader, IfVersionQuery, Pool, PoolList, PoolModify};
 use weir_control::{ControlError, ModifyPool};
 
 /// List pools.
 #[utoipa::path(
     get, path = "/v1/pools", tag = "pools", operation_id = "listPools", params(PageQuery),
-    responses((status = 200, description = "All pools with their ledgers", body = PoolList),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "All pools with their ledgers", body = PoolList))
 )]
 pub(super) async fn list(State(context): State<Context>, Query(query): Query<PageQuery>) -> Answer<PoolList> {
     let page = Page::of(query.page_size, query.page_token.as_deref())?;
@@ -33,8 +32,7 @@ pub(super) async fn list(State(context): State<Context>, Query(query): Query<Pag
 #[utoipa::path(
     get, path = "/v1/pools/{pool}", tag = "pools", operation_id = "getPool",
     params(("pool" = String, Path, description = "Name of the pool")),
-    responses((status = 200, description = "The pool", body = Pool),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "The pool", body = Pool))
 )]
 pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Shown<Pool> {
     let name = convert::name(&name)?;
@@ -46,8 +44,7 @@ pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<Str
     patch, path = "/v1/pools/{pool}", tag = "pools", operation_id = "modifyPool",
     params(("pool" = String, Path, description = "Name of the pool"), IfVersionQuery, IfMatchHeader),
     request_body = PoolModify,
-    responses((status = 200, description = "The pool as it is now", body = Pool),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "The pool as it is now", body = Pool))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,

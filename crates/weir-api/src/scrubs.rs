@@ -8,13 +8,12 @@ use axum::extract::State;
 
 use super::answer::{Answer, Path, Query};
 use super::{Context, convert};
-use weir_api_types::{Problem, Scrub, ScrubList, TenantQuery};
+use weir_api_types::{Scrub, ScrubList, TenantQuery};
 
 /// List scrubs: for each volume the current or last scrub, and the known state of its data at rest.
 #[utoipa::path(
     get, path = "/v1/scrubs", tag = "volumes", operation_id = "listScrubs", params(TenantQuery),
-    responses((status = 200, description = "All volumes, or those of one tenant", body = ScrubList),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "All volumes, or those of one tenant", body = ScrubList))
 )]
 pub(super) async fn list(
     State(context): State<Context>,
@@ -34,8 +33,7 @@ pub(super) async fn list(
 #[utoipa::path(
     post, path = "/v1/tenants/{tenant}/volumes/{volume}/scrub", tag = "volumes", operation_id = "scrubVolume",
     params(("tenant" = String, Path, description = "Tenant of the volume"), ("volume" = String, Path, description = "Name of the volume")),
-    responses((status = 200, description = "The scrub, which goes on", body = Scrub),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "The scrub, which goes on", body = Scrub))
 )]
 pub(super) async fn begin(
     State(context): State<Context>,
@@ -52,8 +50,7 @@ pub(super) async fn begin(
 #[utoipa::path(
     delete, path = "/v1/tenants/{tenant}/volumes/{volume}/scrub", tag = "volumes", operation_id = "cancelScrub",
     params(("tenant" = String, Path, description = "Tenant of the volume"), ("volume" = String, Path, description = "Name of the volume")),
-    responses((status = 200, description = "The scrub, which has ended", body = Scrub),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "The scrub, which has ended", body = Scrub))
 )]
 pub(super) async fn cancel(
     State(context): State<Context>,

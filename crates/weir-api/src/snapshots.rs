@@ -15,7 +15,7 @@ use super::convert;
 use super::convert::policy as convert_policy;
 use super::versions::{IfVersion, Shown, Tagged};
 use weir_api_types::{
-    IfMatchHeader, IfVersionQuery, Problem, Snapshot, SnapshotCreate, SnapshotDeleteQuery, SnapshotList,
+    IfMatchHeader, IfVersionQuery, Snapshot, SnapshotCreate, SnapshotDeleteQuery, SnapshotList,
     SnapshotQuery, SnapshotRestore, Volume, VolumeClone,
 };
 use weir_control::{CloneVolume, Control, ControlError, CreateSnapshots, SnapshotView};
@@ -33,8 +33,7 @@ fn snapshot_key(snapshot: &Snapshot) -> String {
 /// List snapshots with the space that they occupy.
 #[utoipa::path(
     get, path = "/v1/snapshots", tag = "snapshots", operation_id = "listSnapshots", params(SnapshotQuery),
-    responses((status = 200, description = "The snapshots", body = SnapshotList),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "The snapshots", body = SnapshotList))
 )]
 pub(super) async fn list(
     State(context): State<Context>,
@@ -53,8 +52,7 @@ pub(super) async fn list(
 #[utoipa::path(
     get, path = "/v1/tenants/{tenant}/volumes/{volume}/snapshots", tag = "snapshots", operation_id = "listVolumeSnapshots",
     params(("tenant" = String, Path, description = "Tenant of the volume"), ("volume" = String, Path, description = "Name of the volume"), PageQuery),
-    responses((status = 200, description = "A page of the snapshots", body = SnapshotList),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "A page of the snapshots", body = SnapshotList))
 )]
 pub(super) async fn list_of_volume(
     State(context): State<Context>,
@@ -70,8 +68,7 @@ pub(super) async fn list_of_volume(
     get, path = "/v1/tenants/{tenant}/volumes/{volume}/snapshots/{snapshot}", tag = "snapshots", operation_id = "getSnapshot",
     params(("tenant" = String, Path, description = "Tenant of the volume"), ("volume" = String, Path, description = "Name of the volume"),
            ("snapshot" = String, Path, description = "The snapshot")),
-    responses((status = 200, description = "The snapshot", body = Snapshot),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "The snapshot", body = Snapshot))
 )]
 pub(super) async fn inspect(
     State(context): State<Context>,
@@ -93,8 +90,7 @@ pub(super) async fn inspect(
 #[utoipa::path(
     post, path = "/v1/tenants/{tenant}/snapshots", tag = "snapshots", operation_id = "createSnapshots",
     params(("tenant" = String, Path, description = "Tenant of the volumes")), request_body = SnapshotCreate,
-    responses((status = 201, description = "The new snapshots", body = SnapshotList),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 201, description = "The new snapshots", body = SnapshotList))
 )]
 pub(super) async fn create(
     State(context): State<Context>,
@@ -119,8 +115,7 @@ pub(super) async fn create(
     operation_id = "deleteSnapshot",
     params(("tenant" = String, Path, description = "Tenant of the volume"), ("volume" = String, Path, description = "Name of the volume"),
            ("snapshot" = String, Path, description = "The snapshot"), SnapshotDeleteQuery, IfMatchHeader),
-    responses((status = 204, description = "It is gone, and its name is free"),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 204, description = "It is gone, and its name is free"))
 )]
 pub(super) async fn delete(
     State(context): State<Context>,
@@ -144,8 +139,7 @@ pub(super) async fn delete(
     params(("tenant" = String, Path, description = "Tenant of the volume"), ("volume" = String, Path, description = "Name of the volume"),
            ("snapshot" = String, Path, description = "The snapshot"), IfVersionQuery, IfMatchHeader),
     request_body = SnapshotRestore,
-    responses((status = 200, description = "The volume as it is now", body = Volume),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "The volume as it is now", body = Volume))
 )]
 pub(super) async fn restore(
     State(context): State<Context>,
@@ -165,8 +159,7 @@ pub(super) async fn restore(
 #[utoipa::path(
     post, path = "/v1/tenants/{tenant}/volumes/{volume}/clones", tag = "snapshots", operation_id = "cloneVolume",
     params(("tenant" = String, Path, description = "Tenant of the volume"), ("volume" = String, Path, description = "Name of the volume")), request_body = VolumeClone,
-    responses((status = 201, description = "The clone", body = Volume),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 201, description = "The clone", body = Volume))
 )]
 pub(super) async fn clone_volume(
     State(context): State<Context>,

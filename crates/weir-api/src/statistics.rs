@@ -11,8 +11,8 @@ use super::answer::{Answer, ApiError, Query};
 use super::stream::Sheet;
 use super::{Context, convert};
 use weir_api_types::{
-    PolicyGroupSample, PolicyGroupStatistics, PolicyGroupStatisticsQuery, Problem, VolumeSample,
-    VolumeStatistics, VolumeStatisticsQuery,
+    PolicyGroupSample, PolicyGroupStatistics, PolicyGroupStatisticsQuery, VolumeSample, VolumeStatistics,
+    VolumeStatisticsQuery,
 };
 use weir_control::Control;
 
@@ -20,8 +20,7 @@ use weir_control::Control;
 #[utoipa::path(
     get, path = "/v1/statistics/volumes", tag = "statistics", operation_id = "volumeStatistics",
     params(VolumeStatisticsQuery),
-    responses((status = 200, description = "Totals since the daemon started", body = VolumeStatistics),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "Totals since the daemon started", body = VolumeStatistics))
 )]
 pub(super) async fn volumes(
     State(context): State<Context>,
@@ -45,8 +44,7 @@ pub(super) async fn volumes(
 #[utoipa::path(
     get, path = "/v1/statistics/policy-groups", tag = "statistics", operation_id = "policyGroupStatistics",
     params(PolicyGroupStatisticsQuery),
-    responses((status = 200, description = "Totals since the daemon started", body = PolicyGroupStatistics),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "Totals since the daemon started", body = PolicyGroupStatistics))
 )]
 pub(super) async fn policy_groups(
     State(context): State<Context>,

@@ -11,7 +11,7 @@ use weir_types::VolumeId;
 
 use super::answer::Answer;
 use super::{Context, Facts};
-use weir_api_types::{Alarm, Drive, Health, Pool, Problem, Status, VolumeSummary};
+use weir_api_types::{Alarm, Drive, Health, Pool, Status, VolumeSummary};
 use weir_control::alarms::ShownAlarm;
 use weir_control::{Control, Outcome};
 use weir_store::DriveUsage;
@@ -20,8 +20,7 @@ use weir_types::control_bounds::{ALARMS_SHOWN_MAX, API_VOLUMES_PER_PIECE, JOBS_S
 /// Show the status of the daemon: its node, drives, volumes and alarms.
 #[utoipa::path(
     get, path = "/v1/status", tag = "status", operation_id = "status",
-    responses((status = 200, description = "How the daemon is", body = Status),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "How the daemon is", body = Status))
 )]
 pub(super) async fn status(State(context): State<Context>) -> Answer<Status> {
     let facts = context.facts.clone();

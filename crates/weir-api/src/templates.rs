@@ -14,16 +14,13 @@ use super::answer::{Answer, ApiError, Body, Path};
 use super::convert;
 use super::convert::policy as convert_policy;
 use super::versions::{IfVersion, Shown, Tagged};
-use weir_api_types::{
-    IfMatchHeader, IfVersionQuery, Problem, Template, TemplateCreate, TemplateList, TemplateModify,
-};
+use weir_api_types::{IfMatchHeader, IfVersionQuery, Template, TemplateCreate, TemplateList, TemplateModify};
 use weir_control::{ControlError, CreateTemplate, ModifyTemplate};
 
 /// List all templates, including the built-in ones.
 #[utoipa::path(
     get, path = "/v1/templates", tag = "templates", operation_id = "listTemplates", params(PageQuery),
-    responses((status = 200, description = "All templates", body = TemplateList),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "All templates", body = TemplateList))
 )]
 pub(super) async fn list(
     State(context): State<Context>,
@@ -40,8 +37,7 @@ pub(super) async fn list(
 #[utoipa::path(
     post, path = "/v1/templates", tag = "templates", operation_id = "createTemplate",
     request_body = TemplateCreate,
-    responses((status = 201, description = "The new template", body = Template),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 201, description = "The new template", body = Template))
 )]
 pub(super) async fn create(
     State(context): State<Context>,
@@ -61,8 +57,7 @@ pub(super) async fn create(
 #[utoipa::path(
     get, path = "/v1/templates/{template}", tag = "templates", operation_id = "getTemplate",
     params(("template" = String, Path, description = "Name of the template")),
-    responses((status = 200, description = "The template", body = Template),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "The template", body = Template))
 )]
 pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Shown<Template> {
     let name = convert::name(&name)?;
@@ -76,8 +71,7 @@ pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<Str
     patch, path = "/v1/templates/{template}", tag = "templates", operation_id = "modifyTemplate",
     params(("template" = String, Path, description = "Name of the template"), IfVersionQuery, IfMatchHeader),
     request_body = TemplateModify,
-    responses((status = 200, description = "The template as it is now", body = Template),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "The template as it is now", body = Template))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,
@@ -99,8 +93,7 @@ pub(super) async fn modify(
 #[utoipa::path(
     delete, path = "/v1/templates/{template}", tag = "templates", operation_id = "deleteTemplate",
     params(("template" = String, Path, description = "Name of the template"), IfVersionQuery, IfMatchHeader),
-    responses((status = 204, description = "It is gone"),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 204, description = "It is gone"))
 )]
 pub(super) async fn delete(
     State(context): State<Context>,

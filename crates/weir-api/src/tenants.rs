@@ -16,16 +16,13 @@ use super::answer::{ApiError, Body, Path};
 use super::convert;
 use super::convert::policy as convert_policy;
 use super::versions::{IfVersion, Shown, Tagged};
-use weir_api_types::{
-    IfMatchHeader, IfVersionQuery, Problem, Tenant, TenantCreate, TenantList, TenantModify,
-};
+use weir_api_types::{IfMatchHeader, IfVersionQuery, Tenant, TenantCreate, TenantList, TenantModify};
 use weir_control::{Control, ModifyTenant};
 
 /// List all tenants.
 #[utoipa::path(
     get, path = "/v1/tenants", tag = "tenants", operation_id = "listTenants", params(PageQuery),
-    responses((status = 200, description = "All tenants", body = TenantList),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "All tenants", body = TenantList))
 )]
 pub(super) async fn list(
     State(context): State<Context>,
@@ -43,8 +40,7 @@ pub(super) async fn list(
 /// Create a tenant.
 #[utoipa::path(
     post, path = "/v1/tenants", tag = "tenants", operation_id = "createTenant", request_body = TenantCreate,
-    responses((status = 201, description = "The new tenant", body = Tenant),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 201, description = "The new tenant", body = Tenant))
 )]
 pub(super) async fn create(
     State(context): State<Context>,
@@ -59,8 +55,7 @@ pub(super) async fn create(
 #[utoipa::path(
     get, path = "/v1/tenants/{tenant}", tag = "tenants", operation_id = "getTenant",
     params(("tenant" = String, Path, description = "Name of the tenant")),
-    responses((status = 200, description = "The tenant", body = Tenant),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "The tenant", body = Tenant))
 )]
 pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Shown<Tenant> {
     let name = convert::name(&name)?;
@@ -72,8 +67,7 @@ pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<Str
     patch, path = "/v1/tenants/{tenant}", tag = "tenants", operation_id = "modifyTenant",
     params(("tenant" = String, Path, description = "Name of the tenant"), IfVersionQuery, IfMatchHeader),
     request_body = TenantModify,
-    responses((status = 200, description = "The tenant as it is now", body = Tenant),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "The tenant as it is now", body = Tenant))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,
@@ -95,8 +89,7 @@ pub(super) async fn modify(
 #[utoipa::path(
     delete, path = "/v1/tenants/{tenant}", tag = "tenants", operation_id = "deleteTenant",
     params(("tenant" = String, Path, description = "Name of the tenant"), IfVersionQuery, IfMatchHeader),
-    responses((status = 204, description = "It is gone"),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 204, description = "It is gone"))
 )]
 pub(super) async fn delete(
     State(context): State<Context>,

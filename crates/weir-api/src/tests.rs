@@ -12,7 +12,9 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+mod description;
 mod idempotency;
+mod pools;
 
 use super::*;
 use weir_control::testing::configuration;
@@ -106,7 +108,13 @@ impl World {
         let operation = &self.description["paths"][template][method.to_ascii_lowercase()];
         assert!(operation.is_object(), "{method} {template} is not described");
         let responses = &operation["responses"];
-        let response = responses.get(status.to_string()).or(responses.get("default")).unwrap();
+        let response = responses.get(status.to_string()).unwrap_or_else(|| {
+            panic!("{method} {template} answers {status}, which its description does not have")
+        });
+        let response = match response["$ref"].as_str() {
+            Some(reference) => self.description.pointer(reference.trim_start_matches('#')).unwrap(),
+            None => response,
+        };
         let Some(content) = response.get("content") else {
             assert_eq!(answer, &json!(""), "{method} {template} should answer nothing");
             return;
@@ -303,64 +311,6 @@ fn call_scrubs(api: &mut World) {
     weir_control::testing::settle(&api.control);
 }
 
-/// Over-commits the pool of an emulated drive, which is refused first.
-fn call_pools(api: &mut World) {
-    const POOL: &str = "/v1/pools/{pool}";
-    let folder = tempfile::tempdir().unwrap();
-    let emulation = json!({"iops": 2000});
-    let body = json!({
-        "path": folder.path(), "name": "slow", "queue_target": 9, "emulation": emulation, "measure": false,
-    });
-    api.call("POST", "/v1/drives", "", Some(body), 201);
-    let body = json!({"name": "floor", "floor": {"iops": 1200}, "is_shared": false});
-    api.call("POST", GROUPS, "", Some(body), 201);
-    let mut volume = volume_with("drive", "slow");
-    volume["qos_policy_group"] = json!("floor");
-    api.call("POST", VOLUMES, "", Some(volume.clone()), 201);
-    volume["name"] = json!("y");
-    let refused = api.call("POST", VOLUMES, "", Some(volume.clone()), 409);
-    let message = message_of(&refused);
-    assert!(
-        message.starts_with("pool 'slow' would be over-committed: floors of 1200IOPS bound"),
-        "{message}"
-    );
-    volume["force"] = json!(true);
-    api.call("POST", VOLUMES, "", Some(volume), 201);
-    let pool = api.call("GET", POOL, "slow", None, 200);
-    assert_eq!((&pool["is_over_committed"], &pool["floors"]["iops"]), (&json!(true), &json!(2400)));
-    assert_eq!((&pool["capacity"]["iops"], &pool["free"]["iops"]), (&json!(2000), &json!(0)));
-    let (origin, iops) = ("policy group floor", 1200);
-    let claim = json!({"tenant": "default", "scope": "volume", "name": "x", "origin": origin, "iops": iops});
-    assert_eq!((&pool["claims"][0], pool["claims"].as_array().unwrap().len()), (&claim, 2));
-    assert_eq!(pool["in_flight"], json!({"operations": 9, "origin": "chosen"}));
-    let metrics = api.call("GET", "/metrics", "", None, 200);
-    for (gauge, value) in [("capacity_iops", "2000.0"), ("floors_iops", "2400.0"), ("reserve_iops", "100.0")]
-    {
-        let line = format!("weir_pool_{gauge}{{pool=\"slow\",emulated=\"iops=2000\"}} {value}");
-        assert!(metrics.as_str().unwrap().contains(&line), "{line} in {metrics}");
-    }
-    let is_told = |line: &str| metrics.as_str().unwrap().contains(line);
-    assert!(is_told("weir_pool_over_commit_ratio{pool=\"default\"} 1.0"), "{metrics}");
-    assert!(!is_told("weir_pool_capacity_iops{pool=\"default\"}"), "{metrics}");
-    let status = api.call("GET", "/v1/status", "", None, 200);
-    assert_eq!((&status["alarms"][0]["source"], &status["status"]), (&json!("ledger"), &json!("degraded")));
-    api.call("PATCH", POOL, "slow", Some(json!({"over_commit_percent": 9})), 400);
-    api.call("PATCH", POOL, "slow", Some(json!({"reserve_percent": 6})), 409);
-    let pool =
-        api.call("PATCH", POOL, "slow", Some(json!({"over_commit_percent": 125, "queue_target": 0})), 200);
-    assert_eq!((&pool["is_over_committed"], pool.get("queue_target")), (&json!(false), None));
-    let pools = api.call("GET", "/v1/pools", "", None, 200);
-    let names: Vec<_> = pools["items"].as_array().unwrap().iter().map(|pool| &pool["name"]).collect();
-    assert_eq!((names, pools["items"][0].get("capacity")), (vec![&json!("default"), &json!("slow")], None));
-    for volume in ["x", "y"] {
-        api.call("DELETE", VOLUME, volume, None, 204);
-    }
-    api.call("DELETE", GROUP, "floor", None, 204);
-    weir_control::testing::settle(&api.control);
-    api.call("DELETE", "/v1/drives/{drive}", "slow", None, 204);
-    api.call("GET", POOL, "slow", None, 404);
-}
-
 #[test]
 fn drive_kind_and_its_parameters_are_equivalent() {
     let mut api = World::start(false);
@@ -447,6 +397,24 @@ fn every_operation_matches_its_description() {
     call_snapshots(api);
     let tenants = api.call("GET", "/v1/tenants", "", None, 200);
     assert_eq!(tenants["items"].as_array().unwrap().len(), 2);
+    let volume = call_groups_and_a_volume(api);
+    call_volumes(api, &volume);
+    call_state_of_daemon(api);
+    let body = json!({"tenant": "svm01", "volumes": ["vol1"], "seconds": 1});
+    let trace = api.call("POST", "/v1/recordings", "", Some(body), 200);
+    assert!(trace.as_str().unwrap().starts_with("WEIRTRCE"), "{trace}");
+    api.call("POST", "/v1/recordings", "", Some(json!({"volumes": [], "seconds": 1})), 400);
+    adapt(api);
+    export_and_apply(api);
+    pools::call_pools(api);
+    call_templates(api);
+    api.call("DELETE", VOLUME, "svm01/vol1", None, 204);
+    api.call("DELETE", GROUP, "svm01/gold", None, 204);
+    assert_eq!(api.called, api.described(), "called and described operations differ");
+}
+
+/// Creates a policy group and a volume of it, and returns the volume.
+fn call_groups_and_a_volume(api: &mut World) -> Value {
     let limits = json!({"total": {"iops": 10000, "bytes_per_second": 300_000_000}});
     let body = json!({"name": "policy1", "tenant": "svm01", "limits": limits, "is_shared": false});
     api.call("POST", GROUPS, "", Some(body.clone()), 400);
@@ -479,6 +447,10 @@ fn every_operation_matches_its_description() {
         None,
         400,
     );
+    volume
+}
+
+fn call_volumes(api: &mut World, volume: &Value) {
     api.call("PATCH", VOLUME, "svm01/vol1", Some(json!({"size_bytes": 2u64 << 30})), 200);
     assert_eq!(api.call("GET", VOLUME, "svm01/vol1", None, 200)["size_bytes"], 2u64 << 30);
     assert_eq!(api.call("GET", "/v1/volumes?tenant=default", "", None, 200)["items"], json!([]));
@@ -493,6 +465,9 @@ fn every_operation_matches_its_description() {
     assert_eq!(named["read_only"], true);
     api.call("PATCH", "/v1/volumes/{id}", id, Some(json!({"read_only": false})), 200);
     api.call("DELETE", "/v1/volumes/{id}", "00000000-0000-0000-0000-000000000000", None, 404);
+}
+
+fn call_state_of_daemon(api: &mut World) {
     let sample = api.call("GET", "/v1/statistics/volumes?volume=vol1&tenant=svm01", "", None, 200);
     assert_eq!(sample["volumes"][0]["qos_policy_group"], "gold");
     let sample = api.call("GET", "/v1/statistics/policy-groups", "", None, 200);
@@ -510,17 +485,6 @@ fn every_operation_matches_its_description() {
     // This process writes no log.
     api.call("GET", "/v1/logging", "", None, 409);
     api.call("PUT", "/v1/logging", "", Some(json!({"level": "debug"})), 400);
-    let body = json!({"tenant": "svm01", "volumes": ["vol1"], "seconds": 1});
-    let trace = api.call("POST", "/v1/recordings", "", Some(body), 200);
-    assert!(trace.as_str().unwrap().starts_with("WEIRTRCE"), "{trace}");
-    api.call("POST", "/v1/recordings", "", Some(json!({"volumes": [], "seconds": 1})), 400);
-    adapt(api);
-    export_and_apply(api);
-    call_pools(api);
-    call_templates(api);
-    api.call("DELETE", VOLUME, "svm01/vol1", None, 204);
-    api.call("DELETE", GROUP, "svm01/gold", None, 204);
-    assert_eq!(api.called, api.described(), "called and described operations differ");
 }
 
 fn call_templates(api: &mut World) {

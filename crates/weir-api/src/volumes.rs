@@ -12,8 +12,8 @@ use super::paging::{Cut, Page, key};
 use super::versions::{IfVersion, Shown, Tagged};
 use super::{Context, convert};
 use weir_api_types::{
-    DeleteQuery, IfMatchHeader, IfVersionQuery, PageQuery, Problem, Volume, VolumeCreate, VolumeList,
-    VolumeModify, VolumeQuery,
+    DeleteQuery, IfMatchHeader, IfVersionQuery, PageQuery, Volume, VolumeCreate, VolumeList, VolumeModify,
+    VolumeQuery,
 };
 use weir_control::{Control, ControlError, CreateVolume, DeleteVolume, ModifyVolume, Outcome, VolumeView};
 use weir_types::control_bounds::API_VOLUMES_PER_PIECE;
@@ -22,8 +22,7 @@ use weir_types::{Name, VolumeId};
 /// List volumes.
 #[utoipa::path(
     get, path = "/v1/volumes", tag = "volumes", operation_id = "listVolumes", params(VolumeQuery),
-    responses((status = 200, description = "A page of the volumes that match, ordered by tenant and name", body = VolumeList),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "A page of the volumes that match, ordered by tenant and name", body = VolumeList))
 )]
 pub(super) async fn list(
     State(context): State<Context>,
@@ -63,8 +62,7 @@ fn matching(
 #[utoipa::path(
     get, path = "/v1/tenants/{tenant}/volumes", tag = "volumes", operation_id = "listTenantVolumes",
     params(("tenant" = String, Path, description = "Tenant of the volumes"), PageQuery),
-    responses((status = 200, description = "A page of the volumes, ordered by name", body = VolumeList),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "A page of the volumes, ordered by name", body = VolumeList))
 )]
 pub(super) async fn list_of_tenant(
     State(context): State<Context>,
@@ -79,8 +77,7 @@ pub(super) async fn list_of_tenant(
 #[utoipa::path(
     post, path = "/v1/tenants/{tenant}/volumes", tag = "volumes", operation_id = "createVolume",
     params(("tenant" = String, Path, description = "Tenant of the volume")), request_body = VolumeCreate,
-    responses((status = 201, description = "The new volume, which clients can attach", body = Volume),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 201, description = "The new volume, which clients can attach", body = Volume))
 )]
 pub(super) async fn create(
     State(context): State<Context>,
@@ -110,8 +107,7 @@ pub(super) async fn create(
 #[utoipa::path(
     get, path = "/v1/tenants/{tenant}/volumes/{volume}", tag = "volumes", operation_id = "getVolume",
     params(("tenant" = String, Path, description = "Tenant of the volume"), ("volume" = String, Path, description = "Name of the volume")),
-    responses((status = 200, description = "The volume", body = Volume),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "The volume", body = Volume))
 )]
 pub(super) async fn inspect(
     State(context): State<Context>,
@@ -126,8 +122,7 @@ pub(super) async fn inspect(
 #[utoipa::path(
     patch, path = "/v1/tenants/{tenant}/volumes/{volume}", tag = "volumes", operation_id = "modifyVolume",
     params(("tenant" = String, Path, description = "Tenant of the volume"), ("volume" = String, Path, description = "Name of the volume"), IfVersionQuery, IfMatchHeader), request_body = VolumeModify,
-    responses((status = 200, description = "The volume as it is now", body = Volume),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "The volume as it is now", body = Volume))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,
@@ -183,8 +178,7 @@ fn changes_of(request: VolumeModify) -> Outcome<ModifyVolume> {
 #[utoipa::path(
     delete, path = "/v1/tenants/{tenant}/volumes/{volume}", tag = "volumes", operation_id = "deleteVolume",
     params(("tenant" = String, Path, description = "Tenant of the volume"), ("volume" = String, Path, description = "Name of the volume"), DeleteQuery, IfMatchHeader),
-    responses((status = 204, description = "It is gone, and its name is free"),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 204, description = "It is gone, and its name is free"))
 )]
 pub(super) async fn delete(
     State(context): State<Context>,
@@ -212,8 +206,7 @@ async fn by_id(context: &Context, id: Uuid) -> Result<Volume, ApiError> {
 #[utoipa::path(
     get, path = "/v1/volumes/{id}", tag = "volumes", operation_id = "getVolumeById",
     params(("id" = Uuid, Path, description = "Identity of the volume")),
-    responses((status = 200, description = "The volume", body = Volume),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "The volume", body = Volume))
 )]
 pub(super) async fn inspect_by_id(State(context): State<Context>, Path(id): Path<Uuid>) -> Shown<Volume> {
     Ok(Tagged(by_id(&context, id).await?))
@@ -223,8 +216,7 @@ pub(super) async fn inspect_by_id(State(context): State<Context>, Path(id): Path
 #[utoipa::path(
     patch, path = "/v1/volumes/{id}", tag = "volumes", operation_id = "modifyVolumeById",
     params(("id" = Uuid, Path, description = "Identity of the volume"), IfVersionQuery, IfMatchHeader), request_body = VolumeModify,
-    responses((status = 200, description = "The volume as it is now", body = Volume),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 200, description = "The volume as it is now", body = Volume))
 )]
 pub(super) async fn modify_by_id(
     State(context): State<Context>,
@@ -241,8 +233,7 @@ pub(super) async fn modify_by_id(
 #[utoipa::path(
     delete, path = "/v1/volumes/{id}", tag = "volumes", operation_id = "deleteVolumeById",
     params(("id" = Uuid, Path, description = "Identity of the volume"), DeleteQuery, IfMatchHeader),
-    responses((status = 204, description = "It is gone, and its name is free"),
-              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
+    responses((status = 204, description = "It is gone, and its name is free"))
 )]
 pub(super) async fn delete_by_id(
     State(context): State<Context>,

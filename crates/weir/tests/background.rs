@@ -109,7 +109,7 @@ fn reclaim_survives_kills_and_touches_no_other_volume() {
         daemon = daemon.kill().start(&["--reactors", "2"]);
         kills += 1;
         let names = daemon.json(&["volume", "list"]);
-        assert_eq!(names["volumes"].as_array().unwrap().len(), 1, "{names:#}");
+        assert_eq!(names["items"].as_array().unwrap().len(), 1, "{names:#}");
     }
     assert!(kills >= KILLS_MIN, "killed {kills} times before it was done");
     assert_eq!(folders(daemon.state()), 1);

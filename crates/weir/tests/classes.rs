@@ -117,14 +117,14 @@ fn check_service(daemon: &Daemon, folder: &Path) {
 /// placement of the volumes.
 fn everything(daemon: &Daemon) -> Value {
     let fixed = |of: &Value, keys: &[&str]| keys.iter().map(|key| of[*key].clone()).collect::<Value>();
-    let list = |noun: &str, list: &str, keys: &[&str]| -> Value {
-        let found = daemon.json(&[noun, "list"])[list].clone();
+    let list = |noun: &str, keys: &[&str]| -> Value {
+        let found = daemon.json(&[noun, "list"])["items"].clone();
         found.as_array().unwrap().iter().map(|of| fixed(of, keys)).collect()
     };
     json!({
-        "drives": list("drive", "drives", &["id", "name", "path", "emulation", "class", "class_reason", "measurement"]),
-        "pools": list("pool", "pools", &["number", "name", "class", "provisioned_bytes"]),
-        "volumes": list("volume", "volumes", &["id", "name", "drives", "class", "io_priority", "class_policy"]),
+        "drives": list("drive", &["id", "name", "path", "emulation", "class", "class_reason", "measurement"]),
+        "pools": list("pool", &["number", "name", "class", "provisioned_bytes"]),
+        "volumes": list("volume", &["id", "name", "drives", "class", "io_priority", "class_policy"]),
     })
 }
 
@@ -193,7 +193,7 @@ fn unavailable_class_is_refused_or_reported_as_not_met() {
     }
     let on_slow = daemon.refused(1, &[&create as &[&str], &["--drive", "slow"]].concat());
     assert!(on_slow.contains("drive 'slow' has class low, not high"), "{on_slow}");
-    assert_eq!(daemon.json(&["volume", "list"])["volumes"], json!([]), "a refusal leaves nothing");
+    assert_eq!(daemon.json(&["volume", "list"])["items"], json!([]), "a refusal leaves nothing");
     daemon.ok(&[&create as &[&str], &["--class-policy", "prefer"]].concat());
     let shown = daemon.ok(&["volume", "inspect", "v1"]);
     assert!(shown.contains("Class: requested high, actual low (prefer)\n"), "{shown}");

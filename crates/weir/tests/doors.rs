@@ -175,7 +175,8 @@ fn create_many(daemon: &Daemon, count: usize) {
     for number in 0..count {
         let body = format!("{{\"name\": \"v{number:04}\", \"size_bytes\": 4096}}");
         let headers = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
-        let (status, answer) = ask(connect_api(daemon), &(head("POST", "/v1/tenants/default/volumes", &headers) + &body));
+        let (status, answer) =
+            ask(connect_api(daemon), &(head("POST", "/v1/tenants/default/volumes", &headers) + &body));
         assert_eq!(status, 201, "{answer}");
     }
 }
@@ -401,7 +402,9 @@ fn change_from_a_web_page_is_refused() {
     let daemon = Daemon::fresh();
     daemon.create("data", "1MiB");
     let origin = "Origin: https://evil.example\r\n";
-    for (method, path) in [("DELETE", "/v1/tenants/default/volumes/data"), ("POST", "/v1/tenants/default/volumes/data/scrub")] {
+    for (method, path) in
+        [("DELETE", "/v1/tenants/default/volumes/data"), ("POST", "/v1/tenants/default/volumes/data/scrub")]
+    {
         let (status, answer) = ask(connect_api(&daemon), &head(method, path, origin));
         assert!(status == 403 && answer.contains("https://evil.example"), "{answer}");
     }

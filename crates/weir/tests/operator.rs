@@ -313,7 +313,8 @@ fn audit_line_has_the_log_format() {
     let lines: Vec<&str> = log.lines().filter(|line| line.contains(" change who=")).collect();
     let who = format!("uid={} gid=", rustix::process::geteuid().as_raw());
     assert!(
-        lines.len() == 1 && ["/v1/tenants/default/volumes", "done", &who].iter().all(|word| lines[0].contains(word)),
+        lines.len() == 1
+            && ["/v1/tenants/default/volumes", "done", &who].iter().all(|word| lines[0].contains(word)),
         "{log}"
     );
     daemon.stop();
@@ -343,24 +344,35 @@ fn change_of_an_outdated_version_is_refused() {
     assert_eq!(object(&refused)["error"]["code"], "version_mismatch");
     let shown = ask_api(&daemon, "GET /v1/tenants/default/volumes/v HTTP/1.1\r\n");
     assert!(shown.to_lowercase().contains(&format!("etag: \"{now}\"")), "{shown}");
-    let by_query = ask_api(&daemon, &format!("DELETE /v1/tenants/default/volumes/v?if_version={made} HTTP/1.1\r\n"));
+    let by_query =
+        ask_api(&daemon, &format!("DELETE /v1/tenants/default/volumes/v?if_version={made} HTTP/1.1\r\n"));
     assert!(by_query.starts_with("HTTP/1.1 412"), "{by_query}");
-    let by_header = ask_api(&daemon, &format!("DELETE /v1/tenants/default/volumes/v HTTP/1.1\r\nIf-Match: \"{made}\"\r\n"));
+    let by_header = ask_api(
+        &daemon,
+        &format!("DELETE /v1/tenants/default/volumes/v HTTP/1.1\r\nIf-Match: \"{made}\"\r\n"),
+    );
     assert!(by_header.starts_with("HTTP/1.1 412"), "{by_header}");
     assert_eq!(volume(&daemon, "v")["version"].to_string(), now);
-    let done = ask_api(&daemon, &format!("DELETE /v1/tenants/default/volumes/v HTTP/1.1\r\nIf-Match: \"{now}\"\r\n"));
+    let done = ask_api(
+        &daemon,
+        &format!("DELETE /v1/tenants/default/volumes/v HTTP/1.1\r\nIf-Match: \"{now}\"\r\n"),
+    );
     assert!(done.starts_with("HTTP/1.1 204"), "{done}");
 }
 
 #[test]
 fn refused_request_has_an_audit_line() {
     let daemon = State::new().start(&["--reactors", "1", "--log-format", "json", "--log-level", "error"]);
-    let foreign = ask_api(&daemon, "POST /v1/tenants/default/volumes HTTP/1.1\r\nOrigin: https://evil.example\r\n");
+    let foreign =
+        ask_api(&daemon, "POST /v1/tenants/default/volumes HTTP/1.1\r\nOrigin: https://evil.example\r\n");
     assert!(foreign.starts_with("HTTP/1.1 403"), "{foreign}");
     let lines = audit_lines(daemon.state());
     let told = |name: &str| lines[0][name].as_str().unwrap_or_default();
     assert_eq!(lines.len(), 1, "{lines:?}");
-    assert_eq!((told("method"), told("object"), told("result")), ("POST", "/v1/tenants/default/volumes", "refused"));
+    assert_eq!(
+        (told("method"), told("object"), told("result")),
+        ("POST", "/v1/tenants/default/volumes", "refused")
+    );
     let who = format!("uid={} gid=", rustix::process::geteuid().as_raw());
     assert!(told("who").starts_with(&who) && lines[0]["status"] == 403, "{lines:?}");
     assert!(told("reason").contains("https://evil.example"), "{lines:?}");

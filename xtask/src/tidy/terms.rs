@@ -90,7 +90,7 @@ const RETIRED: &[Retired] = &[
 ];
 
 /// Names of the language and of its libraries, in which words are not ours.
-const FOREIGN_NAMES: [&str; 8] = [
+const FOREIGN_NAMES: [&str; 11] = [
     "Copy",
     "copied",
     "copy_from_slice",
@@ -98,11 +98,15 @@ const FOREIGN_NAMES: [&str; 8] = [
     "copy_file_range",
     "trivially_copy_pass_by_ref",
     "media_type",
+    "UnsupportedMediaType",
+    "unsupported_media_type",
+    "UNSUPPORTED_MEDIA_TYPE",
     "nbdcopy",
 ];
 
-/// Phrases with a retired word that mean something else: names of functions, and the kind of a drive.
-const PHRASES: [&str; 3] = ["fs::copy", "io::copy", "Media Type"];
+/// Phrases with a retired word that mean something else: names of functions, the kind of a drive, and the type
+/// of a body in HTTP.
+const PHRASES: [&str; 4] = ["fs::copy", "io::copy", "Media Type", "media type"];
 
 /// Complains of every line with a retired word.
 pub fn check(tree: &Tree) -> Result<Vec<Complaint>> {
