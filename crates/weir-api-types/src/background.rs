@@ -36,7 +36,6 @@ pub struct BackgroundPolicy {
     /// True if the policy was never changed.
     pub is_built_in: bool,
     /// Version of the policy, which grows with each change; 0 if it was never changed.
-    #[serde(default)]
     pub version: u64,
 }
 

@@ -113,14 +113,11 @@ pub struct DriveDrain {
     /// Number of extent replicas that are still on the drive.
     pub extents_left: u64,
     /// Number of volumes that still have a write journal on the drive.
-    #[serde(default)]
     pub journals_left: u64,
     /// Number of pending deletions of volumes, or parts of them, whose space on the drive is not reclaimed
     /// yet.
-    #[serde(default)]
     pub deletions_left: u64,
     /// Time since any of these numbers last fell, in nanoseconds.
-    #[serde(default)]
     pub unchanged_ns: u64,
     /// Reason why the drain is blocked; the drain is retried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -133,7 +130,6 @@ pub struct Drive {
     /// ID of the drive, which never changes; all zeroes for the default drive.
     pub id: Uuid,
     /// Version of the drive, which grows with each change.
-    #[serde(default)]
     pub version: u64,
     /// Name of the drive.
     pub name: String,
@@ -165,7 +161,6 @@ pub struct Drive {
     pub space_age_ns: Option<u64>,
     /// True if snapshots and clones share extents with their volumes on this drive; otherwise their data is
     /// duplicated.
-    #[serde(default)]
     pub shares_space: bool,
     /// Number of volumes and snapshots on the drive.
     pub volumes: u64,

@@ -123,7 +123,6 @@ pub struct Tenant {
     /// Number of volumes of the tenant.
     pub volumes: u64,
     /// Version of the tenant, which grows with each change.
-    #[serde(default)]
     pub version: u64,
     /// Time of creation.
     #[schema(value_type = String, format = DateTime)]
@@ -210,7 +209,6 @@ pub struct Volume {
     /// ID of the volume, which never changes.
     pub id: Uuid,
     /// Version of the volume, which grows with each change, including moves and renames of its policies.
-    #[serde(default)]
     pub version: u64,
     /// Tenant that owns the volume.
     pub tenant: String,
@@ -226,7 +224,6 @@ pub struct Volume {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unique_bytes: Option<u64>,
     /// Number of snapshots.
-    #[serde(default)]
     pub snapshots: u64,
     /// Volume or snapshot that the volume was cloned from, by its name at that time; absent if it is no
     /// clone.
@@ -309,7 +306,6 @@ pub struct VolumeReplication {
     /// Number of extent replicas that can be reached but lack data, and are not read.
     pub stale: u64,
     /// Number of extent replicas that cannot be reached, because their drive is missing or they failed.
-    #[serde(default)]
     pub missing: u64,
     /// Bytes that are still to be resynced on reachable replicas. Regions that were never written count until
     /// the resync has examined them.
@@ -341,7 +337,6 @@ pub struct VolumeMoving {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extents_left: Option<u64>,
     /// Number of these extents whose replicas are all placed and only need a resync.
-    #[serde(default)]
     pub extents_resyncing: u64,
     /// Reason why the move is blocked, in words; the move is retried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -460,21 +455,17 @@ pub struct OperationSample {
     /// Time that requests were delayed by a ceiling, in nanoseconds.
     pub delayed_ns: u64,
     /// Time in the drive queue while other volumes were served first for their floors, in nanoseconds.
-    #[serde(default)]
     pub floors_ns: u64,
     /// Time in the drive queue for other reasons, in nanoseconds.
-    #[serde(default)]
     pub queue_ns: u64,
     /// Time at the drive, in nanoseconds.
     pub drive_ns: u64,
     /// Remaining time: waiting for buffers and for requests to the same blocks, and Weir's own work, in
     /// nanoseconds.
-    #[serde(default)]
     pub other_ns: u64,
     /// Sum of all latencies, in nanoseconds; it equals the sum of the five times.
     pub latency_sum_ns: u64,
     /// Number of requests in each range of sizes: up to 4 KiB, then up to 16, 64 and 256 KiB, then larger.
-    #[serde(default)]
     pub size_counts: Vec<u64>,
     /// Latency percentiles since the daemon started; absent for policy groups, and without any request.
     #[serde(default, skip_serializing_if = "Option::is_none")]

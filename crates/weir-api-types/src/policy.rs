@@ -100,7 +100,6 @@ pub struct PolicyGroup {
     /// Number of volumes that are bound to the group.
     pub workloads: u64,
     /// Version of the policy group, which grows with each change; 0 if it is built in.
-    #[serde(default)]
     pub version: u64,
     /// Time of creation.
     #[schema(value_type = String, format = DateTime)]
@@ -317,7 +316,6 @@ pub struct AdaptivePolicyGroup {
     /// Number of volumes that are bound to the group.
     pub workloads: u64,
     /// Version of the policy group, which grows with each change; 0 if it is built in.
-    #[serde(default)]
     pub version: u64,
     /// Time of creation.
     #[schema(value_type = String, format = DateTime)]

@@ -112,7 +112,6 @@ pub struct Pool {
     /// Number of the pool: its position among all pools.
     pub number: u64,
     /// Version of the pool: that of its most recently changed drive.
-    #[serde(default)]
     pub version: u64,
     /// Name of the pool: the name of its class, or of its only drive while the class is unknown.
     pub name: String,

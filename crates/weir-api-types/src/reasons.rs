@@ -165,8 +165,6 @@ pub struct VolumeExplanation {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ExplainQuery {
-    /// Tenant; see the other operations.
-    pub tenant: Option<String>,
     /// Interval to observe, in nanoseconds: 2 s if absent, 0.1 s to 60 s. The answer comes at its end.
     pub interval_ns: Option<u64>,
 }

@@ -13,7 +13,6 @@ pub struct Snapshot {
     /// ID of the snapshot.
     pub id: Uuid,
     /// Version of the snapshot, which grows with each change.
-    #[serde(default)]
     pub version: u64,
     /// Tenant that owns the snapshot.
     pub tenant: String,

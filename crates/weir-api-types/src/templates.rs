@@ -39,7 +39,6 @@ pub struct Template {
     /// Number of volumes that follow the template.
     pub volumes: u64,
     /// Version of the template, which grows with each change; 0 if the template is built in.
-    #[serde(default)]
     pub version: u64,
     /// Time at which the template was created; absent if it is built in.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -17,5 +17,6 @@ pub struct IfVersionQuery {
 pub struct IfMatchHeader {
     /// The `ETag` of the object, for example `"12"`. The header has the same effect as `if_version`.
     #[serde(rename = "If-Match")]
+    #[param(nullable = false)]
     pub if_match: Option<String>,
 }

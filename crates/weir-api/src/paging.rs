@@ -41,10 +41,14 @@ impl Page {
         Ok(Page { size: size as usize, after: token.map(decode).transpose()? })
     }
 
+    /// True if the item with a key was on an earlier page.
+    pub fn is_past(&self, key: &str) -> bool {
+        self.after.as_ref().is_some_and(|after| key <= after.as_str())
+    }
+
     /// The part of an ordered list that the page shows, by the keys of its items.
     pub fn cut<T>(&self, ordered: impl IntoIterator<Item = T>, key: impl Fn(&T) -> String) -> Cut<T> {
-        let is_before = |item: &T| self.after.as_ref().is_some_and(|after| key(item) <= *after);
-        let mut rest = ordered.into_iter().skip_while(is_before);
+        let mut rest = ordered.into_iter().skip_while(|item| self.is_past(&key(item)));
         let items: Vec<T> = rest.by_ref().take(self.size).collect();
         let token = rest.next().and_then(|_| items.last()).map(|last| encode(&key(last)));
         (items, token)

@@ -35,16 +35,17 @@ pub(super) async fn list(
     Ok(Json(VolumeList { items, next_page_token }))
 }
 
-/// A page of the volumes that match a query. Volumes are looked up in pieces, so that a query that few of
-/// many volumes match takes little memory.
+/// A page of the volumes that match a query. Only volumes of the page are looked up, in pieces, so that a
+/// query that few of many volumes match takes little memory.
 fn matching(
     control: &Control,
     tenant: Option<&Name>,
     query: &VolumeQuery,
     page: &Page,
 ) -> Outcome<Cut<Volume>> {
-    let named = |(_, name, _): &(Name, Name, VolumeId)| {
+    let named = |(tenant, name, _): &(Name, Name, VolumeId)| {
         query.name.as_ref().is_none_or(|wanted| name.as_str() == wanted)
+            && !page.is_past(&key(tenant.as_str(), name.as_str()))
     };
     let ids: Vec<VolumeId> =
         control.volume_names(tenant)?.into_iter().filter(named).map(|(.., id)| id).collect();

@@ -243,6 +243,39 @@ fn metrics_of_idle_volumes_can_be_omitted() {
     daemon.stop();
 }
 
+/// The names of all volumes, and the largest page in bytes.
+fn names_in_pages(daemon: &Daemon) -> (Vec<String>, usize) {
+    let (mut names, mut page_bytes_max, mut token) = (Vec::new(), 0, String::new());
+    loop {
+        let (status, answer) = ask(connect_api(daemon), &head("GET", &format!("/v1/volumes?{token}"), ""));
+        assert_eq!(status, 200, "{answer}");
+        page_bytes_max = page_bytes_max.max(answer.len());
+        let page: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+        let found = page["items"].as_array().unwrap().iter();
+        names.extend(found.map(|volume| volume["name"].as_str().unwrap().to_owned()));
+        let Some(next) = page["next_page_token"].as_str() else { return (names, page_bytes_max) };
+        token = format!("page_token={next}");
+    }
+}
+
+#[test]
+fn list_of_ten_thousand_volumes_pages_in_bounded_memory() {
+    // A page has at most 500 volumes of about 2 KiB, once as objects and once as text.
+    const MEMORY_BYTES_MAX: u64 = 16 << 20;
+    const VOLUMES: usize = 10_000;
+    let daemon = State::in_memory().start(&["--reactors", "1"]);
+    create_many(&daemon, VOLUMES);
+    // The first list allocates what all later ones use again.
+    assert_eq!(names_in_pages(&daemon).0.len(), VOLUMES);
+    let before = daemon.resident_bytes();
+    let (names, page_bytes_max) = names_in_pages(&daemon);
+    let grown = daemon.resident_bytes().saturating_sub(before);
+    assert_eq!(names, (0..VOLUMES).map(|number| format!("v{number:04}")).collect::<Vec<_>>());
+    assert!(page_bytes_max < 2 << 20, "a page has {page_bytes_max} bytes");
+    assert!(grown < MEMORY_BYTES_MAX, "{} MiB more are resident", grown >> 20);
+    daemon.stop();
+}
+
 /// Reads all pages of a list and returns their items.
 fn all_pages(daemon: &Daemon, path: &str, size: usize) -> Vec<Value> {
     let (mut items, mut token) = (Vec::new(), String::new());

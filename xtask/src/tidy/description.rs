@@ -15,7 +15,7 @@ const PATH: &str = "docs/openapi.json";
 /// Methods of operations.
 const METHODS: [&str; 5] = ["get", "put", "post", "patch", "delete"];
 /// Errors that every operation can give.
-const ERRORS_OF_ALL: [&str; 5] = ["401", "403", "500", "503", "default"];
+const ERRORS_OF_ALL: [&str; 6] = ["401", "403", "4XX", "500", "503", "5XX"];
 /// Endings of names with a unit that is not a base unit.
 const DERIVED_UNITS: [&str; 12] =
     ["_ms", "_us", "_kb", "_mb", "_gb", "_kib", "_mib", "_gib", "_minutes", "_hours", "_days", "_mbps"];
@@ -108,6 +108,14 @@ impl Operation<'_> {
             if parameter["description"].as_str().is_none_or(str::is_empty) {
                 faults.push(format!("parameter {} has no description", parameter["name"]));
             }
+            if parameter["schema"].to_string().contains("\"null\"") {
+                faults.push(format!("parameter {} can be null, which no parameter can", parameter["name"]));
+            }
+        }
+        let mut names = BTreeSet::new();
+        let all = self.value["parameters"].as_array().into_iter().flatten();
+        for twice in all.filter(|parameter| !names.insert(parameter["name"].to_string())) {
+            faults.push(format!("two parameters have the name {}", twice["name"]));
         }
         let names = self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         for name in names.filter(|name| self.parameter("path", name).is_none()) {
@@ -230,7 +238,7 @@ mod tests {
     /// A description that is good, with the errors that a creation can give.
     fn good() -> Value {
         let answer = json!({"description": "a problem"});
-        let errors = ["400", "401", "403", "409", "413", "415", "422", "500", "503", "default"];
+        let errors = ["400", "401", "403", "409", "413", "415", "422", "4XX", "500", "503", "5XX"];
         let mut responses: Map<String, Value> =
             errors.iter().map(|status| ((*status).to_owned(), answer.clone())).collect();
         let content =
@@ -265,12 +273,13 @@ mod tests {
     #[test]
     fn each_rule_finds_its_fault() {
         let operation = "/paths/~1v1~1things/post";
-        let changes: [(&str, &str, Value); 12] = [
+        let changes: [(&str, &str, Value); 13] = [
             (operation, "operationId", json!("create_thing")),
             (operation, "summary", json!("create a thing")),
             (operation, "tags", json!([])),
             ("/paths/~1v1~1things/post/parameters/0", "description", json!("")),
             ("/paths/~1v1~1things/post/parameters/0", "name", json!("Key")),
+            ("/paths/~1v1~1things/post/parameters/0", "schema", json!({"type": ["string", "null"]})),
             ("/paths/~1v1~1things/post/requestBody/content/application~1json", "schema", json!({})),
             ("/paths/~1v1~1things/post/responses/201/content/application~1json", "schema", json!({})),
             (operation, "operationId", json!("listThings")),
@@ -283,13 +292,19 @@ mod tests {
             let count = faults(|document| document.pointer_mut(place).unwrap()[name] = value.clone());
             assert_eq!(count, 1, "{place} {name}");
         }
-        for status in ["400", "401", "409", "422", "default"] {
+        for status in ["400", "401", "409", "422", "5XX"] {
             let answers = format!("{operation}/responses");
             let count = faults(|document| {
                 document.pointer_mut(&answers).unwrap().as_object_mut().unwrap().remove(status).unwrap();
             });
             assert_eq!(count, 1, "{status}");
         }
+        let count = faults(|document| {
+            let parameters = document.pointer_mut("/paths/~1v1~1things/post/parameters").unwrap();
+            let same = json!({"in": "query", "name": "Idempotency-Key", "description": "a key"});
+            parameters.as_array_mut().unwrap().push(same);
+        });
+        assert_eq!(count, 1, "two parameters with one name");
         let moved = |path: &str| {
             let mut document = good();
             let item = document["paths"]["/v1/things"].take();

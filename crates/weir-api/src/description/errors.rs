@@ -131,8 +131,10 @@ pub(super) fn add(operation: &mut Operation, method: &HttpMethod, path: &str) {
         let status = status_of(name).to_string();
         operation.responses.responses.insert(status, RefOr::Ref(Ref::from_response_name(name)));
     }
-    let other = RefOr::Ref(Ref::from_response_name(ANY));
-    operation.responses.responses.insert("default".to_owned(), other);
+    for range in ["4XX", "5XX"] {
+        let other = RefOr::Ref(Ref::from_response_name(ANY));
+        operation.responses.responses.insert(range.to_owned(), other);
+    }
 }
 
 /// Status of an answer, by its first code.

@@ -1,0 +1,80 @@
+//! Generates the client from the description of the API, as somebody outside the project would.
+//!
+//! The generator reads OpenAPI 3.0, and the description is of OpenAPI 3.1. Both say the same of this API; the
+//! difference is how they write that a value can be null ([`as_3_0`]). The generator also takes a problem document
+//! only for JSON.
+
+use std::path::PathBuf;
+use std::{env, fs};
+
+use serde_json::{Map, Value, json};
+
+/// The description, from this folder.
+const DESCRIPTION: &str = "../../docs/openapi.json";
+
+fn main() {
+    println!("cargo:rerun-if-changed={DESCRIPTION}");
+    let text = fs::read_to_string(DESCRIPTION).expect("the description is in the repository");
+    let mut document: Value = serde_json::from_str(&text).expect("the description is JSON");
+    as_3_0(&mut document);
+    document["openapi"] = json!("3.0.3");
+    drop_what_is_not_json(&mut document);
+    let specification = serde_json::from_value(document).expect("the description is of OpenAPI 3.0");
+    let mut generator = progenitor::Generator::default();
+    let tokens = generator.generate_tokens(&specification).expect("a client can be generated");
+    let file = syn::parse2(tokens).expect("the client is Rust");
+    let folder = PathBuf::from(env::var_os("OUT_DIR").expect("cargo names the folder"));
+    fs::write(folder.join("client.rs"), prettyplease::unparse(&file)).expect("the client can be written");
+}
+
+/// Writes a part of the description as OpenAPI 3.0 has it.
+fn as_3_0(value: &mut Value) {
+    match value {
+        Value::Array(values) => values.iter_mut().for_each(as_3_0),
+        Value::Object(fields) => {
+            fields.values_mut().for_each(as_3_0);
+            one_type(fields);
+            one_variant(fields);
+            if let Some(problem) = fields.remove("application/problem+json") {
+                fields.insert("application/json".to_owned(), problem);
+            }
+            for only_3_1 in ["examples", "example", "propertyNames", "identifier"] {
+                fields.remove(only_3_1);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// `type: [X, null]` becomes `type: X, nullable: true`.
+fn one_type(fields: &mut Map<String, Value>) {
+    let Some(Value::Array(types)) = fields.get("type") else { return };
+    let kept: Vec<Value> = types.iter().filter(|kind| *kind != "null").cloned().collect();
+    if let [kind] = &kept[..] {
+        let kind = kind.clone();
+        fields.insert("type".to_owned(), kind);
+        fields.insert("nullable".to_owned(), json!(true));
+    }
+}
+
+/// `oneOf: [X, null]` becomes `allOf: [X], nullable: true`.
+fn one_variant(fields: &mut Map<String, Value>) {
+    let Some(Value::Array(variants)) = fields.get("oneOf") else { return };
+    let is_null = |variant: &Value| *variant == json!({"type": "null"});
+    if !variants.iter().any(is_null) {
+        return;
+    }
+    let kept: Vec<Value> = variants.iter().filter(|variant| !is_null(variant)).cloned().collect();
+    fields.remove("oneOf");
+    fields.insert("allOf".to_owned(), Value::Array(kept));
+    fields.insert("nullable".to_owned(), json!(true));
+}
+
+/// Leaves out operations that answer no JSON, of which the generator knows only one kind.
+fn drop_what_is_not_json(document: &mut Value) {
+    let paths = document["paths"].as_object_mut().expect("there are paths");
+    for path in ["/metrics", "/livez", "/readyz", "/v1/recordings", "/openapi.json"] {
+        paths.remove(path);
+    }
+    paths["/v1/drives/{drive}"].as_object_mut().expect("x").remove("delete");
+}
