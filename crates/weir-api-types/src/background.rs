@@ -147,6 +147,17 @@ pub struct BackgroundJobList {
     pub next_page_token: Option<String>,
 }
 
+impl BackgroundKind {
+    /// The kind as it is written in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            BackgroundKind::Reclaim => "reclaim",
+            BackgroundKind::Resync => "resync",
+            BackgroundKind::Scrub => "scrub",
+        }
+    }
+}
+
 impl From<weir_types::BackgroundKind> for BackgroundKind {
     fn from(kind: weir_types::BackgroundKind) -> BackgroundKind {
         match kind {

@@ -4,10 +4,12 @@
 
 #![forbid(unsafe_code)]
 
+mod alarms;
 mod background;
 mod classes;
 mod drives;
 mod errors;
+mod events;
 mod journals;
 mod measurements;
 mod policy;
@@ -26,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
+pub use alarms::{Alarm, AlarmCode, AlarmList, AlarmQuery, ObjectKind, ObjectReference, Severity};
 pub use background::{
     BackgroundJob, BackgroundJobList, BackgroundKind, BackgroundPolicy, BackgroundPolicyEntry,
     BackgroundPolicyList, BackgroundPolicyModify, BackgroundState,
@@ -34,7 +37,8 @@ pub use drives::{
     Drive, DriveCreate, DriveDevice, DriveDrain, DriveEmulation, DriveEmulationCreate, DriveList, DriveState,
     VolumeDrive,
 };
-pub use errors::{AlarmSource, ErrorCode, Problem, Severity};
+pub use errors::{ErrorCode, Problem};
+pub use events::{Event, EventCode, EventList, EventQuery, EventSeverity, EventStreamQuery};
 pub use journals::{Journal, JournalList};
 pub use measurements::{DirectionFigures, DriveClass, DriveMeasurement, DriveModify, MeasurementProgress};
 pub use policy::*;
@@ -565,33 +569,6 @@ pub struct PolicyGroupStatistics {
     pub timestamp_ns: u64,
     /// Policy groups, ordered by tenant and name.
     pub policy_groups: Vec<PolicyGroupSample>,
-}
-
-/// A current fault.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Alarm {
-    /// Part of the daemon that noticed the fault.
-    pub source: AlarmSource,
-    /// Severity.
-    pub severity: Severity,
-    /// Time when the fault was first seen.
-    #[schema(value_type = String, format = DateTime)]
-    pub since: Timestamp,
-    /// Export name of the affected volume.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub volume: Option<String>,
-    /// ID of the affected volume.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub volume_id: Option<Uuid>,
-    /// Affected extent of the volume, or the first of several.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub extent: Option<u64>,
-    /// Description of the fault.
-    pub message: String,
-    /// Risk while the fault lasts.
-    pub at_risk: String,
-    /// Remedy.
-    pub remedy: String,
 }
 
 /// Counts of volumes.

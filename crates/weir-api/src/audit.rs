@@ -1,13 +1,16 @@
 //! Audit log: one line for each requested change, with its sender, method, object and result.
 
 use axum::body::{Body, to_bytes};
-use axum::extract::{ConnectInfo, Request};
+use std::sync::Arc;
+
+use axum::extract::{ConnectInfo, Request, State};
 use axum::http::request::Parts;
 use axum::http::{Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
 
 use super::admission::Refusal;
+use super::events::Events;
 use weir_api_types::Problem;
 use weir_host::line_gate::LineGate;
 use weir_host::logging::AUDIT;
@@ -70,7 +73,7 @@ impl Drop for Line {
 }
 
 /// Writes the line of a request that may change something.
-pub(super) async fn audit(request: Request, next: Next) -> Response {
+pub(super) async fn audit(State(events): State<Arc<Events>>, request: Request, next: Next) -> Response {
     if matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
         return next.run(request).await;
     }
@@ -82,6 +85,9 @@ pub(super) async fn audit(request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     let status = response.status();
     let detail = response.extensions().get::<Problem>().cloned();
+    if status.is_success() {
+        events.changed(&line.who, line.method.as_str(), &line.object, &line.request);
+    }
     line.outcome = Some((status.as_u16(), detail));
     response
 }

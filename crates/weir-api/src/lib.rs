@@ -4,6 +4,7 @@
 
 mod adaptive_policies;
 mod admission;
+mod alarms;
 mod answer;
 mod audit;
 mod background;
@@ -11,6 +12,7 @@ mod body;
 mod convert;
 mod description;
 mod drives;
+mod events;
 mod explain;
 mod health;
 mod idempotency;
@@ -37,13 +39,14 @@ mod volumes;
 #[cfg(test)]
 mod tests;
 
+use std::io;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::router::UtoipaMethodRouterExt;
@@ -111,6 +114,7 @@ struct Context {
     /// Permits for work as long as duplicating a large volume, so that it never blocks other requests.
     snapshot_permits: Arc<Semaphore>,
     streams: stream::Streams,
+    events: Arc<events::Events>,
 }
 
 #[derive(OpenApi)]
@@ -129,6 +133,8 @@ struct Context {
         (name = "volumes", description = "Block devices"),
         (name = "snapshots", description = "What volumes held at one instant, and clones"),
         (name = "policy groups", description = "Named terms, fixed or following a size"),
+        (name = "alarms", description = "Faults that exist now"),
+        (name = "events", description = "What happened"),
         (name = "statistics", description = "What was done and how long it took"),
     )
 )]
@@ -176,6 +182,10 @@ fn operations() -> OpenApiRouter<Context> {
         .routes(routes!(background::list))
         .routes(routes!(background::modify, background::reset))
         .routes(routes!(background::jobs))
+        .routes(routes!(alarms::list))
+        .routes(routes!(alarms::inspect))
+        .routes(routes!(events::list))
+        .routes(routes!(events::follow))
         .routes(routes!(statistics::volumes))
         .routes(routes!(explain::explain))
         .routes(routes!(statistics::policy_groups))
@@ -186,8 +196,26 @@ fn operations() -> OpenApiRouter<Context> {
         .routes(routes!(description::openapi))
 }
 
-/// The API of a running daemon.
-pub fn router(control: Arc<Control>, facts: Facts) -> Router {
+/// Serves the API of a running daemon until `stop` becomes true, and watches for events meanwhile.
+///
+/// # Errors
+/// If a socket can no longer be served.
+pub async fn serve(
+    listeners: &ApiListeners,
+    control: Arc<Control>,
+    facts: Facts,
+    stop: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let events = events::Events::begin();
+    let watching = events.clone().watch(control.clone());
+    tokio::select! {
+        served = listeners.serve(router(control, facts, events), stop) => served,
+        never = watching => match never {},
+    }
+}
+
+/// The operations with what holds for all of them.
+fn router(control: Arc<Control>, facts: Facts, events: Arc<events::Events>) -> Router {
     let workers = Arc::new(Semaphore::new(API_WORKERS_MAX));
     let readers = Arc::new(Semaphore::new(API_READERS_MAX));
     let snapshot_permits = Arc::new(Semaphore::new(API_SNAPSHOTS_MAX));
@@ -197,7 +225,7 @@ pub fn router(control: Arc<Control>, facts: Facts) -> Router {
         .method_not_allowed_fallback(answer::no_such_method)
         .layer(DefaultBodyLimit::max(API_BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(idempotency::Idempotency::default(), idempotency::once))
-        .layer(middleware::from_fn(audit::audit))
+        .layer(middleware::from_fn_with_state(events.clone(), audit::audit))
         .layer(middleware::from_fn(tell_reads))
         .with_state(Context {
             control,
@@ -206,6 +234,7 @@ pub fn router(control: Arc<Control>, facts: Facts) -> Router {
             readers,
             snapshot_permits,
             streams: Default::default(),
+            events,
         })
 }
 

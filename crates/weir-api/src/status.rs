@@ -2,17 +2,14 @@
 
 use crate::convert::FromControl;
 use crate::convert::IntoApi;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use weir_types::VolumeId;
 
 use super::answer::Answer;
-use super::{Context, Facts};
-use weir_api_types::{Alarm, Drive, Health, Pool, Status, VolumeSummary};
-use weir_control::alarms::ShownAlarm;
+use super::{Context, Facts, alarms};
+use weir_api_types::{Drive, Health, Pool, Status, VolumeSummary};
 use weir_control::{Control, Outcome};
 use weir_store::DriveUsage;
 use weir_types::control_bounds::{ALARMS_SHOWN_MAX, API_VOLUMES_PER_PIECE, JOBS_SHOWN_MAX};
@@ -28,7 +25,7 @@ pub(super) async fn status(State(context): State<Context>) -> Answer<Status> {
 }
 
 fn report(control: &Control, facts: Arc<Facts>) -> Outcome<Status> {
-    let (alarms, drives) = (control.shown_alarms(), control.drives());
+    let (alarms, drives) = (alarms::shown(control), control.drives());
     let usage = DriveUsage::together(drives.iter().filter_map(|drive| drive.usage.as_ref().ok()));
     Ok(Status {
         status: if alarms.is_empty() { Health::Operational } else { Health::Degraded },
@@ -56,7 +53,7 @@ fn report(control: &Control, facts: Arc<Facts>) -> Outcome<Status> {
             .map(IntoApi::into_api)
             .collect(),
         alarm_count: alarms.len() as u64,
-        alarms: named(alarms, &control.export_names()),
+        alarms: alarms.into_iter().take(ALARMS_SHOWN_MAX).collect(),
         warnings: facts.warnings.clone(),
     })
 }
@@ -72,20 +69,4 @@ fn summary(control: &Control) -> Outcome<VolumeSummary> {
         used_bytes: sum.used_bytes + view.used_bytes.unwrap_or(0),
         connections: sum.connections + view.counters.as_ref().map_or(0, |counters| counters.connections),
     }))
-}
-
-/// Alarms with the names of their volumes, as many as one answer shows.
-fn named(alarms: Vec<ShownAlarm>, names: &BTreeMap<VolumeId, String>) -> Vec<Alarm> {
-    let alarm = |ShownAlarm { alarm, severity, since, at_risk, remedy }: ShownAlarm| Alarm {
-        source: alarm.source.into_api(),
-        severity: severity.into_api(),
-        since,
-        volume: alarm.volume.and_then(|id| names.get(&id).cloned()),
-        volume_id: alarm.volume.map(|id| id.0),
-        extent: alarm.extent,
-        message: alarm.message,
-        at_risk: at_risk.to_owned(),
-        remedy: remedy.to_owned(),
-    };
-    alarms.into_iter().take(ALARMS_SHOWN_MAX).map(alarm).collect()
 }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 mod description;
+mod events;
 mod idempotency;
 mod pools;
 
@@ -57,7 +58,7 @@ impl World {
         let served = control.clone();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(listeners.serve(router(served, Facts::default()), stopped)).unwrap();
+            runtime.block_on(serve(&listeners, served, Facts::default(), stopped)).unwrap();
         });
         let called = BTreeSet::new();
         let mut world = World {
@@ -400,6 +401,7 @@ fn every_operation_matches_its_description() {
     let volume = call_groups_and_a_volume(api);
     call_volumes(api, &volume);
     call_state_of_daemon(api);
+    events::call_alarms_and_events(api);
     let body = json!({"tenant": "svm01", "volumes": ["vol1"], "seconds": 1});
     let trace = api.call("POST", "/v1/recordings", "", Some(body), 200);
     assert!(trace.as_str().unwrap().starts_with("WEIRTRCE"), "{trace}");

@@ -121,6 +121,24 @@ pub const IDEMPOTENCY_ANSWERS_BYTES_MAX: usize = 16 << 20;
 /// Time that such an answer is kept, in seconds: one day, as long as the most patient client retries.
 pub const IDEMPOTENCY_SECONDS: u64 = 24 * 3600;
 
+/// Maximum number of events that are kept.
+pub const EVENTS_MAX: usize = 10_000;
+
+/// Maximum age of an event, in seconds: a week, so that a weekend is not lost.
+pub const EVENT_SECONDS: i64 = 7 * 24 * 3600;
+
+/// Time between two looks for new alarms and background work, in seconds.
+pub const EVENT_LOOK_SECONDS: u64 = 1;
+
+/// Maximum number of clients that follow events. Each holds a connection of the API.
+pub const EVENT_STREAMS_MAX: usize = 16;
+
+/// Maximum number of events that a stream reads at a time.
+pub const EVENTS_PER_READ: usize = 100;
+
+/// Maximum time without a line on a stream of events, in seconds. Then a comment shows that it is alive.
+pub const EVENT_STREAM_SILENCE_SECONDS_MAX: u64 = 15;
+
 /// Maximum length of an idempotency key, in characters.
 pub const IDEMPOTENCY_KEY_CHARACTERS_MAX: usize = 255;
 

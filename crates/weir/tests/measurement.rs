@@ -38,7 +38,7 @@ fn alarms(daemon: &Daemon) -> Vec<String> {
     let status = daemon.json(&["status"]);
     let alarms = status["alarms"].as_array().unwrap().iter();
     let message = |alarm: &Value| alarm["message"].as_str().unwrap().to_owned();
-    alarms.filter(|alarm| alarm["source"] == "measurement").map(message).collect()
+    alarms.filter(|alarm| alarm["code"] == "measurement").map(message).collect()
 }
 
 #[test]

@@ -125,7 +125,7 @@ fn impossible_replica_count_is_refused_with_remedy() {
     assert!(zones.contains(&["b1".to_owned()].into()), "{zones:?}");
     daemon.ok(&words("volume create forced --size 1 --io_priority high --repl 3 --force"));
     let alarms = daemon.json(&["status"])["alarms"].clone();
-    assert_eq!((alarms.as_array().unwrap().len(), &alarms[0]["source"]), (1, &json!("replicas")), "{alarms}");
+    assert_eq!((alarms.as_array().unwrap().len(), &alarms[0]["code"]), (1, &json!("replicas")), "{alarms}");
     daemon.ok(&words("drive modify a2 --zone c"));
     assert_eq!(daemon.json(&["status"])["alarms"], json!([]), "they are in three zones now");
     let shown = daemon.json(&["drive", "show", "b1"]);

@@ -28,7 +28,7 @@ alike!(
 alike!(weir_control::alarms::Severity, weir_api_types::Severity, Critical, Warning);
 alike!(
     weir_control::alarms::AlarmSource,
-    weir_api_types::AlarmSource,
+    weir_api_types::AlarmCode,
     Control,
     Catalogue,
     Drive,

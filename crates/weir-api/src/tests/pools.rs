@@ -44,7 +44,7 @@ pub(super) fn call_pools(api: &mut World) {
     assert!(is_told("weir_pool_over_commit_ratio{pool=\"default\"} 1.0"), "{metrics}");
     assert!(!is_told("weir_pool_capacity_iops{pool=\"default\"}"), "{metrics}");
     let status = api.call("GET", "/v1/status", "", None, 200);
-    assert_eq!((&status["alarms"][0]["source"], &status["status"]), (&json!("ledger"), &json!("degraded")));
+    assert_eq!((&status["alarms"][0]["code"], &status["status"]), (&json!("ledger"), &json!("degraded")));
     api.call("PATCH", POOL, "slow", Some(json!({"over_commit_percent": 9})), 400);
     api.call("PATCH", POOL, "slow", Some(json!({"reserve_percent": 6})), 409);
     let pool =

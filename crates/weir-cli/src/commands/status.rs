@@ -9,7 +9,7 @@ use super::background::job_table;
 use super::drive::{location, media_type, optional_size, state};
 use super::pool;
 use super::volume::class;
-use weir_api_types::{Alarm, Health, Pool, PoolDrive, Severity, Status};
+use weir_api_types::{Alarm, Health, ObjectKind, Pool, PoolDrive, Severity, Status};
 
 /// Prints the state of the daemon.
 pub fn show(client: &Client, read: &ReadArguments) -> Result<(), CommandError> {
@@ -156,13 +156,15 @@ fn alarms(status: &Status) -> String {
 }
 
 fn sentence(alarm: &Alarm) -> String {
-    let volume = alarm.volume.clone().or(alarm.volume_id.map(|id| id.to_string()));
-    let volume = volume.map(|volume| format!("volume {volume}, ")).unwrap_or_default();
+    let object = match alarm.object.kind {
+        ObjectKind::Daemon => String::new(),
+        _ => format!("{}, ", alarm.object),
+    };
     let extent = alarm.extent.map(|extent| format!("extent {extent}: ")).unwrap_or_default();
     let severity = match alarm.severity {
         Severity::Critical => "critical",
         Severity::Warning => "warning",
     };
     let Alarm { message, since, at_risk, remedy, .. } = alarm;
-    format!("{severity} since {since}: {volume}{extent}{message}. At risk: {at_risk}. Do: {remedy}.")
+    format!("{severity} since {since}: {object}{extent}{message}. At risk: {at_risk}. Do: {remedy}.")
 }
