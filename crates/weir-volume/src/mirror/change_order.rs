@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::effect::MirrorId;
+use super::mirror_id::MirrorId;
 use super::operation::{Operation, Operations};
 use super::regions::{RegionSet, regions_of};
 use crate::action::Request;

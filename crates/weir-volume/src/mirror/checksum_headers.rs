@@ -4,9 +4,9 @@
 //! wait for the headers fail. The headers are written again later, and before the next change that needs
 //! them. This module does not know what the checksums are for.
 
-use super::MirrorId;
 use super::change_order::ChangeOrder;
 use super::extents::Extents;
+use super::mirror_id::MirrorId;
 use super::operation::{Operations, Stage};
 use super::slots::Slots;
 use super::steps::{Outcome, Step};

@@ -2,19 +2,16 @@
 
 use super::checksums::{ChecksumWork, SectionReport};
 use super::metadata_write::MetadataRequest;
+use super::mirror_id::MirrorId;
 use super::replica_metadata::ReplicaStates;
 use super::slots::Slots;
 use crate::action::{Action, Content, Fault, Generation, OperationId, Remains};
 
-/// Number of a request to a mirror, or of a resync step, from its start until it is forgotten.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MirrorId(pub u32);
-
 /// An effect that the executor must carry out.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// Carry out an action on the files of a replica → [`Mirror::answer`](super::Mirror::answer). The action is never the end of an
-    /// operation or flush.
+    /// Carry out an action on the files of a replica → [`Mirror::answer`](super::Mirror::answer). The action
+    /// is never the end of an operation or flush.
     Act {
         /// Slot of the replica.
         slot: usize,
@@ -40,8 +37,9 @@ pub enum Effect {
         /// Slot of the replica.
         slot: usize,
     },
-    /// Compute the checksum of each block that an operation of a replica has read → [`Scrubs::examined`](super::Scrubs::examined). If
-    /// the read found a hole, compute the checksums of as many blocks of zeroes.
+    /// Compute the checksum of each block that an operation of a replica has read →
+    /// [`Scrubs::examined`](super::Scrubs::examined). If the read found a hole, compute the checksums of as
+    /// many blocks of zeroes.
     Examine {
         /// Request that the read serves.
         id: MirrorId,
@@ -58,7 +56,8 @@ pub enum Effect {
         /// Request that owns the buffer.
         id: MirrorId,
     },
-    /// Do a task on the checksum files of an extent → [`Scrubs::checksum_work_done`](super::Scrubs::checksum_work_done).
+    /// Do a task on the checksum files of an extent →
+    /// [`Scrubs::checksum_work_done`](super::Scrubs::checksum_work_done).
     ChecksumWork {
         /// Extent of the files.
         extent: u32,
@@ -98,13 +97,15 @@ pub enum Effect {
         remains: Remains,
     },
     /// Record durably, apart from the replica, that the last replica in sync of an extent failed with unknown
-    /// content ([`epoch_record::fail`](super::epoch_record::fail)). Otherwise a later start would serve it as if it were intact.
+    /// content ([`epoch_record::fail`](super::epoch_record::fail)). Otherwise a later start would serve it as
+    /// if it were intact.
     RecordFailure {
         /// Extent of the replica.
         extent: u32,
     },
     /// Add data of these replicas of an extent to the snapshot in progress, from an offset on →
-    /// [`Snapshots::step_done`](super::Snapshots::step_done). The executor takes as much as is reasonable at once, in whole regions.
+    /// [`Snapshots::step_done`](super::Snapshots::step_done). The executor takes as much as is reasonable at
+    /// once, in whole regions.
     Snapshot {
         /// Extent to take the data from.
         extent: u32,

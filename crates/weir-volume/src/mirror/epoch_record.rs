@@ -26,9 +26,10 @@ pub struct EpochRecord {
     /// new epoch. Without it, two starts that each miss the other's replica could write different metadata
     /// with the same epoch.
     pub allocated: u64,
-    /// Highest committed epoch of metadata that counts (see [`ReplicaMetadata::counts_beside`](super::ReplicaMetadata::counts_beside)). It is
-    /// written after that metadata, and before the metadata is relied on. Without it, a replica that returns
-    /// alone could take itself for the newest.
+    /// Highest committed epoch of metadata that counts (see
+    /// [`ReplicaMetadata::counts_beside`](super::ReplicaMetadata::counts_beside)). It is written after that
+    /// metadata, and before the metadata is relied on. Without it, a replica that returns alone could take
+    /// itself for the newest.
     pub committed: u64,
     /// True if the last replica in sync failed with unknown content: it is not served before an operator
     /// decides.

@@ -9,7 +9,7 @@
 //!   that the metadata was to add are taken back. If it was to add none, the requests that wait for it fail,
 //!   because nothing was promised to them. These are writes that no replica has yet, or writes on which
 //!   replicas differ within a dirty range. The rest of the metadata is written again by
-//!   [`Mirror::retry_refused`], and before the next request that needs it.
+//!   [`Mirror::retry_refused`](super::Mirror::retry_refused), and before the next request that needs it.
 //!
 //! A failed write may still have reached some replicas. So until a write succeeds, only the content that all
 //! attempts have in common is relied on. An attempt with other replica states than an earlier attempt has a

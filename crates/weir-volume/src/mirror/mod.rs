@@ -33,6 +33,7 @@ mod extents;
 mod flushes;
 mod metadata_results;
 pub mod metadata_write;
+mod mirror_id;
 mod operation;
 mod parts;
 mod queries;
@@ -54,7 +55,7 @@ mod steps;
 
 use weir_types::bounds::EXTENT_BYTES;
 
-use crate::action::{Action, Content, Fault, Kind, OperationId, Remains, Request};
+use crate::action::{Action, Content, Fault, Kind, OperationId, Request};
 use crate::geometry::extent_count;
 pub use agenda::Agenda;
 use change_order::ChangeOrder;
@@ -62,11 +63,12 @@ pub use checksums::{
     ChecksumHeader, ChecksumHeaders, ChecksumResult, ChecksumWork, Damaged, SECTION_BLOCKS, SECTIONS,
     SectionReport, Sections,
 };
-pub use effect::{Answer, Effect, MirrorId};
+pub use effect::{Answer, Effect};
 pub use epoch_record::EpochRecord;
 use extents::Extents;
 use flushes::{Flushes, Purpose};
 pub use metadata_write::{MetadataAction, MetadataFault, MetadataRequest, MetadataWrites, Written};
+pub use mirror_id::MirrorId;
 use operation::{Operation, Operations, Work};
 use parts::Parts;
 pub use recovered_extent::{Found, RecoveredExtent, Unservable};
@@ -317,6 +319,7 @@ impl Mirror {
             Step::Continue(id) => parts.requests(effects).continue_change(id),
             Step::ContinueAll(extent) => parts.requests(effects).continue_all(extent),
             Step::FailReads(extent) => parts.requests(effects).fail_held_reads(extent),
+            Step::FailRead(id) => parts.requests(effects).fail_held_read(id),
             Step::FailFlushes(extent) => parts.flushes.fail_unrecorded(extent, &parts.extents, effects),
             Step::FailChanges(extent, fault) => parts.requests(effects).fail_waiting_changes(extent, fault),
             Step::FailReplica(extent, slot) => self.fail_replica(extent, slot, effects),
@@ -372,7 +375,7 @@ impl Mirror {
                 Action::Done { operation, result } => self.replica_ended(slot, operation, result, effects),
                 Action::Flushed { flush, result } => self.replica_flushed(slot, flush, result, effects),
                 Action::FailReplica { extent, remains } => {
-                    self.replica_failed((slot, extent), remains, effects);
+                    self.parts.replica_changes(effects).failed(extent, slot, remains);
                 }
                 action => {
                     let owner = action.operation().and_then(|id| self.parts.replicas.owner(slot, id));
@@ -407,26 +410,6 @@ impl Mirror {
             Work::Resync(_) => parts.resync(effects).ended(id),
             Work::Scrub => parts.scrub(effects).ended(id),
         }
-    }
-
-    /// Handles the failure of a replica of an extent.
-    fn replica_failed(&mut self, (slot, extent): (usize, u32), remains: Remains, effects: &mut Vec<Effect>) {
-        let parts = &mut self.parts;
-        parts.flushes.note_failed_replica(slot, extent);
-        let state = &mut parts.extents[extent];
-        state.fail(slot);
-        let replica_state = state.replica_states()[slot];
-        if replica_state != ReplicaState::Absent {
-            effects.push(Effect::ReplicaFailed { slot, extent, remains });
-        }
-        // No replica is left beside which metadata could record the failure.
-        let was_last = replica_state == ReplicaState::InSync && state.in_sync().is_empty();
-        if was_last && remains == Remains::Unknown {
-            effects.push(Effect::RecordFailure { extent });
-        }
-        parts.extents.write_metadata(extent, effects);
-        parts.steps.add(Step::ContinueAll(extent));
-        parts.steps.add(Step::InvalidateAll(extent));
     }
 
     fn begin_flush(&mut self, purpose: Purpose, effects: &mut Vec<Effect>) {

@@ -5,7 +5,8 @@
 
 use std::ops::{Index, IndexMut};
 
-use super::effect::{Effect, MirrorId};
+use super::effect::Effect;
+use super::mirror_id::MirrorId;
 use super::slots::Slots;
 use crate::action::{Content, Fault, Kind, OperationId, Request};
 

@@ -62,10 +62,10 @@ impl Parts {
         MetadataResults { extents, operations, order, outcome: Outcome { effects, steps } }
     }
 
-    /// For replicas that come, go and return.
+    /// For replicas that come, go, fail and return.
     pub fn replica_changes<'a>(&'a mut self, effects: &'a mut Vec<Effect>) -> ReplicaChanges<'a> {
-        let Parts { extents, operations, replicas, flushes, .. } = self;
-        ReplicaChanges { extents, operations, replicas, flushes, effects }
+        let Parts { extents, operations, replicas, flushes, steps, .. } = self;
+        ReplicaChanges { extents, operations, replicas, flushes, outcome: Outcome { effects, steps } }
     }
 
     /// For the snapshot in progress.

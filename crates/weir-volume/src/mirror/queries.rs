@@ -44,7 +44,7 @@ impl Mirror {
 
     /// Replicas of an extent that can be reached and have not failed.
     pub fn in_service(&self, extent: u32) -> Slots {
-        self.slots_where(|slot| self.is_there(extent, slot))
+        self.parts.replicas.slots_where(|slot| self.is_there(extent, slot))
     }
 
     /// True if another replica of an extent has everything and can be reached.
@@ -90,7 +90,7 @@ impl Mirror {
 
     /// Replicas of an extent that can be resynced or promoted.
     pub fn wanting(&self, extent: u32) -> Slots {
-        self.slots_where(|slot| self.parts.extents[extent].is_wanting(slot))
+        self.parts.replicas.slots_where(|slot| self.parts.extents[extent].is_wanting(slot))
     }
 
     /// True if regions of an extent are dirty, so that [`Mirror::tidy`] has work, now or next time.
@@ -114,7 +114,7 @@ impl Mirror {
         let checksums = self.parts.extents.within(extent).and_then(|extent| extent.checksums());
         let is_valid = |section: &u32| {
             let is_valid = |slot| checksums.is_some_and(|checksums| checksums.is_valid(slot, *section));
-            !self.slots_where(is_valid).is_empty()
+            !self.parts.replicas.slots_where(is_valid).is_empty()
         };
         (0..SECTIONS).filter(is_valid).count() as u32
     }
@@ -133,9 +133,5 @@ impl Mirror {
     /// Bytes that are not in the snapshot yet.
     pub fn snapshot_bytes_left(&self) -> u64 {
         self.parts.snapshot.bytes_left()
-    }
-
-    fn slots_where(&self, is_meant: impl Fn(usize) -> bool) -> Slots {
-        (0..self.parts.replicas.slots()).filter(|slot| is_meant(*slot)).collect()
     }
 }

@@ -1,4 +1,5 @@
-//! Replicas that come, go and return while the volume is in use: whether a change can begin now, and when it is durable.
+//! Replicas that come, go, fail and return while the volume is in use: whether a change can begin now, and
+//! when it is durable.
 //!
 //! This module does not know why a replica comes or goes, and touches no file.
 
@@ -10,7 +11,8 @@ use super::flushes::Flushes;
 use super::operation::Operations;
 use super::replica_metadata::{ReplicaMetadata, ReplicaState, ReplicaStates};
 use super::replicas::Replicas;
-use crate::action::Kind;
+use super::steps::{Outcome, Step};
+use crate::action::{Kind, Remains};
 
 /// A change of a replica of an extent.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +40,7 @@ pub(super) struct ReplicaChanges<'a> {
     pub operations: &'a mut Operations,
     pub replicas: &'a mut Replicas,
     pub flushes: &'a mut Flushes,
-    pub effects: &'a mut Vec<Effect>,
+    pub outcome: Outcome<'a>,
 }
 
 impl ReplicaChanges<'_> {
@@ -97,17 +99,36 @@ impl ReplicaChanges<'_> {
         let has_other = self.extents[index].in_sync().has_other(slot);
         if has_other {
             self.extents[index].remove(slot);
-            self.extents.write_metadata(index, self.effects);
+            self.extents.write_metadata(index, self.outcome.effects);
         }
         has_other
+    }
+
+    /// Handles the failure of a replica of an extent.
+    pub fn failed(&mut self, index: u32, slot: usize, remains: Remains) {
+        self.flushes.note_failed_replica(slot, index);
+        let extent = &mut self.extents[index];
+        extent.fail(slot);
+        let replica_state = extent.replica_states()[slot];
+        // No replica is left beside which metadata could record the failure.
+        let was_last = replica_state == ReplicaState::InSync && extent.in_sync().is_empty();
+        if replica_state != ReplicaState::Absent {
+            self.outcome.effect(Effect::ReplicaFailed { slot, extent: index, remains });
+        }
+        if was_last && remains == Remains::Unknown {
+            self.outcome.effect(Effect::RecordFailure { extent: index });
+        }
+        self.extents.write_metadata(index, self.outcome.effects);
+        self.outcome.step(Step::ContinueAll(index));
+        self.outcome.step(Step::InvalidateAll(index));
     }
 
     /// Uses the files of a replica that has come.
     fn renew(&mut self, index: u32, slot: usize) {
         self.replicas.renew(slot, index);
         self.flushes.forget_failed_replica(slot, index);
-        self.extents.write_metadata(index, self.effects);
-        self.extents.write_checksum_headers(index, self.effects);
+        self.extents.write_metadata(index, self.outcome.effects);
+        self.extents.write_checksum_headers(index, self.outcome.effects);
     }
 
     /// Ensures that the volume has this number of replica slots.

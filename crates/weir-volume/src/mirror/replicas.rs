@@ -2,7 +2,9 @@
 //!
 //! This module does not know replica states, and which replica an operation goes to.
 
-use super::effect::{Answer, MirrorId};
+use super::effect::Answer;
+use super::mirror_id::MirrorId;
+use super::slots::Slots;
 use crate::action::{Action, Generation, OperationId, Request};
 use crate::volume::Volume;
 
@@ -38,6 +40,11 @@ impl Replicas {
     /// Number of slots.
     pub fn slots(&self) -> usize {
         self.volumes.len()
+    }
+
+    /// Slots that satisfy a condition.
+    pub fn slots_where(&self, is_wanted: impl Fn(usize) -> bool) -> Slots {
+        (0..self.slots()).filter(|slot| is_wanted(*slot)).collect()
     }
 
     /// True if the range is known to hold no data.

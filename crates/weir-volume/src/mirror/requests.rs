@@ -7,9 +7,9 @@
 //! This module does not know snapshots, checksums, resync steps and scrubs: a change comes here once it has
 //! waited for them.
 
-use super::MirrorId;
 use super::change_order::ChangeOrder;
 use super::extents::Extents;
+use super::mirror_id::MirrorId;
 use super::operation::{Operation, Operations, Stage};
 use super::replica_metadata::ReplicaState;
 use super::slots::Slots;
@@ -148,14 +148,18 @@ impl Requests<'_> {
         }
     }
 
-    /// Fails the reads that wait for replica metadata that could not be written. Those that need not wait any
-    /// more go on.
+    /// Fails the reads that wait for replica metadata that could not be written.
     pub fn fail_held_reads(&mut self, extent: u32) {
-        for id in self.order.take_reads(extent) {
-            match self.extents[extent].is_open(&self.operations[id].request) {
-                true => self.outcome.effects.push(self.operations.finish(id, Err(Fault::Broken))),
-                false => self.outcome.steps.add(Step::Read(id)),
-            }
+        self.order.take_reads(extent).for_each(|id| self.outcome.steps.add(Step::FailRead(id)));
+    }
+
+    /// Fails a read that waited for replica metadata that could not be written. It goes on if it need not
+    /// wait any more.
+    pub fn fail_held_read(&mut self, id: MirrorId) {
+        let request = self.operations[id].request;
+        match self.extents[request.extent].is_open(&request) {
+            true => self.finish(id, Err(Fault::Broken)),
+            false => self.read(id),
         }
     }
 

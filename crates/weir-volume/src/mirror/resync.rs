@@ -6,11 +6,11 @@
 
 use weir_types::bounds::{PIECE_BYTES, REGION_BYTES};
 
-use super::MirrorId;
 use super::change_order::ChangeOrder;
 use super::effect::Effect;
 use super::extents::Extents;
 use super::flushes::Purpose;
+use super::mirror_id::MirrorId;
 use super::operation::{Operation, Operations, ResyncMove, ResyncStep, Stage, Work};
 use super::replicas::Replicas;
 use super::slots::Slots;

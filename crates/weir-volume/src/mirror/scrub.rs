@@ -15,7 +15,6 @@
 
 use weir_types::bounds::{PIECE_BYTES, REPLICA_SLOTS_MAX};
 
-use super::MirrorId;
 use super::change_order::ChangeOrder;
 use super::checksums::{
     ChecksumWork, Computed, Move, NextOfSection, NextRepair, PieceOperation, SectionScrub,
@@ -23,6 +22,7 @@ use super::checksums::{
 use super::effect::Effect;
 use super::extents::Extents;
 use super::flushes::Purpose;
+use super::mirror_id::MirrorId;
 use super::operation::{Operation, Operations, Work};
 use super::replicas::Replicas;
 use super::slots::Slots;

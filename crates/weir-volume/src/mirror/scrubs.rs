@@ -4,7 +4,8 @@ use weir_types::bounds::BLOCK_BYTES;
 
 use super::Mirror;
 use super::checksums::{ChecksumResult, SectionScrub};
-use super::effect::{Effect, MirrorId};
+use super::effect::Effect;
+use super::mirror_id::MirrorId;
 use super::steps::Step;
 use crate::action::Request;
 

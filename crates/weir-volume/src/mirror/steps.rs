@@ -4,8 +4,9 @@
 //! follow, and the mirror hands each to the part that it is for. A step is done with all that follows from it
 //! before the next one begins, as if the part had called the other.
 
-use super::effect::{Effect, MirrorId};
+use super::effect::Effect;
 use super::flushes::Purpose;
+use super::mirror_id::MirrorId;
 use super::slots::Slots;
 use crate::action::{Content, Fault, Request};
 
@@ -30,6 +31,8 @@ pub(super) enum Step {
     ContinueAll(u32),
     /// Fail reads that wait for the metadata of an extent.
     FailReads(u32),
+    /// Fail a read that waited for the metadata of its extent, unless it need not wait any more.
+    FailRead(MirrorId),
     /// Fail flushes that wait for the metadata of an extent.
     FailFlushes(u32),
     /// Fail changes that wait for the metadata of an extent.

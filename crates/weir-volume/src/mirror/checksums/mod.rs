@@ -18,11 +18,13 @@ pub use headers::{ChecksumHeader, ChecksumHeaders, Damaged, Sections};
 pub(super) use section::{Computed, Move, NextRepair, PieceOperation, SectionScrub};
 pub use section::{SECTION_BLOCKS, SECTIONS, SectionReport};
 
+use super::mirror_id::MirrorId;
 use super::slots::Slots;
 use crate::action::Request;
 use headers::HeaderState;
 
-/// A task on the checksum files for the executor → [`Scrubs::checksum_work_done`](super::Scrubs::checksum_work_done). Each extent has at most one task of each
+/// A task on the checksum files for the executor →
+/// [`Scrubs::checksum_work_done`](super::Scrubs::checksum_work_done). Each extent has at most one task of each
 /// kind at a time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ChecksumWork {
@@ -170,7 +172,7 @@ impl ExtentChecksums {
     }
 
     /// Decides which blocks of a piece are good, once all readable replicas were read.
-    pub fn decide(&mut self, id: super::MirrorId, readable: Slots) {
+    pub fn decide(&mut self, id: MirrorId, readable: Slots) {
         let ExtentChecksums { headers, scrub } = self;
         scrub.as_mut().expect("a section is known until it is scrubbed").decide(id, readable, headers);
     }

@@ -8,7 +8,7 @@ use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, PIECE_BYTES, REPLICA_SLOTS_M
 use super::headers::{Damaged, HeaderState};
 use super::verdict::{Past, Sighting, Verdict, verdict};
 use crate::action::Kind;
-use crate::mirror::MirrorId;
+use crate::mirror::mirror_id::MirrorId;
 use crate::mirror::slots::Slots;
 
 /// Number of sections of one extent.
