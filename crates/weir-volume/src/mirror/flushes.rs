@@ -5,17 +5,16 @@
 
 use super::effect::Effect;
 use super::extents::Extents;
-use super::regions::RegionSet;
 use super::slots::Slots;
 use crate::action::Fault;
 
 /// Purpose of a flush.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// A client asked for the flush.
     Client(u32),
-    /// These regions of an extent leave the dirty region log after the flush.
-    Tidy(u32, RegionSet),
+    /// Regions of an extent leave the dirty region log after the flush.
+    Tidy(u32),
     /// A replica of an extent counts as in sync after the flush, unless its version has changed.
     Promote(u32, usize, u64),
     /// Checksums of an examined section of an extent become valid after the flush.
@@ -28,7 +27,7 @@ impl Purpose {
     /// The one extent that the flush is for.
     fn extent(&self) -> Option<u32> {
         match self {
-            Purpose::Tidy(extent, _) | Purpose::Promote(extent, ..) | Purpose::Scrub(extent) => Some(*extent),
+            Purpose::Tidy(extent) | Purpose::Promote(extent, ..) | Purpose::Scrub(extent) => Some(*extent),
             Purpose::Client(_) | Purpose::Nothing => None,
         }
     }

@@ -24,7 +24,6 @@ use super::extents::Extents;
 use super::flushes::Purpose;
 use super::metadata_write::{MetadataFault, Written};
 use super::operation::Operations;
-use super::regions::RegionSet;
 use super::slots::Slots;
 use super::steps::{Outcome, Step};
 use crate::action::Fault;
@@ -93,16 +92,16 @@ impl MetadataResults<'_> {
     /// because each entry costs a durable write.
     pub fn begin_tidying(&mut self, index: u32) {
         let under_way = || self.order.regions_under_way(index, self.operations);
-        if let Some(regions) = self.extents[index].begin_tidying(under_way) {
-            self.outcome.step(Step::Flush(Purpose::Tidy(index, regions)));
+        if self.extents[index].begin_tidying(under_way) {
+            self.outcome.step(Step::Flush(Purpose::Tidy(index)));
         }
     }
 
     /// Removes regions from the dirty region log after a flush. A replica that could not make them stable has
     /// failed, and is no longer in sync.
-    pub fn end_tidying(&mut self, index: u32, regions: &RegionSet) {
+    pub fn end_tidying(&mut self, index: u32) {
         let under_way = || self.order.regions_under_way(index, self.operations);
-        if self.extents[index].end_tidying(regions, under_way) {
+        if self.extents[index].end_tidying(under_way) {
             self.extents.write_metadata(index, self.outcome.effects);
         }
     }

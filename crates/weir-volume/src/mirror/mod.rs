@@ -447,7 +447,7 @@ impl Mirror {
         while let Some((purpose, result)) = parts.flushes.take_answered(&parts.extents) {
             match purpose {
                 Purpose::Client(flush) => effects.push(Effect::Flushed { flush, result }),
-                Purpose::Tidy(extent, regions) => parts.metadata(effects).end_tidying(extent, &regions),
+                Purpose::Tidy(extent) => parts.metadata(effects).end_tidying(extent),
                 Purpose::Promote(extent, slot, version) => {
                     parts.resync(effects).end_promotion(extent, slot, version);
                 }

@@ -11,7 +11,7 @@ use super::slots::Slots;
 use crate::action::{Content, Fault, Request};
 
 /// A step that follows from an event.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     /// Start an operation on these replicas.
     Launch(MirrorId, Slots, Request),
@@ -57,6 +57,9 @@ pub(super) enum Step {
     ContinueSnapshot,
 }
 
+/// Each request takes a few steps, so a step must stay small.
+const _: () = assert!(size_of::<Step>() <= 32);
+
 /// Steps that are still to be done.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
@@ -87,8 +90,10 @@ impl Steps {
     }
 
     fn sort(&mut self) {
-        self.pending[self.arrived..].reverse();
-        self.arrived = self.pending.len();
+        let arrived = std::mem::replace(&mut self.arrived, self.pending.len());
+        if self.pending.len() > arrived + 1 {
+            self.pending[arrived..].reverse();
+        }
     }
 }
 

@@ -9,8 +9,8 @@ use crate::mirror::regions::RegionSet;
 /// Changes of dirty regions that decide which regions stay in the log.
 #[derive(Debug, Default)]
 pub(super) struct DirtyLog {
-    /// Regions that changed since regions were chosen to leave the log, while this choice is in progress.
-    changed: Option<RegionSet>,
+    /// Regions that were chosen to leave the log and have not changed since, while this choice is in progress.
+    leaving: Option<RegionSet>,
     /// Dirty regions that changed since the last search for regions that can leave the log.
     recent: RegionSet,
 }
@@ -22,7 +22,7 @@ impl DirtyLog {
     /// the whole group after a crash. The group stays dirty while anything in it changes, except for regions
     /// that were about to leave the log.
     pub fn mark(&mut self, region: u32, dirty: &mut RegionSet) {
-        self.changed.iter_mut().for_each(|changed| _ = changed.insert(region));
+        self.leaving.iter_mut().for_each(|leaving| leaving.remove(region));
         let is_new = dirty.insert(region);
         if dirty.count_in_group(region) == 1 {
             self.recent.insert(region);
@@ -36,23 +36,20 @@ impl DirtyLog {
 
     /// True while a choice of regions that leave the log is in progress.
     pub fn is_being_tidied(&self) -> bool {
-        self.changed.is_some()
+        self.leaving.is_some()
     }
 
     /// Chooses the regions that leave the log, from those in which replicas in sync are equal: the ones that
-    /// have not changed since the last choice. `None` if there are none.
-    pub fn begin_tidying(&mut self, mut settled: RegionSet) -> Option<RegionSet> {
+    /// have not changed since the last choice. False if there are none.
+    pub fn begin_tidying(&mut self, mut settled: RegionSet) -> bool {
         settled.subtract(&std::mem::take(&mut self.recent));
-        if settled.is_empty() {
-            return None;
-        }
-        self.changed = Some(RegionSet::default());
-        Some(settled)
+        self.leaving = Some(settled).filter(|settled| !settled.is_empty());
+        self.leaving.is_some()
     }
 
-    /// Ends the choice, and returns the regions that changed in between.
+    /// Ends the choice, and returns the chosen regions that have not changed in between.
     pub fn end_tidying(&mut self) -> RegionSet {
-        self.changed.take().expect("it is noted what changes while regions leave the log")
+        self.leaving.take().expect("a choice ends once")
     }
 
     /// Lets the next choice have regions that changed lately too.
@@ -82,9 +79,9 @@ mod tests {
         log.forget_recent();
         log.mark(9, &mut dirty);
         assert!(log.recent.iter().eq(0..16));
-        assert_eq!(log.begin_tidying(dirty.clone()), None);
-        assert_eq!(log.begin_tidying(dirty.clone()), Some(dirty.clone()), "nothing changed since");
+        assert!(!log.begin_tidying(dirty.clone()));
+        assert!(log.begin_tidying(dirty.clone()), "nothing changed since");
         log.mark(7, &mut dirty);
-        assert!(log.end_tidying().iter().eq([7]));
+        assert!(log.end_tidying().iter().eq((0..7).chain(8..16)));
     }
 }

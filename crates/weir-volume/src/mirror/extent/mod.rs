@@ -11,6 +11,7 @@
 //! This module decides nothing about operations. It does not know which of them are under way, or who asked
 //! for them.
 
+mod differences;
 mod dirty_log;
 mod durable_metadata;
 mod replica_states;
@@ -24,6 +25,7 @@ use super::regions::{RegionSet, regions_of};
 use super::replica_metadata::{ReplicaMetadata, ReplicaState, ReplicaStates};
 use super::slots::Slots;
 use crate::action::Request;
+use differences::Differences;
 use dirty_log::DirtyLog;
 use durable_metadata::DurableMetadata;
 
@@ -47,13 +49,8 @@ pub(super) struct MirroredExtent {
     unconfirmed: Slots,
     /// Cost of a read of each replica, in any unit. Reads go to the lowest cost.
     read_costs: [u32; REPLICA_SLOTS_MAX],
-    /// By replica in sync, regions in which a failed change may have left it different from the authoritative
-    /// one. These regions are not read from it.
-    behind: [RegionSet; REPLICA_SLOTS_MAX],
-    /// By stale replica, out-of-sync regions that it has again, but not in stable form yet.
-    caught_up: [RegionSet; REPLICA_SLOTS_MAX],
-    /// By replica, a counter of state changes and of regions lost or resynced.
-    versions: [u64; REPLICA_SLOTS_MAX],
+    /// Differences of the replicas beyond those in the metadata.
+    differences: Differences,
     /// By replica, a counter of its rejoins and replacements.
     incarnations: [u64; REPLICA_SLOTS_MAX],
     /// Checksum state; `None` if the extent was never scrubbed.
@@ -85,9 +82,7 @@ impl MirroredExtent {
             is_there,
             unconfirmed: Slots::default(),
             read_costs: [0; REPLICA_SLOTS_MAX],
-            behind: Default::default(),
-            caught_up: Default::default(),
-            versions: [0; REPLICA_SLOTS_MAX],
+            differences: Differences::default(),
             incarnations: [0; REPLICA_SLOTS_MAX],
             checksums: None,
         };
@@ -145,7 +140,7 @@ impl MirroredExtent {
 
     /// Counter of state changes and of regions lost or resynced by a replica.
     pub fn version(&self, slot: usize) -> u64 {
-        self.versions[slot]
+        self.differences.version(slot)
     }
 
     /// Counter of a replica's rejoins and replacements.
@@ -167,14 +162,16 @@ impl MirroredExtent {
 
     /// Replicas that may be read in a range.
     pub fn readable(&self, offset: u32, length: u32) -> Slots {
-        let is_current =
-            |slot: usize| !regions_of(offset, length).any(|region| self.behind[slot].contains(region));
+        let is_current = |slot: usize| {
+            let behind = self.differences.behind(slot);
+            !regions_of(offset, length).any(|region| behind.contains(region))
+        };
         self.in_sync().filter(is_current)
     }
 
     /// Replicas that have everything in all regions.
     pub fn equal_replicas(&self) -> Slots {
-        self.in_sync().filter(|slot| self.behind[slot].is_empty())
+        self.in_sync().filter(|slot| self.differences.behind(slot).is_empty())
     }
 
     /// Replica to read a range from, other than the failed ones: the fastest. Equally fast ones take turns by
@@ -195,7 +192,7 @@ impl MirroredExtent {
 
     /// True if a stale replica is up to date in a range.
     fn has(&self, slot: usize, request: &Request) -> bool {
-        let (out_of_sync, caught_up) = (&self.wanted.out_of_sync[slot], &self.caught_up[slot]);
+        let (out_of_sync, caught_up) = (&self.wanted.out_of_sync[slot], self.differences.caught_up(slot));
         let mut regions = regions_of(request.offset, request.length);
         regions.all(|region| !out_of_sync.contains(region) || caught_up.contains(region))
     }
@@ -209,11 +206,11 @@ impl MirroredExtent {
     /// Regions that a replica still needs.
     pub fn lacks(&self, slot: usize) -> RegionSet {
         let mut lacks = match self.wanted.replica_states[slot] {
-            ReplicaState::InSync => return self.behind[slot].clone(),
+            ReplicaState::InSync => return self.differences.behind(slot).clone(),
             ReplicaState::Stale => self.wanted.out_of_sync[slot].clone(),
             ReplicaState::Absent => return RegionSet::default(),
         };
-        lacks.subtract(&self.caught_up[slot]);
+        lacks.subtract(self.differences.caught_up(slot));
         lacks
     }
 
@@ -270,30 +267,29 @@ impl MirroredExtent {
     /// are stable, they can leave the dirty region log.
     fn settled(&self) -> RegionSet {
         let mut settled = self.wanted.dirty.clone();
-        self.in_sync().iter().for_each(|slot| settled.subtract(&self.behind[slot]));
+        self.in_sync().iter().for_each(|slot| settled.subtract(self.differences.behind(slot)));
         settled
     }
 
     /// Chooses regions that leave the dirty region log once they are stable: those that have not changed
-    /// since the last call, and in which nothing is under way. One such choice is in progress at a time.
-    pub fn begin_tidying(&mut self, under_way: impl FnOnce() -> RegionSet) -> Option<RegionSet> {
+    /// since the last call, and in which nothing is under way. One such choice is in progress at a time. False
+    /// if there are no such regions.
+    pub fn begin_tidying(&mut self, under_way: impl FnOnce() -> RegionSet) -> bool {
         if self.dirty_log.is_being_tidied() || self.wanted.dirty.is_empty() {
-            return None;
+            return false;
         }
         let mut settled = self.settled();
         settled.subtract(&under_way());
         self.dirty_log.begin_tidying(settled)
     }
 
-    /// Removes regions from the dirty region log that are stable on all replicas in sync. False if no replica
-    /// is in sync.
-    pub fn end_tidying(&mut self, regions: &RegionSet, under_way: impl FnOnce() -> RegionSet) -> bool {
-        let changed = self.dirty_log.end_tidying();
+    /// Removes the chosen regions from the dirty region log, because they are stable on all replicas in sync.
+    /// False if no replica is in sync.
+    pub fn end_tidying(&mut self, under_way: impl FnOnce() -> RegionSet) -> bool {
+        let mut leaving = self.dirty_log.end_tidying();
         if self.in_sync().is_empty() {
             return false;
         }
-        let mut leaving = regions.clone();
-        leaving.subtract(&changed);
         leaving.subtract(&under_way());
         let settled = self.settled();
         let leaving: RegionSet = leaving.iter().filter(|region| settled.contains(*region)).collect();

@@ -19,9 +19,7 @@ impl MirroredExtent {
         self.checksums.iter_mut().for_each(|checksums| checksums.lose(slot));
         self.new_epoch();
         self.wanted.out_of_sync[slot] = RegionSet::default();
-        self.behind[slot] = RegionSet::default();
-        self.caught_up[slot] = RegionSet::default();
-        self.versions[slot] += 1;
+        self.differences.reset(slot);
         self.choose_authoritative();
         self.check_invariants();
     }
@@ -32,10 +30,13 @@ impl MirroredExtent {
 
     fn check_invariants(&self) {
         for (slot, replica_state) in self.wanted.replica_states.iter().enumerate() {
-            debug_assert!(*replica_state == ReplicaState::InSync || self.behind[slot].is_empty());
-            debug_assert!(*replica_state == ReplicaState::Stale || self.caught_up[slot].is_empty());
+            debug_assert!(*replica_state == ReplicaState::InSync || self.differences.behind(slot).is_empty());
+            debug_assert!(
+                *replica_state == ReplicaState::Stale || self.differences.caught_up(slot).is_empty()
+            );
         }
-        debug_assert!(self.orphaned_regions().is_empty(), "a replica in sync is readable in each region");
+        let orphaned = || self.differences.orphaned_regions(self.in_sync());
+        debug_assert!(orphaned().is_empty(), "a replica in sync is readable in each region");
     }
 
     /// Makes a replica stale that missed a change, if another replica is in sync. Dirty regions may not be
@@ -64,11 +65,9 @@ impl MirroredExtent {
         if self.wanted.replica_states[slot] == ReplicaState::Absent {
             return;
         }
-        for region in regions_of(request.offset, request.length) {
-            self.wanted.out_of_sync[slot].insert(region);
-            self.caught_up[slot].remove(region);
-        }
-        self.versions[slot] += 1;
+        let regions = regions_of(request.offset, request.length);
+        self.differences.lose(slot, regions.clone());
+        regions.for_each(|region| _ = self.wanted.out_of_sync[slot].insert(region));
     }
 
     /// Handles a change that these replicas missed, and that a replica in sync has.
@@ -82,21 +81,19 @@ impl MirroredExtent {
     /// Handles a failed change, after which replicas may differ. In each region the first readable replica
     /// becomes authoritative. The range stays dirty while replicas may differ.
     pub fn diverge(&mut self, request: &Request) {
-        for region in regions_of(request.offset, request.length) {
-            let is_current = |slot: usize| !self.behind[slot].contains(region);
-            let others = self.in_sync().filter(is_current).iter().skip(1);
-            others.for_each(|slot| _ = self.behind[slot].insert(region));
-        }
+        let in_sync = self.in_sync();
+        let regions = regions_of(request.offset, request.length);
+        regions.for_each(|region| self.differences.diverge(in_sync, region));
         self.with(ReplicaState::Stale).iter().for_each(|slot| self.lose(slot, request));
         self.check_invariants();
     }
 
     /// Notes that a replica has a region again.
     pub fn resynced(&mut self, slot: usize, region: u32) {
-        self.versions[slot] += 1;
+        self.differences.change_version(slot);
         match self.wanted.replica_states[slot] {
-            ReplicaState::InSync => self.behind[slot].remove(region),
-            ReplicaState::Stale => _ = self.caught_up[slot].insert(region),
+            ReplicaState::InSync => self.differences.end_behind(slot, region),
+            ReplicaState::Stale => self.differences.catch_up(slot, region),
             ReplicaState::Absent => {}
         }
     }
@@ -105,8 +102,7 @@ impl MirroredExtent {
     pub fn fail(&mut self, slot: usize) {
         self.is_there[slot] = false;
         self.checksums.iter_mut().for_each(|checksums| checksums.lose(slot));
-        self.caught_up[slot] = RegionSet::default();
-        self.versions[slot] += 1;
+        self.differences.fail(slot);
         if self.wanted.replica_states[slot] == ReplicaState::Stale {
             let dirty = self.wanted.dirty.clone();
             self.wanted.out_of_sync[slot].add(&dirty);
@@ -116,24 +112,10 @@ impl MirroredExtent {
         self.check_invariants();
     }
 
-    /// Regions in which all replicas in sync are behind a lost one.
-    fn orphaned_regions(&self) -> RegionSet {
-        let in_sync = self.in_sync();
-        let Some(first) = in_sync.first() else { return RegionSet::default() };
-        let is_orphaned = |region: &u32| in_sync.iter().all(|slot| self.behind[slot].contains(*region));
-        self.behind[first].iter().filter(is_orphaned).collect()
-    }
-
-    /// Chooses a new authoritative replica where all replicas in sync are behind a lost one: the first
-    /// becomes authoritative. Stale replicas that got the lost one's data there lack these regions again.
+    /// Chooses an authoritative replica where the lost one was it.
     fn choose_authoritative(&mut self) {
-        let orphaned = self.orphaned_regions();
-        let Some(first) = self.in_sync().first().filter(|_| !orphaned.is_empty()) else { return };
-        self.behind[first].subtract(&orphaned);
-        for slot in self.with(ReplicaState::Stale).iter() {
-            self.caught_up[slot].subtract(&orphaned);
-            self.versions[slot] += 1;
-        }
+        let (in_sync, stale) = (self.in_sync(), self.with(ReplicaState::Stale));
+        self.differences.choose_authoritative(in_sync, stale);
     }
 
     /// True if a stale replica lacks nothing, and may become in sync.
@@ -228,7 +210,7 @@ impl MirroredExtent {
         }
         self.is_there[slot] = true;
         self.checksums.get_or_insert_default().distrust(slot);
-        self.versions[slot] += 1;
+        self.differences.change_version(slot);
         self.incarnations[slot] += 1;
         self.new_epoch();
         self.check_invariants();
