@@ -63,7 +63,7 @@ impl HeaderWrites<'_> {
         if is_refused {
             self.fail_waiting(index);
         } else {
-            failed.iter().for_each(|slot| self.outcome.step(Step::FailReplica(index, slot)));
+            self.outcome.step(Step::FailReplicas(index, failed));
             self.outcome.step(Step::WriteChecksumHeaders(index));
         }
         self.outcome.step(Step::InvalidateAll(index));

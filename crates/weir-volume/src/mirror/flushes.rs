@@ -37,8 +37,8 @@ impl Purpose {
 #[derive(Debug)]
 struct PendingFlush {
     number: u32,
-    /// Number of replicas that have not answered.
-    left: u32,
+    /// Number of replicas that have not answered; `None` until they are asked.
+    left: Option<u32>,
     failed: Slots,
     purpose: Purpose,
 }
@@ -53,25 +53,35 @@ pub(super) struct Flushes {
 }
 
 impl Flushes {
-    /// Begins a flush of this number of replicas. Returns its number, and the one extent to flush; `None` is
-    /// all.
-    pub fn begin(&mut self, purpose: Purpose, replicas: usize) -> (u32, Option<u32>) {
+    /// Adds a flush, and returns its number.
+    pub fn add(&mut self, purpose: Purpose) -> u32 {
         self.last_number = self.last_number.wrapping_add(1);
-        let number = self.last_number;
-        let only = if let Purpose::Scrub(extent) = purpose { Some(extent) } else { None };
-        self.pending.push(PendingFlush { number, left: replicas as u32, failed: Slots::default(), purpose });
-        (number, only)
+        let (number, left, failed) = (self.last_number, None, Slots::default());
+        self.pending.push(PendingFlush { number, left, failed, purpose });
+        number
+    }
+
+    /// Begins a flush of this number of replicas. Returns the one extent to flush; `None` is all.
+    pub fn begin(&mut self, number: u32, replicas: usize) -> Option<u32> {
+        let pending = self.pending(number);
+        pending.left = Some(replicas as u32);
+        if let Purpose::Scrub(extent) = pending.purpose { Some(extent) } else { None }
+    }
+
+    fn pending(&mut self, number: u32) -> &mut PendingFlush {
+        let pending = self.pending.iter_mut().find(|pending| pending.number == number);
+        pending.expect("a flush waits for all replicas")
     }
 
     /// Takes the answer of a replica. True if it was the last.
     pub fn replica_answered(&mut self, slot: usize, number: u32, result: Result<(), Fault>) -> bool {
-        let pending = self.pending.iter_mut().find(|pending| pending.number == number);
-        let pending = pending.expect("a flush waits for all replicas");
-        pending.left -= 1;
+        let pending = self.pending(number);
         if result.is_err() {
             pending.failed.insert(slot);
         }
-        pending.left == 0
+        let left = pending.left.as_mut().expect("a replica answers a flush that it was asked for");
+        *left -= 1;
+        *left == 0
     }
 
     /// Notes that a replica of an extent failed.
@@ -93,7 +103,7 @@ impl Flushes {
 
     /// Takes a flush that all replicas have answered, with its result.
     pub fn take_answered(&mut self, extents: &Extents) -> Option<(Purpose, Result<(), Fault>)> {
-        let index = self.pending.iter().position(|pending| pending.left == 0)?;
+        let index = self.pending.iter().position(|pending| pending.left == Some(0))?;
         let PendingFlush { failed, purpose, .. } = self.pending.swap_remove(index);
         let result = if self.is_stable_elsewhere(failed, extents) { Ok(()) } else { Err(Fault::Broken) };
         Some((purpose, result))
@@ -112,8 +122,9 @@ impl Flushes {
         if !has_failed || extents[index].is_recorded() {
             return;
         }
-        let waits =
-            |pending: &mut PendingFlush| pending.left == 0 && matches!(pending.purpose, Purpose::Client(_));
+        let waits = |pending: &mut PendingFlush| {
+            pending.left == Some(0) && matches!(pending.purpose, Purpose::Client(_))
+        };
         for pending in self.pending.extract_if(.., waits) {
             if let Purpose::Client(flush) = pending.purpose {
                 effects.push(Effect::Flushed { flush, result: Err(Fault::Broken) });

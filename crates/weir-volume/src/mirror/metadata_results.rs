@@ -21,7 +21,7 @@ use super::change_order::ChangeOrder;
 use super::effect::Effect;
 use super::extent::MetadataOutcome;
 use super::extents::Extents;
-use super::flushes::Purpose;
+use super::flushes::{Flushes, Purpose};
 use super::metadata_write::{MetadataFault, Written};
 use super::operation::Operations;
 use super::slots::Slots;
@@ -33,6 +33,7 @@ pub(super) struct MetadataResults<'a> {
     pub extents: &'a mut Extents,
     pub operations: &'a Operations,
     pub order: &'a ChangeOrder,
+    pub flushes: &'a mut Flushes,
     pub outcome: Outcome<'a>,
 }
 
@@ -54,7 +55,7 @@ impl MetadataResults<'_> {
     /// Fails the replicas that could not get metadata that a replica in sync has. They are failed only now,
     /// because their failure is judged by the recorded metadata.
     fn fail_replicas_without(&mut self, index: u32, failed: Slots) {
-        failed.iter().for_each(|slot| self.outcome.step(Step::FailReplica(index, slot)));
+        self.outcome.step(Step::FailReplicas(index, failed));
         self.go_on(index);
     }
 
@@ -93,7 +94,8 @@ impl MetadataResults<'_> {
     pub fn begin_tidying(&mut self, index: u32) {
         let under_way = || self.order.regions_under_way(index, self.operations);
         if self.extents[index].begin_tidying(under_way) {
-            self.outcome.step(Step::Flush(Purpose::Tidy(index)));
+            let flush = self.flushes.add(Purpose::Tidy(index));
+            self.outcome.step(Step::Flush(flush));
         }
     }
 

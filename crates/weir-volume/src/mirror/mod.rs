@@ -138,7 +138,7 @@ impl Mirror {
     pub fn start(&mut self, request: Request, effects: &mut Vec<Effect>) -> MirrorId {
         let id = self.parts.operations.add(Operation::new(request, Work::Client));
         if request.extent >= self.parts.extents.count() {
-            effects.push(self.parts.operations.finish(id, Err(Fault::OutOfRange)));
+            self.parts.operations.finish(id, Err(Fault::OutOfRange), effects);
         } else if request.kind == Kind::Read {
             self.parts.requests(effects).read(id);
         } else {
@@ -166,7 +166,8 @@ impl Mirror {
 
     /// Makes all acknowledged writes stable; ends with [`Effect::Flushed`].
     pub fn flush(&mut self, flush: u32, effects: &mut Vec<Effect>) {
-        self.begin_flush(Purpose::Client(flush), effects);
+        let number = self.parts.flushes.add(Purpose::Client(flush));
+        self.begin_flush(number, effects);
     }
 
     /// Fails a replica of an extent.
@@ -305,7 +306,7 @@ impl Mirror {
     fn step(&mut self, step: Step, effects: &mut Vec<Effect>) {
         let parts = &mut self.parts;
         match step {
-            Step::Launch(id, slots, request) => self.launch(id, slots, request, effects),
+            Step::Launch(id, slots) => self.launch(id, slots, effects),
             Step::Enqueue(id) => self.enqueue(id, effects),
             Step::EnqueueWaiting(extent) => parts.requests(effects).enqueue_waiting(extent),
             Step::BeginChange(id) => parts.requests(effects).begin_change(id),
@@ -322,9 +323,11 @@ impl Mirror {
             Step::FailRead(id) => parts.requests(effects).fail_held_read(id),
             Step::FailFlushes(extent) => parts.flushes.fail_unrecorded(extent, &parts.extents, effects),
             Step::FailChanges(extent, fault) => parts.requests(effects).fail_waiting_changes(extent, fault),
-            Step::FailReplica(extent, slot) => self.fail_replica(extent, slot, effects),
+            Step::FailReplicas(extent, slots) => {
+                slots.iter().for_each(|slot| self.fail_replica(extent, slot, effects));
+            }
             Step::WriteMetadata(extent) => parts.extents.write_metadata(extent, effects),
-            Step::Flush(purpose) => self.begin_flush(purpose, effects),
+            Step::Flush(number) => self.begin_flush(number, effects),
             Step::EndFlushes => self.end_flushes(effects),
             Step::Invalidate(id) => parts.headers(effects).continue_change(id),
             Step::InvalidateAll(extent) => parts.headers(effects).continue_all(extent),
@@ -335,7 +338,8 @@ impl Mirror {
     }
 
     /// Starts an operation of each of these replicas.
-    fn launch(&mut self, id: MirrorId, slots: Slots, request: Request, effects: &mut Vec<Effect>) {
+    fn launch(&mut self, id: MirrorId, slots: Slots, effects: &mut Vec<Effect>) {
+        let request = self.parts.operations[id].current_move();
         for slot in slots.iter() {
             let mut actions = std::mem::take(&mut self.spare);
             self.parts.replicas.start(slot, request, id, &mut actions);
@@ -349,7 +353,8 @@ impl Mirror {
         let Operation { request, work, .. } = parts.operations[id];
         let is_owed = parts.operations[id].is_of_client() && parts.snapshot.must_wait(&request);
         let extent = &parts.extents[request.extent];
-        let is_ordered = !extent.is_alone() || extent.scrub().is_some();
+        let is_alone = extent.is_alone();
+        let is_ordered = !is_alone || extent.scrub().is_some();
         if is_owed || is_ordered && parts.order.is_busy(&request, &parts.operations) {
             parts.order.line_up(request.extent, id);
             if is_owed {
@@ -363,7 +368,7 @@ impl Mirror {
             Work::Resync(_) => parts.resync(effects).begin_piece(id),
             Work::Scrub => parts.scrub(effects).examine(id),
             Work::Client if has_checksums => parts.headers(effects).invalidate(id),
-            Work::Client => parts.requests(effects).begin_change(id),
+            Work::Client => parts.requests(effects).begin(id, is_alone),
         }
     }
 
@@ -412,9 +417,9 @@ impl Mirror {
         }
     }
 
-    fn begin_flush(&mut self, purpose: Purpose, effects: &mut Vec<Effect>) {
+    fn begin_flush(&mut self, number: u32, effects: &mut Vec<Effect>) {
         let slots = self.parts.replicas.slots();
-        let (number, only) = self.parts.flushes.begin(purpose, slots);
+        let only = self.parts.flushes.begin(number, slots);
         for slot in 0..slots {
             let mut actions = std::mem::take(&mut self.spare);
             self.parts.replicas.flush(slot, number, only, &mut actions);

@@ -71,6 +71,8 @@ pub(super) struct Operation {
     pub request: Request,
     pub stage: Stage,
     pub work: Work,
+    /// Range of the current move: offset in the extent and length in bytes.
+    part: (u32, u32),
     /// Number of replica operations that are under way.
     left: u32,
     succeeded: Slots,
@@ -89,6 +91,7 @@ impl Operation {
             request,
             stage: Stage::Waiting,
             work,
+            part: (request.offset, request.length),
             left: 0,
             succeeded: Slots::default(),
             failed: Slots::default(),
@@ -102,6 +105,12 @@ impl Operation {
     /// Its range in the extent: offset and length in bytes.
     pub fn range(&self) -> (u32, u32) {
         (self.request.offset, self.request.length)
+    }
+
+    /// Operation of a replica that is the current move.
+    pub fn current_move(&self) -> Request {
+        let (offset, length) = self.part;
+        Request { offset, length, ..self.request }
     }
 
     /// True if a client asked for it.
@@ -152,12 +161,13 @@ impl Operation {
         self.rely_on(slots.both(in_sync));
     }
 
-    /// Begins a move on one replica, and keeps the whole range reserved: while the operation runs, no other
-    /// may change the range.
-    pub fn run_move(&mut self, kind: Kind) {
+    /// Begins a move on one replica: an operation on a part of the range. The whole range stays reserved:
+    /// while the operation runs, no other may change it.
+    pub fn run_move(&mut self, kind: Kind, part: (u32, u32)) {
         self.stage = Stage::Running;
         self.left += 1;
         self.request.kind = kind;
+        self.part = part;
         (self.succeeded, self.source, self.content) = (Slots::default(), None, Content::Data);
     }
 
@@ -257,10 +267,11 @@ impl Operations {
     }
 
     /// Ends an operation, which is forgotten once the executor has acted on the effect.
-    pub fn finish(&mut self, id: MirrorId, result: Result<Content, Fault>) -> Effect {
+    pub fn finish(&mut self, id: MirrorId, result: Result<Content, Fault>, effects: &mut Vec<Effect>) {
         let operation = &mut self[id];
         operation.stage = Stage::Ended;
-        Effect::Done { operation: id, result, source: operation.source.filter(|_| result.is_ok()) }
+        let source = operation.source.filter(|_| result.is_ok());
+        effects.push(Effect::Done { operation: id, result, source });
     }
 
     /// Forgets an operation that has ended.

@@ -40,14 +40,14 @@ impl Parts {
 
     /// For resync and promotion.
     pub fn resync<'a>(&'a mut self, effects: &'a mut Vec<Effect>) -> Resync<'a> {
-        let Parts { extents, operations, replicas, order, steps, .. } = self;
-        Resync { extents, operations, replicas, order, outcome: Outcome { effects, steps } }
+        let Parts { extents, operations, replicas, order, flushes, steps, .. } = self;
+        Resync { extents, operations, replicas, order, flushes, outcome: Outcome { effects, steps } }
     }
 
     /// For scrubs.
     pub fn scrub<'a>(&'a mut self, effects: &'a mut Vec<Effect>) -> Scrub<'a> {
-        let Parts { extents, operations, replicas, order, steps, .. } = self;
-        Scrub { extents, operations, replicas, order, outcome: Outcome { effects, steps } }
+        let Parts { extents, operations, replicas, order, flushes, steps, .. } = self;
+        Scrub { extents, operations, replicas, order, flushes, outcome: Outcome { effects, steps } }
     }
 
     /// For checksum headers.
@@ -58,8 +58,8 @@ impl Parts {
 
     /// For results of metadata writes and for the dirty region log.
     pub fn metadata<'a>(&'a mut self, effects: &'a mut Vec<Effect>) -> MetadataResults<'a> {
-        let Parts { extents, operations, order, steps, .. } = self;
-        MetadataResults { extents, operations, order, outcome: Outcome { effects, steps } }
+        let Parts { extents, operations, order, flushes, steps, .. } = self;
+        MetadataResults { extents, operations, order, flushes, outcome: Outcome { effects, steps } }
     }
 
     /// For replicas that come, go, fail and return.

@@ -52,10 +52,12 @@ impl Requests<'_> {
 
     /// Begins a change whose turn it is.
     pub fn begin_change(&mut self, id: MirrorId) {
-        match self.extents[self.operations[id].request.extent].is_alone() {
-            true => self.change(id),
-            false => self.mark(id),
-        }
+        self.begin(id, self.extents[self.operations[id].request.extent].is_alone());
+    }
+
+    /// Begins a change whose turn it is, of an extent with one replica or with several.
+    pub fn begin(&mut self, id: MirrorId, is_alone: bool) {
+        if is_alone { self.change(id) } else { self.mark(id) }
     }
 
     fn mark(&mut self, id: MirrorId) {
@@ -83,18 +85,17 @@ impl Requests<'_> {
     /// Starts an operation on several replicas.
     fn launch(&mut self, id: MirrorId, slots: Slots) {
         let operation = &mut self.operations[id];
-        let request = operation.request;
-        operation.run_on(slots, self.extents[request.extent].in_sync());
-        self.outcome.step(Step::Launch(id, slots, request));
+        operation.run_on(slots, self.extents[operation.request.extent].in_sync());
+        self.outcome.step(Step::Launch(id, slots));
     }
 
     /// Decides the result of a change that all replicas have answered.
     fn settle(&mut self, id: MirrorId) {
-        let operation = self.operations[id];
-        let (request, failed, fault) = (operation.request, operation.failed(), operation.fault());
-        if failed.is_empty() {
+        let operation = &self.operations[id];
+        if operation.failed().is_empty() {
             return self.outcome.step(Step::Conclude(id, Ok(Content::Data)));
         }
+        let (request, failed, fault) = (operation.request, operation.failed(), operation.fault());
         let states = self.extents[request.extent].replica_states();
         let has_failed = !operation.succeeded().iter().any(|slot| states[slot] == ReplicaState::InSync);
         if has_failed && fault != Some(Fault::Unsupported) && self.starts_over(id) {
@@ -182,11 +183,12 @@ impl Requests<'_> {
 
     /// Lets waiting changes of an extent try again, in order.
     pub fn enqueue_waiting(&mut self, extent: u32) {
-        self.order.take_waiting(extent).for_each(|id| self.outcome.steps.add(Step::Enqueue(id)));
+        if self.order.has_waiting(extent) {
+            self.order.take_waiting(extent).for_each(|id| self.outcome.steps.add(Step::Enqueue(id)));
+        }
     }
 
     fn finish(&mut self, id: MirrorId, result: Result<Content, Fault>) {
-        let done = self.operations.finish(id, result);
-        self.outcome.effect(done);
+        self.operations.finish(id, result, self.outcome.effects);
     }
 }

@@ -9,7 +9,7 @@ use weir_types::bounds::{PIECE_BYTES, REGION_BYTES};
 use super::change_order::ChangeOrder;
 use super::effect::Effect;
 use super::extents::Extents;
-use super::flushes::Purpose;
+use super::flushes::{Flushes, Purpose};
 use super::mirror_id::MirrorId;
 use super::operation::{Operation, Operations, ResyncMove, ResyncStep, Stage, Work};
 use super::replicas::Replicas;
@@ -23,6 +23,7 @@ pub(super) struct Resync<'a> {
     pub operations: &'a mut Operations,
     pub replicas: &'a mut Replicas,
     pub order: &'a ChangeOrder,
+    pub flushes: &'a mut Flushes,
     pub outcome: Outcome<'a>,
 }
 
@@ -100,11 +101,9 @@ impl Resync<'_> {
             ResyncMove::Write => Kind::Write { is_durable: false },
             ResyncMove::Release => Kind::Release,
         };
-        let operation = &mut self.operations[id];
-        operation.run_move(kind);
         let offset = step.region * REGION_BYTES as u32 + step.done;
-        let piece = Request { offset, length: PIECE_BYTES as u32, ..operation.request };
-        self.outcome.step(Step::Launch(id, Slots::one(slot), piece));
+        self.operations[id].run_move(kind, (offset, PIECE_BYTES as u32));
+        self.outcome.step(Step::Launch(id, Slots::one(slot)));
     }
 
     /// Handles the end of a move of a step.
@@ -171,7 +170,8 @@ impl Resync<'_> {
             self.extents.write_checksum_headers(index, self.outcome.effects);
             return false;
         }
-        self.outcome.step(Step::Flush(Purpose::Promote(index, slot, extent.version(slot))));
+        let flush = self.flushes.add(Purpose::Promote(index, slot, extent.version(slot)));
+        self.outcome.step(Step::Flush(flush));
         true
     }
 

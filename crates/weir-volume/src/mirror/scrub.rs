@@ -21,7 +21,7 @@ use super::checksums::{
 };
 use super::effect::Effect;
 use super::extents::Extents;
-use super::flushes::Purpose;
+use super::flushes::{Flushes, Purpose};
 use super::mirror_id::MirrorId;
 use super::operation::{Operation, Operations, Work};
 use super::replicas::Replicas;
@@ -35,6 +35,7 @@ pub(super) struct Scrub<'a> {
     pub operations: &'a mut Operations,
     pub replicas: &'a mut Replicas,
     pub order: &'a ChangeOrder,
+    pub flushes: &'a mut Flushes,
     pub outcome: Outcome<'a>,
 }
 
@@ -119,10 +120,8 @@ impl Scrub<'_> {
 
     /// Starts a move of a piece on some of its blocks.
     fn launch(&mut self, id: MirrorId, PieceOperation { slot, kind, offset, length }: PieceOperation) {
-        let operation = &mut self.operations[id];
-        operation.run_move(kind);
-        let request = Request { offset, length, ..operation.request };
-        self.outcome.step(Step::Launch(id, Slots::one(slot), request));
+        self.operations[id].run_move(kind, (offset, length));
+        self.outcome.step(Step::Launch(id, Slots::one(slot)));
     }
 
     /// Handles the end of a move of a piece.
@@ -193,7 +192,8 @@ impl Scrub<'_> {
             NextOfSection::End => self.end_section(index),
             NextOfSection::Flush => {
                 checksums.section_mut().begin_flush();
-                self.outcome.step(Step::Flush(Purpose::Scrub(index)));
+                let flush = self.flushes.add(Purpose::Scrub(index));
+                self.outcome.step(Step::Flush(flush));
             }
         }
     }

@@ -5,16 +5,15 @@
 //! before the next one begins, as if the part had called the other.
 
 use super::effect::Effect;
-use super::flushes::Purpose;
 use super::mirror_id::MirrorId;
 use super::slots::Slots;
-use crate::action::{Content, Fault, Request};
+use crate::action::{Content, Fault};
 
 /// A step that follows from an event.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// Start an operation on these replicas.
-    Launch(MirrorId, Slots, Request),
+    /// Start the current move of an operation on these replicas.
+    Launch(MirrorId, Slots),
     /// Let a change begin, unless it must wait.
     Enqueue(MirrorId),
     /// Let all changes of an extent begin that need not wait any more.
@@ -37,12 +36,12 @@ pub(super) enum Step {
     FailFlushes(u32),
     /// Fail changes that wait for the metadata of an extent.
     FailChanges(u32, Fault),
-    /// Fail a replica of an extent.
-    FailReplica(u32, usize),
+    /// Fail these replicas of an extent.
+    FailReplicas(u32, Slots),
     /// Write the metadata of an extent.
     WriteMetadata(u32),
-    /// Begin a flush.
-    Flush(Purpose),
+    /// Begin the flush with this number.
+    Flush(u32),
     /// End flushes that wait for metadata.
     EndFlushes,
     /// Let a change continue that waits until the checksums of its range are invalid.
@@ -57,8 +56,8 @@ pub(super) enum Step {
     ContinueSnapshot,
 }
 
-/// Each request takes a few steps, so a step must stay small.
-const _: () = assert!(size_of::<Step>() <= 32);
+/// Each request takes a few steps, so a step must stay small: it fits into a register.
+const _: () = assert!(size_of::<Step>() <= 8);
 
 /// Steps that are still to be done.
 #[derive(Debug, Default)]
