@@ -247,7 +247,7 @@ impl Reactor {
         let is_written = work.failed.is_empty();
         let volume = &mut self.volumes[index];
         volume.outstanding -= 1;
-        volume.mirror.kept(extent, work.kept(), &mut volume.effects);
+        volume.mirror.scrubs().checksum_work_done(extent, work.kept(), &mut volume.effects);
         volume.publish_checksums(extent);
         if phase == Phase::WriteHeaders {
             self.look_at_replicas_again(index, extent);

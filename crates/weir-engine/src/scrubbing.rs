@@ -211,7 +211,7 @@ impl Reactor {
         let volume = &mut self.volumes[index];
         let Some(scrubbing) = &mut volume.scrubbing else { return };
         scrubbing.ending.get_or_insert(end);
-        volume.mirror.abandon_section(scrubbing.extent, &mut volume.effects);
+        volume.mirror.scrubs().abandon_section(scrubbing.extent, &mut volume.effects);
         self.ask_for_pieces(index);
         self.carry_out(index);
     }
@@ -256,7 +256,7 @@ impl Reactor {
             let volume = &mut self.volumes[index];
             let Some(scrubbing) = &volume.scrubbing else { return };
             let is_full = scrubbing.pieces_under_way >= BACKGROUND_OPERATIONS_MAX;
-            if is_full || !volume.mirror.has_piece(scrubbing.extent) || !self.begin_piece(index) {
+            if is_full || !volume.mirror.scrubs().has_piece(scrubbing.extent) || !self.begin_piece(index) {
                 return;
             }
         }
@@ -296,7 +296,7 @@ impl Reactor {
             self.wake_scrubs_at(now_ns + RETRY_NS);
             return false;
         };
-        if let Some(id) = volume.mirror.scrub_piece(extent, &mut volume.effects) {
+        if let Some(id) = volume.mirror.scrubs().begin_piece(extent, &mut volume.effects) {
             scrubbing.pieces_under_way += 1;
             let part = Part { extent, offset: 0, length: PIECE_BYTES as u32, position: 0 };
             volume.set_owner(id, Owner::new(Purpose::Scrubbing { extent }, part, Some(memory.into())));
@@ -385,7 +385,7 @@ impl ServedVolume {
                 return false;
             }
             let (extent, section) = (scrubbing.extent, scrubbing.section);
-            match self.mirror.begin_section(extent, section, zero_sum(), &mut self.effects) {
+            match self.mirror.scrubs().begin_section(extent, section, zero_sum(), &mut self.effects) {
                 true => scrubbing.is_in_section = true,
                 false => scrubbing.pass_over_extent(),
             }
@@ -401,7 +401,7 @@ impl ServedVolume {
 
     /// Hands the checksums of the blocks that were read to the mirror.
     pub fn examine(&mut self, id: MirrorId, (slot, operation): (usize, OperationId), content: Content) {
-        let (_, blocks) = self.mirror.examining(id);
+        let (_, blocks) = self.mirror.scrubs().last_read(id);
         let block_checksums: Vec<u32> = match content {
             Content::Data => {
                 let memory = self.context(slot, operation).memory.as_ref();
@@ -410,7 +410,7 @@ impl ServedVolume {
             }
             Content::Hole => vec![zero_sum(); blocks],
         };
-        self.mirror.examined(id, &block_checksums, &mut self.effects);
+        self.mirror.scrubs().examined(id, &block_checksums, &mut self.effects);
     }
 
     /// Logs the findings in a section.

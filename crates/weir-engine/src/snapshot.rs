@@ -91,7 +91,7 @@ impl Reactor {
     pub(super) fn quiesce(&mut self, id: VolumeId, done: SyncSender<bool>) {
         let index = self.by_id.get(&id).copied().filter(|index| self.can_be_in_snapshot(*index));
         if let Some(index) = index {
-            self.volumes[index].mirror.quiesce();
+            self.volumes[index].mirror.snapshots().quiesce();
             self.quiesces.insert((self.now_ns + QUIESCE_NS_MAX, index));
         }
         // The caller may have stopped waiting. Then the quiesce ends by itself.
@@ -121,7 +121,7 @@ impl Reactor {
             return tell(&done, Err("it could not be brought to the same instant".to_owned()));
         };
         let volume = &mut self.volumes[index];
-        if let Err(error) = volume.mirror.begin_snapshot(&mut volume.effects) {
+        if let Err(error) = volume.mirror.snapshots().begin(&mut volume.effects) {
             tell(&done, Err(error.to_string()));
         } else {
             volume.snapshot = Some(VolumeSnapshot { spec, done, step: Step::default(), fault: None });
@@ -206,7 +206,7 @@ impl Reactor {
         let Some(VolumeSnapshot { step, spec, .. }) = &volume.snapshot else { return };
         if step.waiting.is_empty() {
             let (end, failed, progress) = (step.end, step.failed, Arc::clone(&spec.progress));
-            volume.mirror.snapshot_step_done(end, failed, &mut volume.effects);
+            volume.mirror.snapshots().step_done(end, failed, &mut volume.effects);
             progress.bytes_left.store(volume.mirror.snapshot_bytes_left(), Relaxed);
             self.carry_out(index);
         }
@@ -266,7 +266,7 @@ impl Reactor {
         if let Some(snapshot) = &mut volume.snapshot {
             snapshot.fault = Some(why.to_owned());
         }
-        volume.mirror.abandon_snapshot(&mut volume.effects);
+        volume.mirror.snapshots().abandon(&mut volume.effects);
         self.carry_out(index);
     }
 

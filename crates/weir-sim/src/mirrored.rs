@@ -396,7 +396,7 @@ impl World {
                 // None of these can be in the snapshot: that is known at once, while other effects wait for their turn.
                 if self.random.chance(1, 20) {
                     let mut effects = Vec::new();
-                    self.mirror.snapshot_step_done(offset + length, slots, &mut effects);
+                    self.mirror.snapshots().step_done(offset + length, slots, &mut effects);
                     return self.take(effects);
                 }
                 self.pending.push(Pending::Snapshot(piece));

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::cycles::circles;
-use super::parse::CrateSource;
+use super::parse::{Call, CrateSource, Method};
 use super::paths::module_cycles;
 
 /// Methods of one type: more are more than one job.
@@ -95,7 +95,7 @@ fn types(source: &CrateSource) -> Vec<TypeFigures> {
     let mut methods: BTreeMap<&str, usize> = BTreeMap::new();
     let mut fields: BTreeMap<&str, usize> = BTreeMap::new();
     for file in &source.files {
-        file.methods.iter().for_each(|(of, _)| *methods.entry(of).or_default() += 1);
+        file.methods.iter().for_each(|method| *methods.entry(&method.of).or_default() += 1);
         for (name, of) in &file.fields {
             let others = source.files.iter().filter(|other| other.path != file.path);
             let written: BTreeSet<&String> = others.flat_map(|other| &other.writes).collect();
@@ -118,28 +118,48 @@ fn types(source: &CrateSource) -> Vec<TypeFigures> {
 /// The calls between the files of a crate, by the numbers of the files: caller, callee, and the methods.
 /// A call counts if the files that can define its method are one.
 pub fn calls(source: &CrateSource) -> Vec<(usize, usize, Vec<String>)> {
-    let mut by_method: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
-    let mut by_type: BTreeMap<(&str, &str), BTreeSet<usize>> = BTreeMap::new();
+    let definitions = Definitions::of(source);
+    let mut calls: BTreeMap<(usize, usize), BTreeSet<&str>> = BTreeMap::new();
     for (number, file) in source.files.iter().enumerate() {
-        for (of, method) in &file.methods {
-            by_method.entry(method).or_default().insert(number);
-            by_type.entry((of, method)).or_default().insert(number);
-        }
-    }
-    let target = |of: &Option<String>, method: &str| {
-        let known = of.as_ref().and_then(|of| by_type.get(&(of.as_str(), method)));
-        let known = if of.is_some() { known } else { by_method.get(method) };
-        known.filter(|files| files.len() == 1).and_then(|files| files.first().copied())
-    };
-    let mut calls: BTreeMap<(usize, usize), Vec<String>> = BTreeMap::new();
-    for (number, file) in source.files.iter().enumerate() {
-        for (of, method) in &file.calls {
-            if let Some(to) = target(of, method).filter(|to| *to != number) {
-                calls.entry((number, to)).or_default().push(method.clone());
+        for call in &file.calls {
+            if let Some(to) = definitions.file_of(call).filter(|to| *to != number) {
+                calls.entry((number, to)).or_default().insert(&call.name);
             }
         }
     }
-    calls.into_iter().map(|((from, to), methods)| (from, to, methods)).collect()
+    let names = |methods: BTreeSet<&str>| methods.into_iter().map(str::to_owned).collect();
+    calls.into_iter().map(|((from, to), methods)| (from, to, names(methods))).collect()
+}
+
+/// The files that define each method.
+struct Definitions<'a> {
+    /// By name and number of arguments, for calls on a value of unknown type.
+    by_signature: BTreeMap<(&'a str, usize), BTreeSet<usize>>,
+    by_type: BTreeMap<(&'a str, &'a str), BTreeSet<usize>>,
+}
+
+impl Definitions<'_> {
+    fn of(source: &CrateSource) -> Definitions<'_> {
+        let mut definitions = Definitions { by_signature: BTreeMap::new(), by_type: BTreeMap::new() };
+        for (number, file) in source.files.iter().enumerate() {
+            for Method { of, name, arguments } in &file.methods {
+                definitions.by_type.entry((of, name)).or_default().insert(number);
+                if let Some(arguments) = arguments {
+                    definitions.by_signature.entry((name, *arguments)).or_default().insert(number);
+                }
+            }
+        }
+        definitions
+    }
+
+    fn file_of(&self, call: &Call) -> Option<usize> {
+        let files = match (&call.of, call.arguments) {
+            (Some(of), _) => self.by_type.get(&(of.as_str(), call.name.as_str())),
+            (None, Some(arguments)) => self.by_signature.get(&(call.name.as_str(), arguments)),
+            (None, None) => None,
+        };
+        files.filter(|files| files.len() == 1).and_then(|files| files.first().copied())
+    }
 }
 
 /// The circle with the most lines.

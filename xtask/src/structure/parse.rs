@@ -55,16 +55,37 @@ pub struct SourceFile {
     pub sentence: String,
     /// Structs by name, with the names of their fields that other files can see.
     pub fields: BTreeMap<String, Vec<String>>,
-    /// Types with the methods that this file defines in inherent implementations.
-    pub methods: Vec<(String, String)>,
-    /// Calls: the type, if it is known, and the method.
-    pub calls: BTreeSet<(Option<String>, String)>,
+    /// The methods that this file defines in inherent implementations.
+    pub methods: Vec<Method>,
+    /// The calls of methods.
+    pub calls: BTreeSet<Call>,
     /// Names of fields that this file writes, through something other than `self`.
     pub writes: BTreeSet<String>,
     /// Paths that begin with `crate`, `super` or `self`.
     pub paths: BTreeSet<Vec<String>>,
     /// Names that this file exports from modules below it: name → module.
     pub exports: BTreeMap<String, String>,
+}
+
+/// One method of a type.
+pub struct Method {
+    /// The type.
+    pub of: String,
+    /// Name of the method.
+    pub name: String,
+    /// Number of arguments beside `self`; `None` if it has no `self`.
+    pub arguments: Option<usize>,
+}
+
+/// One call of a method.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub struct Call {
+    /// The type, if it is known.
+    pub of: Option<String>,
+    /// Name of the method.
+    pub name: String,
+    /// Number of arguments beside `self`. A call by path may pass `self` among its arguments.
+    pub arguments: Option<usize>,
 }
 
 /// Reads all crates below `crates`.
@@ -208,7 +229,9 @@ impl<'ast> Visit<'ast> for Reader<'_> {
                 if let syn::ImplItem::Fn(method) = one
                     && !is_test(&method.attrs)
                 {
-                    self.file.methods.push((name.clone(), method.sig.ident.to_string()));
+                    let (of, own) = (name.clone(), &method.sig);
+                    let arguments = own.receiver().map(|_| own.inputs.len() - 1);
+                    self.file.methods.push(Method { of, name: own.ident.to_string(), arguments });
                 }
             }
         }
@@ -245,7 +268,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         if CHANGING.contains(&name.as_str()) {
             self.write_to(&call.receiver);
         }
-        self.file.calls.insert((of, name));
+        self.file.calls.insert(Call { of, name, arguments: Some(call.args.len()) });
         syn::visit::visit_expr_method_call(self, call);
     }
 
@@ -254,7 +277,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         if let [.., of, name] = segments.as_slice() {
             let of = of.ident.to_string();
             let of = if of == "Self" { self.implemented.clone() } else { Some(of) };
-            self.file.calls.insert((of, name.ident.to_string()));
+            self.file.calls.insert(Call { of, name: name.ident.to_string(), arguments: None });
         }
         syn::visit::visit_expr_path(self, path);
     }

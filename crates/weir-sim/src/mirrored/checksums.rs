@@ -65,15 +65,20 @@ impl World {
         }
         let mut effects = Vec::new();
         if self.random.chance(1, 60) {
-            self.mirror.abandon_section(extent, &mut effects);
-        } else if !self.mirror.begin_section(extent, section, sum_of(&Block::default()), &mut effects) {
+            self.mirror.scrubs().abandon_section(extent, &mut effects);
+        } else if !self.mirror.scrubs().begin_section(
+            extent,
+            section,
+            sum_of(&Block::default()),
+            &mut effects,
+        ) {
             self.begin_piece(extent, &mut effects);
         }
         self.take(effects)
     }
 
     fn begin_piece(&mut self, extent: u32, effects: &mut Vec<Effect>) {
-        if let Some(id) = self.mirror.scrub_piece(extent, effects) {
+        if let Some(id) = self.mirror.scrubs().begin_piece(extent, effects) {
             self.scrubs.pieces.insert(id);
             self.steps.insert(id, super::foreign_piece());
         }
@@ -85,7 +90,7 @@ impl World {
         {
             self.finish_section(extent)?;
             let mut effects = Vec::new();
-            self.mirror.begin_section(extent, section, sum_of(&Block::default()), &mut effects);
+            self.mirror.scrubs().begin_section(extent, section, sum_of(&Block::default()), &mut effects);
             self.take(effects)?;
             self.settle()?;
             self.finish_section(extent)?;
@@ -94,7 +99,7 @@ impl World {
     }
 
     fn finish_section(&mut self, extent: u32) -> Result<(), String> {
-        while self.mirror.has_piece(extent) {
+        while self.mirror.scrubs().has_piece(extent) {
             let mut effects = Vec::new();
             self.begin_piece(extent, &mut effects);
             self.take(effects)?;
@@ -118,13 +123,13 @@ impl World {
             .map(|stamps| sum_of(stamps.try_into().expect("a chunk is a block")))
             .collect();
         let mut effects = Vec::new();
-        let (request, count) = self.mirror.examining(id);
+        let (request, count) = self.mirror.scrubs().last_read(id);
         let first = request.offset / BLOCK_BYTES as u32;
         let block_checksums = &block_checksums[..count];
         for (block, sum) in (first..).zip(block_checksums) {
             self.scrubs.seen.insert((request.extent, block), *sum);
         }
-        self.mirror.examined(id, block_checksums, &mut effects);
+        self.mirror.scrubs().examined(id, block_checksums, &mut effects);
         self.take(effects)
     }
 
@@ -135,7 +140,11 @@ impl World {
             self.pending.push(Pending::ChecksumWork(extent, Box::new(work)));
             let mut effects = Vec::new();
             let (failed, dropped) = Default::default();
-            self.mirror.kept(extent, ChecksumResult::HeadersWritten { failed, dropped }, &mut effects);
+            self.mirror.scrubs().checksum_work_done(
+                extent,
+                ChecksumResult::HeadersWritten { failed, dropped },
+                &mut effects,
+            );
             return self.take(effects);
         }
         self.pending.push(Pending::ChecksumWork(extent, Box::new(work)));
@@ -189,7 +198,7 @@ impl World {
                 ChecksumResult::HeadersWritten { failed, dropped }
             }
         };
-        self.mirror.kept(extent, kept, effects);
+        self.mirror.scrubs().checksum_work_done(extent, kept, effects);
     }
 
     /// True if a drive can neither write the checksum header nor drop the checksum file. The header may be

@@ -31,7 +31,7 @@ impl World {
     /// Quiesces changes for a snapshot, which begins some steps later.
     pub(super) fn quiesce_for_snapshot(&mut self) {
         if self.snapshot.is_none() {
-            self.mirror.quiesce();
+            self.mirror.snapshots().quiesce();
             self.snapshot = Some(VolumeSnapshot::default());
             self.pending.push(Pending::BeginSnapshot);
         }
@@ -40,7 +40,7 @@ impl World {
     pub(super) fn begin_snapshot(&mut self, effects: &mut Vec<Effect>) {
         let snapshot = self.snapshot.as_mut().expect("changes are held for it");
         snapshot.at = self.now;
-        if self.mirror.begin_snapshot(effects).is_err() {
+        if self.mirror.snapshots().begin(effects).is_err() {
             self.snapshot = None;
         }
     }
@@ -53,11 +53,11 @@ impl World {
         let end = if self.random.chance(1, 2) { offset + length } else { end };
         let (fine, failed): (Vec<_>, Vec<_>) = slots.iter().partition(|slot| !self.drives[*slot].is_away());
         if self.settings.sabotage == Sabotage::SnapshotsLate {
-            self.mirror.snapshot_step_done(end, failed.into_iter().collect(), effects);
+            self.mirror.snapshots().step_done(end, failed.into_iter().collect(), effects);
             return self.duplicate_blocks(&fine, extent, 0, u32::MAX);
         }
         self.duplicate_blocks(&fine, extent, offset, end);
-        self.mirror.snapshot_step_done(end, failed.into_iter().collect(), effects);
+        self.mirror.snapshots().step_done(end, failed.into_iter().collect(), effects);
     }
 
     fn duplicate_blocks(&mut self, slots: &[usize], extent: u32, offset: u32, end: u32) {

@@ -7,8 +7,6 @@
 
 use weir_types::bounds::BLOCK_BYTES;
 
-use super::recovered_extent::EpochRecord;
-
 /// Bytes of an extent's entry. It lies within one sector of any drive, so it is never torn.
 const ENTRY_BYTES: u64 = 16;
 /// Offset of the committed epoch in an entry. The allocated epoch comes first.
@@ -20,6 +18,23 @@ const FAILED: u64 = 1 << 63;
 /// Epochs reserved for each extent that takes the place of an earlier one. Metadata is never written so
 /// often, and no volume grows so often, that epochs reach [`FAILED`].
 const EPOCHS_OF_AN_EXTENT: u64 = 1 << 40;
+
+/// The epoch record of an extent: durable values kept apart from all its replicas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EpochRecord {
+    /// Highest allocated epoch: no metadata has a higher one. It is written before replica metadata with a
+    /// new epoch. Without it, two starts that each miss the other's replica could write different metadata
+    /// with the same epoch.
+    pub allocated: u64,
+    /// Highest committed epoch of metadata that counts (see
+    /// [`ReplicaMetadata::counts_beside`](super::ReplicaMetadata::counts_beside)). It is written after that
+    /// metadata, and before the metadata is relied on. Without it, a replica that returns alone could take
+    /// itself for the newest.
+    pub committed: u64,
+    /// True if the last replica in sync failed with unknown content: it is not served before an operator
+    /// decides.
+    pub is_failed: bool,
+}
 
 /// A block of the record's file, aligned for direct I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,8 +12,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::extent::Slots;
-use super::recovered_extent::{ReplicaMetadata, ReplicaState};
+use super::replica_metadata::{ReplicaMetadata, ReplicaState};
+use super::slots::Slots;
 
 /// Attempts to write the epoch record before a write that cannot be deferred is given up.
 const RECORD_TRIES_MAX: u32 = 10;

@@ -1,123 +1,13 @@
-//! Recovered extents: the state of an extent's replicas after a start or crash, derived from their metadata.
+//! Recovered extents: the state of an extent's replicas after a start or crash, derived from the metadata
+//! beside them.
 //!
-//! Replica metadata lies beside every replica. It holds:
-//!
-//! * the states of all replicas as last recorded, with an epoch that grows with each change of them;
-//! * the dirty regions, in which replicas in sync may differ;
-//! * the out-of-sync regions, which stale replicas lack.
-//!
-//! A region becomes dirty in the metadata before data in it changes. It leaves the metadata once the change
-//! is stable on all replicas in sync. So a region outside the metadata is equal on all replicas.
+//! This module decides once, from durable records alone. It does not know what happens to an extent in use.
 
 use weir_types::bounds::REPLICA_SLOTS_MAX;
 
-use super::extent::Slots;
+use super::epoch_record::EpochRecord;
 use super::regions::RegionSet;
-
-/// State of a replica.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum ReplicaState {
-    /// There is no replica.
-    #[default]
-    Absent,
-    /// The replica has everything that was acknowledged.
-    InSync,
-    /// The replica lacks some data and must not be read.
-    Stale,
-}
-
-/// State of each replica of an extent.
-pub type ReplicaStates = [ReplicaState; REPLICA_SLOTS_MAX];
-
-/// The metadata beside a replica.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ReplicaMetadata {
-    /// Epoch, which grows with each change of replica states.
-    pub epoch: u64,
-    /// Replica states recorded with this epoch.
-    pub replica_states: ReplicaStates,
-    /// Dirty regions: regions in which replicas in sync may differ if power fails now.
-    pub dirty: RegionSet,
-    /// Out-of-sync regions: regions that stale replicas lack, by replica.
-    pub out_of_sync: [RegionSet; REPLICA_SLOTS_MAX],
-    /// Number of the write, which grows with each write of the extent's metadata, also within an epoch.
-    pub number: u64,
-    /// By replica, the number of the last metadata that the replica is known to have taken. Metadata with a
-    /// lower number beside the replica belongs to an older state of it.
-    pub taken: [u64; REPLICA_SLOTS_MAX],
-}
-
-impl ReplicaMetadata {
-    /// The metadata of a new extent, from this epoch on (see [`epoch_record::first_epoch`]). The replicas are
-    /// created with it.
-    ///
-    /// [`epoch_record::first_epoch`]: super::epoch_record::first_epoch
-    pub fn first(epoch: u64, replica_states: ReplicaStates) -> ReplicaMetadata {
-        ReplicaMetadata {
-            epoch,
-            replica_states,
-            number: epoch,
-            taken: [epoch; REPLICA_SLOTS_MAX],
-            ..ReplicaMetadata::default()
-        }
-    }
-
-    /// True if the metadata counts once it is written beside these replicas, because one of them is in sync
-    /// by it. Until then the epoch must not become [`EpochRecord::committed`], because it would outdate the
-    /// metadata that does count.
-    pub fn counts_beside(&self, slots: Slots) -> bool {
-        slots.iter().any(|slot| self.replica_states[slot] == ReplicaState::InSync)
-    }
-
-    /// Regions that a replica may lack by the metadata beside it.
-    pub fn may_lack(&self, slot: usize) -> RegionSet {
-        let mut regions = self.dirty.clone();
-        regions.add(&self.out_of_sync[slot]);
-        regions
-    }
-
-    /// The authoritative replica: it decides in regions where replicas in sync differ. It is the replica in
-    /// sync by this metadata that may lack the fewest regions, given the metadata `found` beside each.
-    fn authoritative(
-        &self,
-        found: &[Option<ReplicaMetadata>; REPLICA_SLOTS_MAX],
-        lacks: &[RegionSet; REPLICA_SLOTS_MAX],
-    ) -> Option<usize> {
-        let all = RegionSet::all();
-        let serves = |slot: &usize| {
-            let own = found[*slot].as_ref().filter(|_| self.replica_states[*slot] == ReplicaState::InSync);
-            // A replica may lack all regions by its own metadata and have everything by now. It qualifies if
-            // `taken` shows that this metadata was written with knowledge of that one.
-            own.is_some_and(|own| lacks[*slot] != all || own.number == self.taken[*slot])
-        };
-        (0..REPLICA_SLOTS_MAX).filter(serves).min_by_key(|slot| lacks[*slot].len())
-    }
-
-    /// Joins two metadata of the same epoch: all regions that either names count.
-    fn join(mut self, other: ReplicaMetadata) -> ReplicaMetadata {
-        self.number = self.number.max(other.number);
-        self.dirty.add(&other.dirty);
-        self.out_of_sync.iter_mut().zip(&other.out_of_sync).for_each(|(one, other)| one.add(other));
-        self.taken.iter_mut().zip(other.taken).for_each(|(one, other)| *one = other.max(*one));
-        self
-    }
-}
-
-/// The epoch record of an extent: durable values kept apart from all its replicas.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EpochRecord {
-    /// Highest allocated epoch: no metadata has a higher one. It is written before replica metadata with a
-    /// new epoch. Without it, two starts that each miss the other's replica could write different metadata
-    /// with the same epoch.
-    pub allocated: u64,
-    /// Highest committed epoch of metadata that counts (see [`ReplicaMetadata::counts_beside`]). It is
-    /// written after that metadata, and before the metadata is relied on. Without it, a replica that returns
-    /// alone could take itself for the newest.
-    pub committed: u64,
-    /// True if the last replica in sync failed with unknown content: it is not served before an operator
-    /// decides.
-    pub is_failed: bool,
-}
+use super::replica_metadata::{ReplicaMetadata, ReplicaState};
 
 /// Data found in the place where a replica of an extent is recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -197,7 +87,7 @@ impl RecoveredExtent {
     }
 
     /// Number of slots up to the last replica that the metadata names.
-    pub(super) fn places(&self) -> usize {
+    pub(super) fn slot_count(&self) -> usize {
         let mut replica_states = self.metadata.replica_states.iter();
         replica_states
             .rposition(|replica_state| *replica_state != ReplicaState::Absent)

@@ -1,7 +1,18 @@
-//! Replicas that come, go and return while the volume is in use: whether a change can begin now, and when it is durable.
+//! Replicas that come, go, fail and return while the volume is in use: whether a change can begin now, and
+//! when it is durable.
+//!
+//! This module does not know why a replica comes or goes, and touches no file.
 
-use super::recovered_extent::{ReplicaMetadata, ReplicaState, ReplicaStates};
-use super::{Effect, Mirror};
+use weir_types::bounds::EXTENT_BYTES;
+
+use super::effect::Effect;
+use super::extents::Extents;
+use super::flushes::Flushes;
+use super::operation::Operations;
+use super::replica_metadata::{ReplicaMetadata, ReplicaState, ReplicaStates};
+use super::replicas::Replicas;
+use super::steps::{Outcome, Step};
+use crate::action::{Kind, Remains};
 
 /// A change of a replica of an extent.
 #[derive(Clone, Copy, Debug)]
@@ -23,33 +34,106 @@ pub struct FileState {
     pub can_attach: bool,
 }
 
-impl Mirror {
-    /// Begins a change of a replica of an extent. False if it cannot begin now: a snapshot is in progress, orphaned I/O may
-    /// still reach the file of a replica that comes, or no replica in sync would be left. The change is durable once an
-    /// [`AwaitedChange`] says so.
-    pub fn change_replica(
-        &mut self,
-        (extent, slot): (u32, usize),
-        change: ReplicaChange<'_>,
-        files: FileState,
-        effects: &mut Vec<Effect>,
-    ) -> bool {
-        // A snapshot reads the files of replicas as they are.
-        if self.has_snapshot_in_progress() {
-            return false;
-        }
+/// The state that changes of replicas may change.
+pub(super) struct ReplicaChanges<'a> {
+    pub extents: &'a mut Extents,
+    pub operations: &'a mut Operations,
+    pub replicas: &'a mut Replicas,
+    pub flushes: &'a mut Flushes,
+    pub outcome: Outcome<'a>,
+}
+
+impl ReplicaChanges<'_> {
+    /// Begins a change of a replica of an extent. False if it cannot begin now: orphaned I/O may still reach the file of a
+    /// replica that comes, or no replica in sync would be left.
+    pub fn begin(&mut self, extent: u32, slot: usize, change: ReplicaChange<'_>, files: FileState) -> bool {
         let may_come = !files.has_orphaned_io && files.can_attach;
         match change {
             ReplicaChange::Add => {
                 let can_add = may_come && self.can_add(extent, slot);
                 if can_add {
-                    self.add(extent, slot, effects);
+                    self.add(extent, slot);
                 }
                 can_add
             }
-            ReplicaChange::Remove => self.remove(extent, slot, effects),
-            ReplicaChange::Rejoin(found) => may_come && self.rejoin(extent, slot, found, effects),
+            ReplicaChange::Remove => self.remove(extent, slot),
+            ReplicaChange::Rejoin(found) => may_come && self.rejoin(extent, slot, found),
         }
+    }
+
+    /// True if a replica of an extent can be added in a slot: no operation of an earlier replica is left
+    /// there.
+    fn can_add(&self, index: u32, slot: usize) -> bool {
+        let is_free = self.extents.within(index).is_some_and(|extent| extent.can_add(slot));
+        is_free && self.replicas.has_answered(slot, index)
+    }
+
+    /// Adds a replica of an extent whose files exist and are empty.
+    fn add(&mut self, index: u32, slot: usize) {
+        self.make_room(slot + 1);
+        self.extents[index].add(slot);
+        self.renew(index, slot);
+    }
+
+    /// Takes back a replica of an extent that can be reached again, with its old data and with this metadata
+    /// beside it. Returns false if the replica is already there, is unknown or has no other to resync from.
+    /// Returns false as well if earlier operations on it are still under way.
+    fn rejoin(&mut self, index: u32, slot: usize, found: &ReplicaMetadata) -> bool {
+        let can_rejoin = self.extents.within(index).is_some_and(|extent| extent.can_rejoin(slot));
+        if !can_rejoin || !self.replicas.has_answered(slot, index) {
+            return false;
+        }
+        self.make_room(slot + 1);
+        self.extents[index].rejoin(slot, found);
+        // Reads that failed on it before may use it again.
+        let reads = self.operations.iter_all_mut();
+        let reads = reads.filter(|one| one.request.extent == index && one.request.kind == Kind::Read);
+        reads.for_each(|read| read.forgive(slot));
+        self.renew(index, slot);
+        true
+    }
+
+    /// Removes a replica of an extent; false if it is the last that has everything. If power fails before the
+    /// removal is durable, it may still be the replica that counts.
+    pub fn remove(&mut self, index: u32, slot: usize) -> bool {
+        let has_other = self.extents[index].in_sync().has_other(slot);
+        if has_other {
+            self.extents[index].remove(slot);
+            self.extents.write_metadata(index, self.outcome.effects);
+        }
+        has_other
+    }
+
+    /// Handles the failure of a replica of an extent.
+    pub fn failed(&mut self, index: u32, slot: usize, remains: Remains) {
+        self.flushes.note_failed_replica(slot, index);
+        let extent = &mut self.extents[index];
+        extent.fail(slot);
+        let replica_state = extent.replica_states()[slot];
+        // No replica is left beside which metadata could record the failure.
+        let was_last = replica_state == ReplicaState::InSync && extent.in_sync().is_empty();
+        if replica_state != ReplicaState::Absent {
+            self.outcome.effect(Effect::ReplicaFailed { slot, extent: index, remains });
+        }
+        if was_last && remains == Remains::Unknown {
+            self.outcome.effect(Effect::RecordFailure { extent: index });
+        }
+        self.extents.write_metadata(index, self.outcome.effects);
+        self.outcome.step(Step::ContinueAll(index));
+        self.outcome.step(Step::InvalidateAll(index));
+    }
+
+    /// Uses the files of a replica that has come.
+    fn renew(&mut self, index: u32, slot: usize) {
+        self.replicas.renew(slot, index);
+        self.flushes.forget_failed_replica(slot, index);
+        self.extents.write_metadata(index, self.outcome.effects);
+        self.extents.write_checksum_headers(index, self.outcome.effects);
+    }
+
+    /// Ensures that the volume has this number of replica slots.
+    pub fn make_room(&mut self, slots: usize) {
+        self.replicas.make_room(slots, u64::from(self.extents.count()) * EXTENT_BYTES);
     }
 }
 

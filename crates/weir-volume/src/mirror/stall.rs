@@ -4,7 +4,7 @@
 //! where it is until the drive answers, and a replica comes or returns only after that
 //! (see [`FileState::has_orphaned_io`](super::FileState)).
 
-use super::recovered_extent::{ReplicaState, ReplicaStates};
+use super::replica_metadata::{ReplicaState, ReplicaStates};
 use super::{Answer, Effect, Mirror, Slots};
 use crate::action::{Fault, OperationId};
 

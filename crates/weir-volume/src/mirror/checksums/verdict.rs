@@ -3,7 +3,7 @@
 //!
 //! This module is a pure decision table. It knows no files, and does not know what is done to a block.
 
-use super::Slots;
+use crate::mirror::slots::Slots;
 
 /// Checksums of one replica of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(super) struct Sighting {
     /// Checksum of the replica's data.
     pub found: u32,
     /// Checksum stored beside the replica, if it is valid.
-    pub kept: Option<u32>,
+    pub stored: Option<u32>,
 }
 
 /// Earlier finding about a block.
@@ -44,17 +44,17 @@ pub(super) enum Verdict {
 pub(super) fn verdict(sightings: &[Sighting], past: Past) -> Verdict {
     let first = sightings.first().expect("a block is decided about that was seen").found;
     let are_equal = sightings.iter().all(|sighting| sighting.found == first);
-    let past_kept = if let Past::Expected(expected) = past { Some(expected) } else { None };
-    let kept = || sightings.iter().filter_map(|sighting| sighting.kept).chain(past_kept);
-    let Some(expected) = kept().next() else { return without_checksums(sightings, past, are_equal) };
-    if kept().all(|other| other == expected) {
+    let past_stored = if let Past::Expected(expected) = past { Some(expected) } else { None };
+    let stored = || sightings.iter().filter_map(|sighting| sighting.stored).chain(past_stored);
+    let Some(expected) = stored().next() else { return without_checksums(sightings, past, are_equal) };
+    if stored().all(|other| other == expected) {
         return match matching(sightings, expected) {
             good if good.is_empty() => Verdict::Damaged(expected),
             good => repair(sightings, expected, good),
         };
     }
     // Contradictory checksums count only as far as the data of replicas confirms them.
-    match (are_equal, kept().any(|other| other == first)) {
+    match (are_equal, stored().any(|other| other == first)) {
         (true, true) => Verdict::Good(first),
         (true, false) => Verdict::Damaged(expected),
         (false, _) => without_checksums(sightings, past, are_equal),
@@ -94,7 +94,7 @@ mod tests {
 
     /// Decides for replicas given as pairs of found and stored checksum.
     fn decide<const N: usize>(replicas: [(u32, Option<u32>); N], past: Past) -> Verdict {
-        let sighting = |(slot, (found, kept))| Sighting { slot, found, kept };
+        let sighting = |(slot, (found, stored))| Sighting { slot, found, stored };
         verdict(&replicas.into_iter().enumerate().map(sighting).collect::<Vec<_>>(), past)
     }
 

@@ -1,5 +1,5 @@
-//! Durable knowledge of replicas at rest: the sections of an extent with valid checksums, and the damaged
-//! blocks.
+//! Checksum headers of an extent: the sections with valid checksums and the damaged blocks, as wanted and as
+//! durably recorded beside each replica.
 //!
 //! Checksums of a section are *valid* for a replica while the checksums stored beside it match its data. They
 //! become invalid durably before any data in the section changes. So a valid checksum always belongs to the
@@ -10,9 +10,8 @@
 
 use weir_types::bounds::{BLOCK_BYTES, DAMAGED_BLOCKS_MAX, REPLICA_SLOTS_MAX, SECTION_BYTES};
 
-use super::Slots;
-use super::section::SectionScrub;
 use crate::action::Request;
+use crate::mirror::slots::Slots;
 
 /// Sections of one extent, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -20,7 +19,7 @@ pub struct Sections(pub u64);
 
 impl Sections {
     /// All sections.
-    pub(super) const ALL: Sections = Sections(u64::MAX);
+    pub(in crate::mirror) const ALL: Sections = Sections(u64::MAX);
 
     /// Sections that a range of bytes touches.
     pub fn of(offset: u32, length: u32) -> Sections {
@@ -93,9 +92,9 @@ struct Writing {
     damaged: Vec<Damaged>,
 }
 
-/// Checksum state of one extent.
+/// Checksum headers of one extent, as they should be and as they durably are.
 #[derive(Debug, Default)]
-pub(super) struct ExtentChecksums {
+pub(in crate::mirror) struct HeaderState {
     /// Sections, by replica, whose checksums should be valid.
     wanted: [Sections; REPLICA_SLOTS_MAX],
     /// Sections, by replica, whose checksums are durably valid.
@@ -103,11 +102,9 @@ pub(super) struct ExtentChecksums {
     damaged: Vec<Damaged>,
     damaged_recorded: Vec<Damaged>,
     writing: Option<Writing>,
-    /// Scrub of a section in progress.
-    pub scrub: Option<Box<SectionScrub>>,
 }
 
-impl ExtentChecksums {
+impl HeaderState {
     /// Takes the header that was found beside a replica. It counts only if the replica is in sync. Otherwise
     /// its valid sections must be removed durably.
     pub fn found(&mut self, slot: usize, header: ChecksumHeader, is_in_sync: bool) {
@@ -127,9 +124,6 @@ impl ExtentChecksums {
     /// Invalidates the checksums of a replica that is no longer in sync or is replaced.
     pub fn lose(&mut self, slot: usize) {
         self.wanted[slot] = Sections::default();
-        if let Some(scrub) = &mut self.scrub {
-            scrub.examined.remove(slot);
-        }
     }
 
     /// Assumes that any header may lie beside a replica, because the replica was out of reach.
@@ -140,7 +134,7 @@ impl ExtentChecksums {
 
     /// Sections whose checksums may be durably valid beside a replica now, or become so by the write in
     /// progress.
-    pub fn may_be(&self, slot: usize) -> Sections {
+    pub fn may_be_valid(&self, slot: usize) -> Sections {
         let writing = self.writing.as_ref().and_then(|writing| writing.valid[slot]);
         self.recorded[slot].with(writing.unwrap_or_default())
     }
@@ -166,9 +160,6 @@ impl ExtentChecksums {
     pub fn change(&mut self, request: &Request) {
         let touched = Sections::of(request.offset, request.length);
         self.wanted.iter_mut().for_each(|wanted| *wanted = wanted.without(touched));
-        if let Some(scrub) = &mut self.scrub {
-            scrub.change(request.offset, request.length);
-        }
         if self.damaged.is_empty() {
             return;
         }
@@ -181,7 +172,7 @@ impl ExtentChecksums {
     /// True if no header beside these replicas says anything of a range that a change would make untrue.
     pub fn is_free(&self, request: &Request, slots: Slots) -> bool {
         let touched = Sections::of(request.offset, request.length);
-        if slots.iter().any(|slot| self.may_be(slot).meets(touched)) {
+        if slots.iter().any(|slot| self.may_be_valid(slot).meets(touched)) {
             return false;
         }
         if slots.is_empty() {
@@ -246,10 +237,6 @@ impl ExtentChecksums {
         for slot in failed.iter() {
             self.wanted[slot] = self.wanted[slot].both(self.recorded[slot]);
             self.recorded[slot] = self.recorded[slot].with(writing.valid[slot].unwrap_or_default());
-            if let Some(scrub) = &mut self.scrub {
-                scrub.examined.remove(slot);
-                scrub.storing.remove(slot);
-            }
         }
         for (slot, valid) in writing.valid.into_iter().enumerate() {
             match valid {
@@ -301,9 +288,9 @@ mod tests {
     }
 
     /// Two replicas with valid checksums in their first two sections, and a damaged block in the second.
-    fn header() -> ExtentChecksums {
+    fn header() -> HeaderState {
         let damaged = vec![Damaged { block: SECTION / 4096 + 1, expected: Some(7) }];
-        let mut header = ExtentChecksums::default();
+        let mut header = HeaderState::default();
         for slot in [0, 1] {
             header.found(slot, ChecksumHeader { valid: Sections(3), damaged: damaged.clone() }, true);
         }
@@ -352,7 +339,7 @@ mod tests {
             !header.is_free(&change, [0].into_iter().collect())
                 && header.is_free(&change, [1].into_iter().collect())
         );
-        assert_eq!(header.may_be(1), Sections::default());
+        assert_eq!(header.may_be_valid(1), Sections::default());
     }
 
     #[test]
@@ -372,7 +359,7 @@ mod tests {
 
     #[test]
     fn checksums_of_stale_replica_are_ignored_and_invalidated() {
-        let mut header = ExtentChecksums::default();
+        let mut header = HeaderState::default();
         header.found(0, ChecksumHeader { valid: Sections(1), damaged: Vec::new() }, true);
         header.found(1, ChecksumHeader { valid: Sections(1), damaged: Vec::new() }, false);
         assert!(header.is_valid(0, 0) && !header.is_valid(1, 0));
@@ -382,7 +369,7 @@ mod tests {
 
     #[test]
     fn list_of_damaged_blocks_is_bounded() {
-        let mut header = ExtentChecksums::default();
+        let mut header = HeaderState::default();
         let blocks = (0..DAMAGED_BLOCKS_MAX as u32 + 10).rev();
         blocks.for_each(|block| header.note_damage(Damaged { block, expected: None }));
         assert_eq!(header.damaged().len(), DAMAGED_BLOCKS_MAX);

@@ -1,4 +1,5 @@
-//! Results of metadata writes: how the mirror reacts when a write of replica metadata ends.
+//! Results of metadata writes: what follows when a write of replica metadata ends, and which regions leave
+//! the dirty region log.
 //!
 //! The last replicas in sync are never failed because metadata could not be written beside them:
 //!
@@ -8,274 +9,115 @@
 //!   that the metadata was to add are taken back. If it was to add none, the requests that wait for it fail,
 //!   because nothing was promised to them. These are writes that no replica has yet, or writes on which
 //!   replicas differ within a dirty range. The rest of the metadata is written again by
-//!   [`Mirror::retry_refused`], and before the next request that needs it.
+//!   [`Mirror::retry_refused`](super::Mirror::retry_refused), and before the next request that needs it.
 //!
 //! A failed write may still have reached some replicas. So until a write succeeds, only the content that all
 //! attempts have in common is relied on. An attempt with other replica states than an earlier attempt has a
 //! higher epoch.
+//!
+//! This module decides who is told. The extent decides which metadata it wants, and what it relies on.
 
-use super::extent::MirroredExtent;
-use super::metadata_write::{MetadataFault, MetadataRequest, Written};
-use super::recovered_extent::{ReplicaMetadata, ReplicaState};
-use super::regions::RegionSet;
-use super::{Effect, Mirror, MirrorId, Purpose, Slots, Stage};
-use crate::action::{Content, Fault};
+use super::change_order::ChangeOrder;
+use super::effect::Effect;
+use super::extent::MetadataOutcome;
+use super::extents::Extents;
+use super::flushes::{Flushes, Purpose};
+use super::metadata_write::{MetadataFault, Written};
+use super::operation::Operations;
+use super::slots::Slots;
+use super::steps::{Outcome, Step};
+use crate::action::Fault;
 
-impl Mirror {
-    /// Writes the replica metadata that follows from the replicas found at start. Call it once, before any
-    /// request is started.
-    pub fn begin(&mut self, effects: &mut Vec<Effect>) {
-        (0..self.extents.len() as u32).for_each(|extent| self.write_metadata(extent, effects));
-    }
+/// The state that results of metadata writes may change.
+pub(super) struct MetadataResults<'a> {
+    pub extents: &'a mut Extents,
+    pub operations: &'a Operations,
+    pub order: &'a ChangeOrder,
+    pub flushes: &'a mut Flushes,
+    pub outcome: Outcome<'a>,
+}
 
-    /// Writes the metadata if the wanted metadata differs from the recorded. Each extent has one write under
-    /// way at a time.
-    pub(super) fn write_metadata(&mut self, index: u32, effects: &mut Vec<Effect>) {
-        let extent = &mut self.extents[index as usize];
-        // Once no replica has everything, there is nothing to track.
-        if extent.writing.is_some() || !extent.needs_metadata_write() || extent.in_sync().is_empty() {
-            return;
-        }
-        // Stale replicas get the metadata too, so that none of them takes itself for the newest.
-        let slots = extent.in_sync().either(extent.with(ReplicaState::Stale));
-        extent.number += 1;
-        (extent.wanted.number, extent.wanted.taken) = (extent.number, extent.taken);
-        slots.iter().for_each(|slot| extent.tried[slot] = extent.number);
-        (extent.writing, extent.writing_beside) = (Some(extent.wanted.clone()), slots);
-        let metadata = Box::new(extent.wanted.clone());
-        let is_deferrable = extent.only_adds();
-        let request = MetadataRequest { extent: index, slots, metadata, is_deferrable };
-        effects.push(Effect::WriteMetadata(Box::new(request)));
-    }
-
+impl MetadataResults<'_> {
     /// Takes the outcome of a write of replica metadata.
-    pub fn metadata_written(&mut self, index: u32, written: Written, effects: &mut Vec<Effect>) {
-        let extent = &mut self.extents[index as usize];
-        let metadata = extent.writing.take().expect("one write of replica metadata is under way at a time");
-        if written.has_begun {
-            let took_it = |slot: &usize| !written.failed.contains(*slot);
-            extent
-                .writing_beside
-                .iter()
-                .filter(took_it)
-                .for_each(|slot| extent.taken[slot] = metadata.number);
-        }
-        let took_it = |slot: usize| {
-            !written.failed.contains(slot) && metadata.replica_states[slot] == ReplicaState::InSync
-        };
-        if written.is_committed && extent.in_sync().iter().any(took_it) {
-            self.metadata_taken(index, metadata, written.failed, effects);
-        } else {
-            self.metadata_refused(index, metadata, written, effects);
-        }
-    }
-
-    /// Handles metadata that a replica in sync has: replicas that could not get it are failed.
-    fn metadata_taken(
-        &mut self,
-        index: u32,
-        metadata: ReplicaMetadata,
-        failed: Slots,
-        effects: &mut Vec<Effect>,
-    ) {
-        let extent = &mut self.extents[index as usize];
-        let has_changed = metadata.epoch != extent.recorded.epoch;
-        let (epoch, replica_states) = (metadata.epoch, metadata.replica_states);
-        (extent.recorded, extent.doubtful, extent.is_confirmed) = (metadata, None, true);
-        self.refused.remove(&index);
-        if has_changed {
-            effects.push(Effect::ReplicaStates { extent: index, epoch, replica_states });
-        }
-        // The replicas are failed only now, because their failure is judged by the recorded metadata.
-        for slot in failed.iter() {
-            let mut actions = Vec::new();
-            self.replicas[slot].fail_replica(index, &mut actions);
-            self.take(slot, actions, effects);
-        }
-        self.write_metadata(index, effects);
-        self.look_again(index, effects);
-        self.finish_flushes(effects);
-    }
-
-    /// Handles metadata that no replica in sync has, or that must not be relied on.
-    fn metadata_refused(
-        &mut self,
-        index: u32,
-        metadata: ReplicaMetadata,
-        written: Written,
-        effects: &mut Vec<Effect>,
-    ) {
-        let extent = &mut self.extents[index as usize];
-        extent.epoch_allocated = extent.epoch_allocated.max(metadata.epoch);
-        if written.has_begun {
-            extent.doubt(metadata);
-        }
-        let added = extent.take_back_additions(written.has_begun);
-        if extent.needs_metadata_write() {
-            self.refused.insert(index);
-        }
-        added.iter().for_each(|slot| effects.push(Effect::Refused { extent: index, slot }));
-        let is_lost = self.extents[index as usize].in_sync().is_empty();
-        if added.is_empty() && !is_lost {
-            return self.fail_waiting(index, written.fault, effects);
-        }
-        // The next attempt says less, so it ends otherwise or adds nothing.
-        self.write_metadata(index, effects);
-        self.look_again(index, effects);
-        self.finish_flushes(effects);
-    }
-
-    /// Writes again the replica metadata and checksum headers that could not be written.
-    pub fn retry_refused(&mut self, effects: &mut Vec<Effect>) {
-        self.retry_checksum_headers(effects);
-        for index in self.refused.clone() {
-            match self.extents.get(index as usize).is_some_and(MirroredExtent::needs_metadata_write) {
-                true => self.write_metadata(index, effects),
-                false => _ = self.refused.remove(&index),
+    pub fn take_result(&mut self, index: u32, written: Written) {
+        match self.extents[index].metadata_written(&written) {
+            MetadataOutcome::Recorded(states) => {
+                self.extents.set_refused_metadata(index, false);
+                if let Some((epoch, replica_states)) = states {
+                    self.outcome.effect(Effect::ReplicaStates { extent: index, epoch, replica_states });
+                }
+                self.fail_replicas_without(index, written.failed);
             }
+            MetadataOutcome::Refused(added) => self.refused(index, added, written.fault),
         }
     }
 
-    /// Fails the requests that wait for replica metadata that could not be written.
-    fn fail_waiting(&mut self, index: u32, fault: Option<MetadataFault>, effects: &mut Vec<Effect>) {
+    /// Fails the replicas that could not get metadata that a replica in sync has. They are failed only now,
+    /// because their failure is judged by the recorded metadata.
+    fn fail_replicas_without(&mut self, index: u32, failed: Slots) {
+        self.outcome.step(Step::FailReplicas(index, failed));
+        self.go_on(index);
+    }
+
+    /// Handles metadata that no replica in sync has, or that must not be relied on. These additions of
+    /// replicas are taken back.
+    fn refused(&mut self, index: u32, added: Slots, fault: Option<MetadataFault>) {
+        let extent = &self.extents[index];
+        let (is_wanted, is_lost) = (extent.needs_metadata_write(), extent.in_sync().is_empty());
+        if is_wanted {
+            self.extents.set_refused_metadata(index, true);
+        }
+        added.iter().for_each(|slot| self.outcome.effect(Effect::Refused { extent: index, slot }));
+        if !added.is_empty() || is_lost {
+            // The next attempt says less, so it ends otherwise or adds nothing.
+            return self.go_on(index);
+        }
         let fault = match fault {
             Some(MetadataFault::Shortage) => Fault::NoSpace,
             _ => Fault::Broken,
         };
-        for id in std::mem::take(&mut self.extents[index as usize].reads_waiting) {
-            let request = self.operation(id).request;
-            match self.extents[index as usize].is_open(&request) {
-                true => self.finish(id, Err(Fault::Broken), effects),
-                false => self.read(id, effects),
-            }
-        }
-        self.fail_flushes(index, effects);
-        let is_waiting = |id: &MirrorId| {
-            let stage = self.operations[id.0 as usize].map(|operation| operation.stage);
-            matches!(stage, Some(Stage::Marking | Stage::Recording))
-        };
-        let running = self.extents[index as usize].running.iter().copied();
-        let waiting: Vec<MirrorId> = running.filter(is_waiting).collect();
-        waiting.into_iter().for_each(|id| self.conclude(id, Err(fault), effects));
+        self.outcome.step(Step::FailReads(index));
+        self.outcome.step(Step::FailFlushes(index));
+        self.outcome.step(Step::FailChanges(index, fault));
     }
 
-    /// Fails client flushes that wait until the failure of a replica of this extent is recorded.
-    fn fail_flushes(&mut self, index: u32, effects: &mut Vec<Effect>) {
-        let has_failed = self.failed_replicas.iter().any(|(_, extent)| *extent == index);
-        if !has_failed || self.extents[index as usize].is_recorded() {
-            return;
-        }
-        let waits = |purpose: &Purpose| matches!(purpose, Purpose::Client(_));
-        let failed = self.flushes.extract_if(.., |flush| flush.left == 0 && waits(&flush.purpose));
-        for flush in failed {
-            if let Purpose::Client(flush) = flush.purpose {
-                effects.push(Effect::Flushed { flush, result: Err(Fault::Broken) });
-            }
+    /// Writes the metadata that is wanted now, and lets operations continue.
+    fn go_on(&mut self, index: u32) {
+        self.outcome.step(Step::WriteMetadata(index));
+        self.outcome.step(Step::ContinueAll(index));
+        self.outcome.step(Step::EndFlushes);
+    }
+
+    /// Chooses regions that leave the dirty region log. A flush makes them stable first, and one such pass
+    /// runs at a time. Regular calls bound the resync after a crash. Regions that change all the time stay,
+    /// because each entry costs a durable write.
+    pub fn begin_tidying(&mut self, index: u32) {
+        let under_way = || self.order.regions_under_way(index, self.operations);
+        if self.extents[index].begin_tidying(under_way) {
+            let flush = self.flushes.add(Purpose::Tidy(index));
+            self.outcome.step(Step::Flush(flush));
         }
     }
 
-    /// Lets requests continue that waited for the metadata.
-    pub(super) fn look_again(&mut self, index: u32, effects: &mut Vec<Effect>) {
-        let reads = std::mem::take(&mut self.extents[index as usize].reads_waiting);
-        reads.into_iter().for_each(|id| self.read(id, effects));
-        for id in self.extents[index as usize].running.clone() {
-            let Some(operation) = self.operations[id.0 as usize] else { continue };
-            let extent = &self.extents[index as usize];
-            let is_lost = extent.in_sync().is_empty();
-            match operation.stage {
-                Stage::Marking if is_lost => self.conclude(id, Err(Fault::Broken), effects),
-                Stage::Recording if is_lost => self.conclude(id, Err(Fault::Broken), effects),
-                // The replicas that can take the change may differ from those at the time it was marked.
-                Stage::Marking => self.begin_change(id, effects),
-                Stage::Recording if extent.is_lost_to(operation.failed, &operation.request) => {
-                    self.conclude(id, Ok(Content::Data), effects);
-                }
-                _ => {}
-            }
+    /// Removes regions from the dirty region log after a flush. A replica that could not make them stable has
+    /// failed, and is no longer in sync.
+    pub fn end_tidying(&mut self, index: u32) {
+        let under_way = || self.order.regions_under_way(index, self.operations);
+        if self.extents[index].end_tidying(under_way) {
+            self.extents.write_metadata(index, self.outcome.effects);
         }
     }
-}
-
-impl MirroredExtent {
-    /// True if the durable metadata differs from the wanted metadata in a way that matters.
-    fn needs_metadata_write(&self) -> bool {
-        self.wanted != self.recorded || self.doubtful.is_some() && !self.is_alone()
-    }
-
-    /// True if the wanted replica states differ from the durable ones only by added replicas.
-    fn only_adds(&self) -> bool {
-        let (wanted, recorded) = (&self.wanted.replica_states, &self.recorded.replica_states);
-        let mut pairs = wanted.iter().zip(recorded);
-        let is_other = wanted != recorded;
-        is_other && self.is_confirmed && pairs.all(|(new, old)| new == old || *old == ReplicaState::Absent)
-    }
-
-    /// Notes that this metadata may or may not lie beside some replicas. Only the part that all doubtful
-    /// metadata have in common is relied on.
-    fn doubt(&mut self, metadata: ReplicaMetadata) {
-        let Some(doubtful) = &mut self.doubtful else {
-            self.doubtful = Some(metadata);
-            return;
-        };
-        intersect(&mut doubtful.dirty, &metadata.dirty);
-        for (one, other) in doubtful.out_of_sync.iter_mut().zip(&metadata.out_of_sync) {
-            intersect(one, other);
-        }
-        for (one, other) in doubtful.replica_states.iter_mut().zip(metadata.replica_states) {
-            *one = match (*one, other) {
-                (ReplicaState::InSync, _) | (_, ReplicaState::InSync) => ReplicaState::InSync,
-                (ReplicaState::Absent, other) => other,
-                (one, _) => one,
-            };
-        }
-    }
-
-    /// Takes back added replicas that are not durably recorded. If one replica is left, it needs no metadata,
-    /// whatever lies beside others: each of them names it as the only one that counts. Otherwise the next
-    /// metadata gets an epoch above any that may lie there, unless none does.
-    fn take_back_additions(&mut self, has_begun: bool) -> Slots {
-        let is_new = |slot: &usize| self.recorded.replica_states[*slot] == ReplicaState::Absent;
-        let is_added =
-            |slot: &usize| self.wanted.replica_states[*slot] != ReplicaState::Absent && is_new(slot);
-        let added: Slots = (0..self.is_there.len()).filter(is_added).collect();
-        for slot in added.iter() {
-            self.stand(slot, ReplicaState::Absent);
-            self.is_there[slot] = false;
-            self.incarnations[slot] += 1;
-        }
-        if !added.is_empty()
-            && self.wanted.replica_states == self.recorded.replica_states
-            && self.is_confirmed
-        {
-            let replicas = self
-                .recorded
-                .replica_states
-                .iter()
-                .filter(|replica_state| **replica_state != ReplicaState::Absent);
-            match replicas.count() {
-                1 if self.recorded.dirty.is_empty() => self.wanted = self.recorded.clone(),
-                _ if !has_begun && self.doubtful.is_none() => self.wanted.epoch = self.recorded.epoch,
-                _ => {}
-            }
-        }
-        added
-    }
-}
-
-/// Removes from a set the regions that another set does not contain.
-fn intersect(set: &mut RegionSet, other: &RegionSet) {
-    let mut lost = set.clone();
-    lost.subtract(other);
-    set.subtract(&lost);
 }
 
 #[cfg(test)]
 mod tests {
     use weir_types::bounds::{EXTENT_BYTES, REGION_BYTES};
 
-    use super::super::{Answer, RecoveredExtent};
     use super::*;
-    use crate::action::{Action, Kind, Request};
+    use crate::action::{Action, Content, Kind, Request};
+    use crate::mirror::{
+        Answer, FileState, MetadataRequest, Mirror, RecoveredExtent, ReplicaChange, ReplicaState,
+    };
 
     /// A mirror of one extent with several replicas in sync, and an executor that records the effects.
     struct World {
@@ -364,7 +206,10 @@ mod tests {
         }
 
         fn add(&mut self, slot: usize) {
-            self.mirror.add(0, slot, &mut self.effects);
+            let files = FileState { has_orphaned_io: false, can_attach: true };
+            let has_begun =
+                self.mirror.change_replica((0, slot), ReplicaChange::Add, files, &mut self.effects);
+            assert!(has_begun, "a replica can be added here");
             self.carry_out();
         }
     }
@@ -380,7 +225,6 @@ mod tests {
             assert_eq!((&world.refused[..], &world.replica_failed[..]), (&[1][..], &[][..]));
             assert_eq!(world.done, [Ok(Content::Data); 2]);
             assert!(world.asked.is_empty(), "a replica that is alone needs no metadata");
-            assert!(world.mirror.can_add(0, 1));
             world.add(1);
             assert!(world.asked[0].metadata.epoch > 1, "another epoch than what may lie there");
             world.recorded(taken_but_by(slots(&[])));
