@@ -4,8 +4,8 @@ use std::path::Path;
 
 use clap_complete::Shell;
 
-use super::super::client::CommandError;
 use super::super::command;
+use super::super::errors::CommandError;
 use super::super::output;
 
 /// Writes a completion script.
