@@ -157,7 +157,7 @@ pub struct AdaptiveArguments {
     /// Minimum of the expected IOPS, however small the volume; 'none' for no minimum
     #[arg(long, value_name = "IOPS", value_parser = iops_or_none, allow_hyphen_values = true)]
     pub absolute_min_iops: Option<u64>,
-    /// Ceiling in bytes for each of the IOPS: 8K, 16K, 32K, 64K (K is 1000 bytes), 4KiB, or ANY for none
+    /// Ceiling in bytes for each of the IOPS: 8K, 16K, 32K, 64K (K is 1024 bytes), 4KiB, or ANY for none
     /// [default: ANY]
     #[arg(long, value_name = "SIZE|ANY", value_parser = block_size)]
     pub block_size: Option<u32>,
