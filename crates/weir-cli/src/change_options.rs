@@ -9,7 +9,7 @@ use clap::builder::EnumValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::arguments::Format;
-use super::client::CommandError;
+use super::errors::CommandError;
 
 /// Names of the options.
 const OUTPUT: &str = "output";
@@ -18,7 +18,7 @@ const IF_EXISTS: &str = "if-exists";
 const IF_NOT_EXISTS: &str = "if-not-exists";
 const IF_VERSION: &str = "if-version";
 /// Commands that change nothing and have no answer to format.
-const WITHOUT_ANSWER: [&str; 6] = ["serve", "top", "completion", "man", "openapi", "export"];
+const WITHOUT_ANSWER: [&str; 7] = ["serve", "top", "completion", "man", "openapi", "commands", "export"];
 /// Commands that change or remove one object, which has a version.
 const OF_ONE_OBJECT: [&str; 7] = ["modify", "resize", "rename", "restore", "reset", "delete", "remove"];
 /// Commands that destroy data. They ask for confirmation if a person sits at the terminal.
@@ -78,8 +78,7 @@ fn output() -> Arg {
 fn if_version() -> Arg {
     let version = Arg::new(IF_VERSION).long(IF_VERSION).value_name("VERSION");
     let version = version.value_parser(clap::value_parser!(u64));
-    version
-        .help("Refuse the change unless what it changes has this version, as 'inspect' and '-o json' show it")
+    version.help("Refuse the change unless what it changes has this version, as 'show' and '-o json' show it")
 }
 
 fn flag(name: &'static str, help: &'static str) -> Arg {

@@ -9,8 +9,9 @@ use reqwest::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::arguments::Format;
 use super::change_options::ChangeOptions;
+use super::errors::CommandError;
+use super::items::Items;
 use super::output;
 use weir_api_types::{ErrorCode, Problem};
 use weir_host::folders::{default_state, sockets_folder};
@@ -26,88 +27,12 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 /// wait for other changes on the same slow drive.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
-/// Failure of a command.
-#[derive(Debug, thiserror::Error)]
-pub enum CommandError {
-    /// The command line is not understood.
-    #[error("{0}")]
-    Usage(String),
-    /// The daemon reported a failure, or something failed in the client.
-    #[error("{0}")]
-    Failed(String),
-    /// The daemon refused the request or failed.
-    #[error("{}", .0.message())]
-    Answered(Box<Problem>),
-    /// The daemon accepted the request, and did not answer in time.
-    #[error(
-        "the daemon at {server} took the request and has not answered within {seconds} s; \
-         it may still be doing it, and 'weir status' says how it is"
-    )]
-    TimedOut {
-        /// Address of the daemon.
-        server: String,
-        /// Time that the client waited, in seconds.
-        seconds: u64,
-    },
-    /// No daemon can be reached.
-    #[error(
-        "cannot reach the daemon at {server}: {reason}; \
-         is 'weir serve' running? (--server and WEIR_SERVER say where)"
-    )]
-    Unreachable {
-        /// Address where the daemon was expected.
-        server: String,
-        /// Cause of the failure.
-        reason: String,
-    },
-    /// The reader of the output has closed it.
-    #[error("the output was closed")]
-    OutputClosed,
-}
-
-impl CommandError {
-    /// A failure in the client.
-    pub fn failed(error: impl std::fmt::Display) -> CommandError {
-        CommandError::Failed(error.to_string())
-    }
-}
-
-impl CommandError {
-    /// Returns the error with a place before the message, if the error is about the request.
-    pub fn within(self, place: &impl std::fmt::Display) -> CommandError {
-        match self {
-            CommandError::Failed(message) => CommandError::Failed(format!("{place}: {message}")),
-            CommandError::Answered(problem) => {
-                let detail = format!("{place}: {}", problem.detail);
-                CommandError::Answered(Box::new(Problem { detail, ..*problem }))
-            }
-            error => error,
-        }
-    }
-}
-
-impl From<std::io::Error> for CommandError {
-    fn from(error: std::io::Error) -> CommandError {
-        match error.kind() {
-            std::io::ErrorKind::BrokenPipe => CommandError::OutputClosed,
-            _ => CommandError::failed(error),
-        }
-    }
-}
-
 /// A client of the API.
 pub struct Client {
     http: reqwest::blocking::Client,
     base: String,
     server: String,
     options: ChangeOptions,
-}
-
-/// A whole list, as programs read it.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Items<T> {
-    /// The objects, in the order of the API.
-    pub items: Vec<T>,
 }
 
 /// One page of a list.
@@ -167,10 +92,7 @@ impl Client {
 
     /// Prints a text about a change for a person; a program has read the answer.
     pub fn tell(&self, text: &str) -> Result<(), CommandError> {
-        match self.options.output {
-            Format::Table => output::print(text),
-            Format::Json | Format::Yaml => Ok(()),
-        }
+        if self.options.output.is_for_people() { output::print(text) } else { Ok(()) }
     }
 
     /// Reads an object or a list.
@@ -322,10 +244,8 @@ impl Client {
     }
 
     fn tell_program(&self, answer: &impl Serialize) -> Result<(), CommandError> {
-        match self.options.output {
-            Format::Table => Ok(()),
-            format => output::show(answer, format, |_| String::new()),
-        }
+        let format = self.options.output;
+        if format.is_for_people() { Ok(()) } else { output::show(answer, format, |_| String::new()) }
     }
 
     /// Classifies the failure of a request that got no answer.

@@ -6,8 +6,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use super::arguments::Format;
-use super::client::CommandError;
-use weir_api_types::ErrorCode;
+use weir_api_types::{ErrorCode, Problem};
 
 /// Exit status of a command that was refused or failed.
 pub const FAILED: u8 = 1;
@@ -17,6 +16,73 @@ pub const USAGE: u8 = 2;
 pub const NOT_FOUND: u8 = 4;
 /// Exit status if no daemon can be reached.
 pub const NO_DAEMON: u8 = 5;
+
+/// Failure of a command.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// The command line is not understood.
+    #[error("{0}")]
+    Usage(String),
+    /// The daemon reported a failure, or something failed in the client.
+    #[error("{0}")]
+    Failed(String),
+    /// The daemon refused the request or failed.
+    #[error("{}", .0.message())]
+    Answered(Box<Problem>),
+    /// The daemon accepted the request, and did not answer in time.
+    #[error(
+        "the daemon at {server} took the request and has not answered within {seconds} s; \
+         it may still be doing it, and 'weir status' says how it is"
+    )]
+    TimedOut {
+        /// Address of the daemon.
+        server: String,
+        /// Time that the client waited, in seconds.
+        seconds: u64,
+    },
+    /// No daemon can be reached.
+    #[error(
+        "cannot reach the daemon at {server}: {reason}; \
+         is 'weir serve' running? (--server and WEIR_SERVER say where)"
+    )]
+    Unreachable {
+        /// Address where the daemon was expected.
+        server: String,
+        /// Cause of the failure.
+        reason: String,
+    },
+    /// The reader of the output has closed it.
+    #[error("the output was closed")]
+    OutputClosed,
+}
+
+impl CommandError {
+    /// A failure in the client.
+    pub fn failed(error: impl std::fmt::Display) -> CommandError {
+        CommandError::Failed(error.to_string())
+    }
+
+    /// Returns the error with a place before the message, if the error is about the request.
+    pub fn within(self, place: &impl std::fmt::Display) -> CommandError {
+        match self {
+            CommandError::Failed(message) => CommandError::Failed(format!("{place}: {message}")),
+            CommandError::Answered(problem) => {
+                let detail = format!("{place}: {}", problem.detail);
+                CommandError::Answered(Box::new(Problem { detail, ..*problem }))
+            }
+            error => error,
+        }
+    }
+}
+
+impl From<std::io::Error> for CommandError {
+    fn from(error: std::io::Error) -> CommandError {
+        match error.kind() {
+            std::io::ErrorKind::BrokenPipe => CommandError::OutputClosed,
+            _ => CommandError::failed(error),
+        }
+    }
+}
 
 /// An error in the form for programs.
 #[derive(Debug, Serialize)]
@@ -76,7 +142,7 @@ fn written(error: &CommandError, format: Format) -> String {
     let object = ErrorObject { error: ErrorFields { code, message, field: error.field(), exit_status } };
     let words = || format!("weir: {error}");
     match format {
-        Format::Table => words(),
+        Format::Table | Format::Wide => words(),
         Format::Json => serde_json::to_string_pretty(&object).unwrap_or_else(|_| words()),
         Format::Yaml => yaml_serde::to_string(&object).unwrap_or_else(|_| words()),
     }
@@ -101,8 +167,6 @@ pub fn asked_format(arguments: &[OsString]) -> Format {
 
 #[cfg(test)]
 mod tests {
-    use weir_api_types::Problem;
-
     use super::*;
 
     #[test]

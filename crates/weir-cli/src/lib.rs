@@ -9,10 +9,11 @@ mod change_options;
 mod client;
 mod commands;
 mod errors;
+mod items;
 mod normalise;
 pub mod output;
-mod policy_arguments;
 mod rates;
+mod reference;
 mod top;
 
 #[cfg(test)]
@@ -24,9 +25,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches};
 
 pub use arguments::ServeArguments;
-use arguments::{Arguments, Command, Format};
+use arguments::{Arguments, Command};
 use change_options::ChangeOptions;
-pub use client::CommandError;
+pub use errors::CommandError;
 use weir_api_types::PoliciesApply;
 use weir_replay::trace::Header;
 
@@ -58,7 +59,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, local: &dyn Local) -> 
     let format = errors::asked_format(&arguments);
     let (arguments, options) = match parse(arguments) {
         Ok(parsed) => parsed,
-        Err(error) if error.use_stderr() && format != Format::Table => {
+        Err(error) if error.use_stderr() && !format.is_for_people() => {
             return errors::report(&CommandError::Usage(error.to_string()), format);
         }
         Err(error) => {
@@ -96,6 +97,7 @@ fn dispatch(arguments: Arguments, options: ChangeOptions, local: &dyn Local) -> 
         Command::Completion { shell } => commands::documents::completion(shell),
         Command::Man { directory } => commands::documents::man(&directory),
         Command::Openapi => output::print(&local.openapi()?),
+        Command::Commands => output::print(&reference::page(&command())),
         Command::Status(read) => commands::status::show(&connect()?, &read),
         Command::Top(top) => top::run(&connect()?, &top),
         Command::Drive { command } => commands::drive::run(&connect()?, command),
@@ -107,10 +109,13 @@ fn dispatch(arguments: Arguments, options: ChangeOptions, local: &dyn Local) -> 
         Command::Journal { command } => commands::journal::run(&connect()?, command),
         Command::Tenant { command } => commands::tenant::run(&connect()?, command),
         // A scrub may concern many volumes; the command prints one answer about all of them.
-        Command::Scrub(scrub) => {
+        Command::Scrub { command } => {
             let client = connect()?.with_options(ChangeOptions::default());
-            commands::scrub::run(&client, scrub)
+            commands::scrub::run(&client, command)
         }
+        Command::PolicyGroup { command } => commands::policy::fixed(&connect()?, command),
+        Command::AdaptivePolicyGroup { command } => commands::policy::adaptive(&connect()?, command),
+        Command::BackgroundPolicy { command } => commands::background::policy(&connect()?, command),
         Command::Qos { command } => commands::qos::run(&connect()?, local, command),
     }
 }

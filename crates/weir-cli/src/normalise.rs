@@ -1,4 +1,4 @@
-//! Normalisation of command lines: one spelling for options, commands and the synonyms of other systems.
+//! Normalisation of command lines: one spelling for options, commands and their aliases.
 //!
 //! Options are accepted with one or two dashes, with '-' or '_', and in any case; commands in any case. All
 //! names are read from the definition of the commands, so a new option or command needs no code here.
@@ -6,10 +6,6 @@
 use std::ffi::OsString;
 
 use clap::{Arg, Command};
-
-/// Option names of other systems, and Weir's names for them.
-const OPTION_SYNONYMS: [(&str, &str); 4] =
-    [("vserver", "tenant"), ("svm", "tenant"), ("vol", "volume"), ("replicas", "repl")];
 
 /// Rewrites a command line to the spelling that `root` defines; the first argument is the program's name. An
 /// unknown argument stays unchanged, so that the parser reports it in the user's spelling.
@@ -130,12 +126,14 @@ impl Normaliser<'_> {
         }
     }
 
-    /// Name of an option as it is defined. A synonym is replaced unless an option has that name itself.
+    /// Name of an option as it is defined. An alias is replaced, unless an option has that name itself.
     fn canonical_option(&self, name: &str) -> String {
         let name = name.to_ascii_lowercase().replace('_', "-");
-        let is_ours = self.find(|option| option.get_long() == Some(name.as_str())).is_some();
-        let synonym = OPTION_SYNONYMS.iter().find(|(theirs, _)| *theirs == name && !is_ours);
-        synonym.map_or(name, |(_, ours)| (*ours).to_owned())
+        let is_alias =
+            |option: &Arg| option.get_all_aliases().is_some_and(|aliases| aliases.contains(&name.as_str()));
+        let ours =
+            self.find(|option| option.get_long() == Some(name.as_str())).or_else(|| self.find(is_alias));
+        ours.and_then(Arg::get_long).map_or(name.clone(), str::to_owned)
     }
 
     /// Finds an option of the commands named so far, innermost first.

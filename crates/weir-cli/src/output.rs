@@ -6,7 +6,9 @@ use comfy_table::{CellAlignment, ContentLineStyle, LineStyle, Table, TableStyle}
 use serde::Serialize;
 
 use super::arguments::Format;
-use super::client::CommandError;
+use super::errors::CommandError;
+use super::items::Items;
+use weir_types::{ByteRate, Size};
 
 /// Writes a text to standard output.
 pub fn print(text: &str) -> Result<(), CommandError> {
@@ -25,11 +27,56 @@ pub fn show<T: Serialize>(
     table: impl FnOnce(&T) -> String,
 ) -> Result<(), CommandError> {
     let text = match format {
-        Format::Table => table(answer),
+        Format::Table | Format::Wide => table(answer),
         Format::Json => serde_json::to_string_pretty(answer).map_err(CommandError::failed)?,
         Format::Yaml => yaml_serde::to_string(answer).map_err(CommandError::failed)?,
     };
     print(&text)
+}
+
+/// A column of a list of objects: its title, and its text for an object.
+pub struct ListColumn<T> {
+    title: Column,
+    is_wide: bool,
+    text: fn(&T) -> String,
+}
+
+impl<T> ListColumn<T> {
+    /// A column of text, aligned to the left.
+    pub const fn text(title: &'static str, text: fn(&T) -> String) -> ListColumn<T> {
+        ListColumn { title: Column::Text(title), is_wide: false, text }
+    }
+
+    /// A column of numbers, aligned to the right.
+    pub const fn number(title: &'static str, text: fn(&T) -> String) -> ListColumn<T> {
+        ListColumn { title: Column::Number(title), is_wide: false, text }
+    }
+
+    /// A column of text that only the wide format shows.
+    pub const fn wide_text(title: &'static str, text: fn(&T) -> String) -> ListColumn<T> {
+        ListColumn { title: Column::Text(title), is_wide: true, text }
+    }
+
+    /// A column of numbers that only the wide format shows.
+    pub const fn wide_number(title: &'static str, text: fn(&T) -> String) -> ListColumn<T> {
+        ListColumn { title: Column::Number(title), is_wide: true, text }
+    }
+}
+
+/// Writes a list of objects in the requested format. The wide format has all columns.
+pub fn list<T: Serialize>(
+    list: &Items<T>,
+    format: Format,
+    columns: &[ListColumn<T>],
+) -> Result<(), CommandError> {
+    show(list, format, |list| list_table(&list.items, columns, format == Format::Wide))
+}
+
+/// Lays out a list of objects as a table.
+pub fn list_table<T>(items: &[T], columns: &[ListColumn<T>], is_wide: bool) -> String {
+    let columns: Vec<_> = columns.iter().filter(|column| is_wide || !column.is_wide).collect();
+    let titles: Vec<Column> = columns.iter().map(|column| column.title).collect();
+    table(&titles, items.iter().map(|item| columns.iter().map(|column| (column.text)(item)).collect()))
 }
 
 /// Table style without borders; a line below the header, broken between the columns.
@@ -80,28 +127,24 @@ pub fn progress_bar(part: f64) -> String {
     format!("[{:<BAR_WIDTH$}] {:.0}%", "#".repeat(filled), part * 100.0)
 }
 
-/// A size for people: three digits and a binary unit, for example `1.1 GiB`.
+/// A size for people, for example `1.5GiB`.
 pub fn rough_size(bytes: u64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < units.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    let digits = if unit == 0 || value >= 100.0 || value.fract() == 0.0 { 0 } else { 1 };
-    format!("{value:.digits$} {}", units[unit])
+    Size(bytes).to_string()
 }
 
-/// A rate for people, for example `12.3 MB/s`.
+/// A size for people, or `-` if it is unknown.
+pub fn optional_size(bytes: Option<u64>) -> String {
+    bytes.map_or("-".to_owned(), rough_size)
+}
+
+/// A measured rate for people, for example `12.3MB/s`.
 pub fn rough_rate(bytes_per_second: f64) -> String {
-    let (value, unit) = match bytes_per_second {
-        rate if rate >= 1e9 => (rate / 1e9, "GB/s"),
-        rate if rate >= 1e6 => (rate / 1e6, "MB/s"),
-        rate if rate >= 1e3 => (rate / 1e3, "kB/s"),
-        rate => (rate, "B/s"),
-    };
-    format!("{value:.2}{unit}")
+    ByteRate(bytes_per_second.round() as u64).measured()
+}
+
+/// A text, or `-` if there is none.
+pub fn or_dash(text: &Option<String>) -> String {
+    text.clone().unwrap_or_else(|| "-".to_owned())
 }
 
 /// A duration for people, for example `250us` or `1.25ms`; `-` for none.
@@ -113,5 +156,36 @@ pub fn rough_time(ns: Option<u64>) -> String {
         10_000_000.. => format!("{:.1}ms", value / 1e6),
         1_000_000.. => format!("{:.2}ms", value / 1e6),
         _ => format!("{:.0}us", value / 1e3),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_list_has_more_columns() {
+        const COLUMNS: [ListColumn<u64>; 3] = [
+            ListColumn::number("Size", |size| size.to_string()),
+            ListColumn::wide_text("Half", |size| (size / 2).to_string()),
+            ListColumn::text("Twice", |size| (size * 2).to_string()),
+        ];
+        let lines = |is_wide| {
+            let table = list_table(&[8], &COLUMNS, is_wide);
+            table
+                .lines()
+                .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(lines(false), ["Size Twice", "---- -----", "8 16"]);
+        assert_eq!(lines(true), ["Size Half Twice", "---- ---- -----", "8 4 16"]);
+    }
+
+    #[test]
+    fn values_are_shown_with_three_significant_digits() {
+        assert_eq!(rough_size(9_765_625_000 << 10), "9.09TiB");
+        assert_eq!(rough_size(8 << 30), "8GiB");
+        assert_eq!(rough_rate(9_946_139.2), "9.95MB/s");
+        assert_eq!(optional_size(None), "-");
     }
 }

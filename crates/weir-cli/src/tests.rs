@@ -6,11 +6,11 @@ use std::ffi::OsString;
 
 use weir_types::{Emulation, EmulationKind, Throughput};
 
-use super::arguments::{Command, DriveCommand, PoolCommand, QosCommand, TenantCommand, VolumeCommand};
-use super::parse;
-use super::policy_arguments::{
-    AdaptiveArguments, AdaptivePolicyGroupCommand, PolicyGroupCommand, TermsArguments,
+use super::arguments::{
+    AdaptiveArguments, AdaptivePolicyGroupCommand, Command, DriveCommand, PolicyGroupCommand, PoolCommand,
+    QosCommand, TenantCommand, TermsArguments, VolumeCommand,
 };
+use super::parse;
 use weir_api_types::{
     BurstTerms, InitialCredit, IoPriority, OperationSize, PeakMode, PolicyGroup, PolicyLimits, PolicyTerms,
     Rates, Space,
@@ -45,7 +45,7 @@ fn volume_modification(line: &str) -> (String, Option<String>, Option<String>) {
     let Command::Volume { command: VolumeCommand::Modify(arguments) } = command else {
         panic!("{line}: {command:?}");
     };
-    (arguments.name.get().to_owned(), arguments.tenant.tenant, arguments.changes.qos_policy_group)
+    (arguments.name.get().to_owned(), arguments.tenant.tenant, arguments.changes.policy_group)
 }
 
 #[test]
@@ -160,12 +160,11 @@ fn volume_create_lines_of_portworx_are_accepted() {
         ("vol create --IO-PRIORITY MEDIUM test-med --size 8GiB", "test-med", IoPriority::Medium),
     ] {
         let command = read(line).unwrap();
-        let Command::Volume { command: VolumeCommand::Create { name: found, size, io_priority, .. } } =
-            command
-        else {
+        let Command::Volume { command: VolumeCommand::Create(found) } = command else {
             panic!("{line}: {command:?}");
         };
-        assert_eq!((found.get(), size.0, io_priority), (name, 8 << 30, Some(priority)), "{line}");
+        let created = (found.name.get(), found.size.0, found.class);
+        assert_eq!(created, (name, 8 << 30, Some(priority)), "{line}");
     }
 }
 
@@ -179,14 +178,14 @@ fn replica_count_is_accepted_in_every_spelling() {
         ("vol create -REPL=1 v -size=8", Some(1)),
         ("volume create --replicas 2 v --size 8", Some(2)),
     ] {
-        let Ok(Command::Volume { command: VolumeCommand::Create { repl, .. } }) = read(line) else {
+        let Ok(Command::Volume { command: VolumeCommand::Create(found) }) = read(line) else {
             panic!("{line}");
         };
-        assert_eq!(repl, expected, "{line}");
+        assert_eq!(found.replicas, expected, "{line}");
     }
     for bad in ["0", "4", "-1", "two", ""] {
         let error = read(&format!("volume create v --size 8 --repl={bad}")).unwrap_err();
-        assert!(error.contains("--repl"), "{error}");
+        assert!(error.contains("--replicas"), "{error}");
     }
 }
 
@@ -290,26 +289,27 @@ fn drives_are_shown_removed_and_chosen() {
         ("drive remove slow --cancel", true),
         ("drive remove slow --wait --cancel", false),
         ("drive delete slow", true),
-        ("drive show", false),
+        ("drive show", true),
         ("drive remove", false),
         ("drive add", false),
     ] {
         assert_eq!(read(line).is_ok(), is_understood, "{line}");
     }
     let command = read("volume create vol1 --size 8 -drive slow").unwrap();
-    let Command::Volume { command: VolumeCommand::Create { drive, .. } } = command else {
+    let Command::Volume { command: VolumeCommand::Create(found) } = command else {
         panic!("{command:?}");
     };
-    assert_eq!(drive.as_deref(), Some("slow"));
+    assert_eq!(found.drive.as_deref(), Some("slow"));
 }
 
 #[test]
 fn names_and_values_keep_case_and_dashes() {
     let command = read("-SERVER unix:/Tmp/A_b volume create Vol --SIZE 1TB --tenant A_B").unwrap();
-    let Command::Volume { command: VolumeCommand::Create { name, tenant, size, .. } } = command else {
+    let Command::Volume { command: VolumeCommand::Create(found) } = command else {
         panic!("{command:?}");
     };
-    assert_eq!((name.get(), tenant.tenant.as_deref(), size.0), ("Vol", Some("A_B"), 1_000_000_000_000));
+    let created = (found.name.get(), found.tenant.tenant.as_deref(), found.size.0);
+    assert_eq!(created, ("Vol", Some("A_B"), 1_000_000_000_000));
     // A name that is also the name of a command, and a name after the end of options.
     assert_eq!(volume_modification("volume modify modify --io-priority low").0, "modify");
     assert_eq!(volume_modification("volume modify --io-priority low -- -odd_Name").0, "-odd_Name");
@@ -325,6 +325,8 @@ fn invalid_command_line_names_the_fault() {
         ("volume create vol1 --volume vol2 --size 8", "cannot be used with"),
         ("volume create --size 8", "required"),
         ("volume create vol1 --size 8 --io_priority best", "low, medium, high"),
+        ("scrub start", "required"),
+        ("scrub start vol1 --all", "cannot be used with"),
         ("volume modify vol1", "required"),
         ("volume modify vol1 -qos-adaptive-policy-group", "a value is required"),
         (
@@ -401,6 +403,131 @@ fn examples_in_the_help_are_accepted() {
     examples(&super::command(), &mut found);
     assert!(found.len() > 25, "{found:?}");
     found.iter().for_each(|line| assert!(read(line).is_ok(), "{line}: {:?}", read(line)));
+}
+
+/// The subcommands of a command, outermost name first.
+fn at<'a>(root: &'a clap::Command, path: &[&str]) -> &'a clap::Command {
+    let below = |command: &'a clap::Command, name: &&str| {
+        command.find_subcommand(name).unwrap_or_else(|| panic!("{path:?}: no {name}"))
+    };
+    path.iter().fold(root, below)
+}
+
+#[test]
+fn every_noun_has_the_same_verbs() {
+    let command = super::command();
+    let all = ["create", "list", "show", "modify", "delete"];
+    let nouns: [(&[&str], &[&str]); 14] = [
+        (&["volume"], &all),
+        (&["snapshot"], &["create", "list", "show", "delete"]),
+        (&["drive"], &all),
+        (&["pool"], &["list", "show", "modify"]),
+        (&["template"], &all),
+        (&["tenant"], &all),
+        (&["journal"], &["list", "show"]),
+        (&["scrub"], &["create", "list", "show", "delete"]),
+        (&["policy-group"], &all),
+        (&["adaptive-policy-group"], &all),
+        (&["background-policy"], &["list", "show", "modify"]),
+        (&["qos", "policy-group"], &all),
+        (&["qos", "adaptive-policy-group"], &all),
+        (&["qos", "background-policy"], &["list", "show", "modify"]),
+    ];
+    for (noun, verbs) in nouns {
+        let noun_command = at(&command, noun);
+        for verb in verbs {
+            let verb_command = at(noun_command, &[verb]);
+            let alias = match *verb {
+                "show" => "inspect",
+                "modify" => "update",
+                "delete" => "remove",
+                _ => continue,
+            };
+            assert_eq!(at(noun_command, &[alias]).get_name(), verb_command.get_name(), "{noun:?} {alias}");
+            let is_shown =
+                verb_command.get_visible_aliases().chain([verb_command.get_name()]).any(|name| name == alias);
+            assert!(is_shown, "{noun:?} {alias} is in the help");
+        }
+        let line = noun.join(" ");
+        assert!(read(&format!("{line} list -o wide")).is_ok(), "{line}");
+        assert!(read(&format!("{line} show")).is_ok(), "{line} show without a name is the list");
+    }
+}
+
+#[test]
+fn other_spellings_are_aliases_that_the_help_shows() {
+    let command = super::command();
+    fn check(command: &clap::Command, path: &str, seen: &mut Vec<String>) {
+        for option in command.get_arguments() {
+            let name = option.get_long().unwrap_or_default();
+            let alias = match name {
+                "tenant" => "vserver",
+                "replicas" if path.starts_with(" weir volume") => "repl",
+                "class" => "io-priority",
+                "policy-group" if !path.contains("policy-group") => "qos-policy-group",
+                "adaptive-policy-group" => "qos-adaptive-policy-group",
+                _ => {
+                    let theirs =
+                        ["vserver", "repl", "io-priority", "qos-policy-group", "qos-adaptive-policy-group"];
+                    assert!(!theirs.contains(&name), "{path} --{name} is not the primary spelling");
+                    continue;
+                }
+            };
+            let aliases = option.get_visible_aliases().unwrap_or_default();
+            assert!(aliases.contains(&alias), "{path} --{name} has no alias --{alias}");
+            seen.push(alias.to_owned());
+        }
+        let below = command.get_subcommands();
+        below.for_each(|below| check(below, &format!("{path} {}", below.get_name()), seen));
+    }
+    let mut seen = Vec::new();
+    check(&command, " weir", &mut seen);
+    assert!(seen.len() > 30, "{seen:?}");
+    for line in [
+        "volume create v --size 8 --replicas 2 --class high --policy-group gold --tenant svm01",
+        "volume create v --size 8 --repl 2 --io_priority high -qos-policy-group gold -vserver svm01",
+    ] {
+        let Ok(Command::Volume { command: VolumeCommand::Create(found) }) = read(line) else {
+            panic!("{line}")
+        };
+        let tenant = found.tenant.tenant.as_deref();
+        let options = (found.replicas, found.class, found.binding.policy_group.as_deref(), tenant);
+        assert_eq!(options, (Some(2), Some(IoPriority::High), Some("gold"), Some("svm01")), "{line}");
+    }
+}
+
+#[test]
+fn typing_errors_get_suggestions() {
+    for (line, suggestion) in [
+        ("volme list", "'volume'"),
+        ("polcy-group list", "'policy-group'"),
+        ("volume lst", "'list'"),
+        ("qos policy-group modfy p", "'modify'"),
+        ("volume create v --sise 8", "'--size'"),
+        ("volume modify v -qos-polcy-group p", "'--qos-policy-group'"),
+        ("volume create v --size 8 --class hihg", "'high'"),
+        ("volume list -o jsno", "'json'"),
+        ("scrub strat vol1", "'start'"),
+    ] {
+        let error = read(line).unwrap_err();
+        assert!(error.contains("similar") && error.contains(suggestion), "{line}: {error}");
+    }
+}
+
+#[test]
+fn policy_groups_are_reached_by_both_paths() {
+    for line in
+        ["policy-group create gold --max-throughput 5IOPS", "PolicY_Group CREATE gold -max_throughput 5IOPS"]
+    {
+        let Ok(Command::PolicyGroup { command: PolicyGroupCommand::Create { name, terms, .. } }) = read(line)
+        else {
+            panic!("{line}");
+        };
+        assert_eq!((name.get(), terms.max_throughput), ("gold", rates("5IOPS")), "{line}");
+    }
+    for line in ["adaptive-policy-group show extreme", "background-policy modify scrub --weight 5"] {
+        assert!(read(line).is_ok() && read(&format!("qos {line}")).is_ok(), "{line}");
+    }
 }
 
 #[test]
@@ -543,8 +670,8 @@ fn adaptive_binding_lines_of_ontap_are_accepted() {
             panic!("{line}: {command:?}");
         };
         assert_eq!((arguments.name.get(), arguments.tenant.tenant.as_deref()), (volume, tenant), "{line}");
-        assert_eq!(arguments.changes.qos_policy_group.as_deref(), fixed, "{line}");
-        assert_eq!(arguments.changes.qos_adaptive_policy_group.as_deref(), Some(adaptive), "{line}");
+        assert_eq!(arguments.changes.policy_group.as_deref(), fixed, "{line}");
+        assert_eq!(arguments.changes.adaptive_policy_group.as_deref(), Some(adaptive), "{line}");
     }
 }
 
@@ -565,7 +692,7 @@ fn tenant_policy_lines_of_ontap_are_accepted() {
             panic!("{line}: {command:?}");
         };
         assert_eq!(arguments.name.get(), "svm01", "{line}");
-        let changes = (arguments.changes.qos_policy_group, arguments.changes.default_policy_group);
+        let changes = (arguments.changes.policy_group, arguments.changes.default_policy_group);
         assert_eq!((changes.0.as_deref(), changes.1.as_deref()), (policy, template), "{line}");
     }
 }

@@ -11,8 +11,9 @@ use ratatui::text::Line;
 use ratatui::widgets::{Cell, Row, Table, TableState};
 
 use super::arguments::TopArguments;
-use super::client::{Client, CommandError};
+use super::client::Client;
 use super::commands::statistics;
+use super::errors::CommandError;
 use super::output::{self, Column};
 use super::rates::{Interval, VolumeActivity};
 use weir_api_types::VolumeStatistics;
@@ -35,7 +36,7 @@ const COLUMNS: [(&str, u16); 12] = [
 
 /// Shows the activity of volumes: live on a terminal, else as plain tables.
 pub fn run(client: &Client, arguments: &TopArguments) -> Result<(), CommandError> {
-    let sample = || statistics::sample(client, arguments.tenant.as_deref(), None);
+    let sample = || statistics::sample(client, arguments.tenant.tenant.as_deref(), None);
     let is_plain = arguments.pace.iterations.is_some() || !std::io::stdout().is_terminal();
     if is_plain {
         return statistics::repeat(arguments.pace, sample, |interval| output::print(&plain(interval)));

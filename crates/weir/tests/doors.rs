@@ -122,7 +122,7 @@ fn command_without_tenant_never_reaches_another_tenant() {
         "snapshot create data@now",
         "snapshot restore data@before",
         "snapshot delete data@before",
-        "scrub data",
+        "scrub start data",
         "qos explain data",
         "qos policy-group show gold",
         "qos policy-group modify gold --max-throughput 1IOPS",

@@ -376,10 +376,10 @@ fn damaged_slow_replica_is_rebuilt() {
     let slow = files.iter().find(|path| path.display().to_string().contains("disk")).unwrap();
     File::options().write(true).open(slow).unwrap().set_len(4096).unwrap();
     // Only a scrub reads this file.
-    daemon.ok(&words("scrub vol1 --wait"));
+    daemon.ok(&words("scrub start vol1 --wait"));
     wait_for_replicas(&daemon);
     wait_for_empty_journals(&daemon);
-    daemon.ok(&words("scrub vol1 --wait"));
+    daemon.ok(&words("scrub start vol1 --wait"));
     model.check(&daemon);
     model.check_files(daemon.state(), 3);
     daemon.stop();

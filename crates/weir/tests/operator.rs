@@ -388,11 +388,11 @@ fn scrub_is_reported_as_an_object() {
         let scrubs = told["items"].as_array().unwrap();
         scrubs.iter().map(|scrub| scrub["volume"].as_str().unwrap().to_owned()).collect()
     };
-    assert_eq!(names(&daemon.json(&words("scrub v w"))), ["v", "w"]);
-    let ended = daemon.json(&words("scrub v w --wait"));
+    assert_eq!(names(&daemon.json(&words("scrub start v w"))), ["v", "w"]);
+    let ended = daemon.json(&words("scrub start v w --wait"));
     assert_eq!(names(&ended), ["v", "w"]);
     assert!(ended["items"].as_array().unwrap().iter().all(|scrub| scrub["state"] == "completed"), "{ended}");
-    assert_eq!(names(&daemon.json(&words("scrub --cancel v"))), ["v"]);
+    assert_eq!(names(&daemon.json(&words("scrub cancel v"))), ["v"]);
     assert_eq!(names(&daemon.json(&words("scrub list"))), ["v", "w"]);
 }
 

@@ -130,9 +130,18 @@ fn ceilings_are_named_at_each_level_and_dimension() {
     bind(&daemon, "v1", "own");
     let found = explained(&daemon, "v1", ceiling("volume", "v1", "own", "iops", 100));
     assert_eq!(found["advice"], "raise -max-throughput of policy group own above 100IOPS");
+    let told = daemon.ok(&["qos", "explain", "v1", "--interval", "0.5"]);
+    let command =
+        told.lines().find_map(|line| line.trim().strip_prefix("weir ")).expect("a command is proposed");
+    assert_eq!(command, "policy-group modify own --max-throughput 200IOPS");
+    daemon.ok(&command.split(' ').collect::<Vec<_>>());
+    explained(&daemon, "v1", ceiling("volume", "v1", "own", "iops", 200));
     bind(&daemon, "v1", "together");
     bind(&daemon, "v2", "together");
     explained(&daemon, "v1", ceiling("policy_group", "together", "together", "iops", 120));
+    let told = daemon.ok(&["qos", "explain", "v1", "--interval", "0.5"]);
+    let proposal = "\n  weir policy-group modify together --max-throughput 240IOPS\n";
+    assert!(told.contains(proposal) && told.contains("The limit is shared with: v2.\n"), "{told}");
     bind(&daemon, "v1", "below");
     explained(&daemon, "v1", ceiling("policy_group", "together", "together", "iops", 120));
     bind(&daemon, "v2", "none");

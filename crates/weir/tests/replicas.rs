@@ -112,7 +112,7 @@ fn impossible_replica_count_is_refused_with_remedy() {
     };
     let create = "volume create v --size 1 --io_priority high";
     for bad in ["0", "4", "-1", "two"] {
-        refused(2, &format!("{create} --repl {bad}"), "--repl");
+        refused(2, &format!("{create} --repl {bad}"), "--replicas");
     }
     refused(1, &format!("{create} --repl 3"), "are in 2 zones; up to 2 would be accepted");
     refused(1, &format!("{create} --repl 2 --drive a1"), "drive 'a1' can hold one of 2 replicas");

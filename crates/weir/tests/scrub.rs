@@ -85,7 +85,7 @@ fn count(scrub: &Value, what: &str) -> u64 {
 
 /// Scrubs a volume and returns the result.
 fn scrub(daemon: &Daemon, volume: &str) -> Value {
-    daemon.ok(&["scrub", volume, "--wait"]);
+    daemon.ok(&["scrub", "start", volume, "--wait"]);
     inspect(daemon, volume)["scrub"].clone()
 }
 
@@ -139,7 +139,7 @@ fn checksum_decides_between_two_replicas_and_without_one_none_is_changed() {
     client.write(20 * BLOCK as u64, &[7; BLOCK]).unwrap();
     client.flush().unwrap();
     rot(&files[1], 30 * BLOCK as u64);
-    let message = daemon.refused(1, &["scrub", "vol1", "--wait"]);
+    let message = daemon.refused(1, &["scrub", "start", "vol1", "--wait"]);
     assert!(message.contains("no replica is known to be good: 1"), "{message}");
     let differing = (block_of(&files[0], 30 * BLOCK as u64), block_of(&files[1], 30 * BLOCK as u64));
     assert!(differing.0 != differing.1, "both are left as they are");
@@ -165,7 +165,7 @@ fn damaged_single_replica_is_reported_until_overwritten_and_still_read() {
     rot(&files[0], 40 * MIB + 4096);
     rot(&files[0], 40 * MIB + 8192);
     let rotten = block_of(&files[0], 40 * MIB + 4096);
-    daemon.refused(1, &["scrub", "vol1", "--wait"]);
+    daemon.refused(1, &["scrub", "start", "vol1", "--wait"]);
     let is_named = |daemon: &Daemon| {
         let alarms = alarms(daemon);
         let words = "no replica has what was written in 2 blocks of 4096 bytes, the first at offset 41947136 of the volume";
@@ -179,7 +179,7 @@ fn damaged_single_replica_is_reported_until_overwritten_and_still_read() {
     is_named(&daemon);
     let daemon = daemon.kill().start(&[]);
     is_named(&daemon);
-    daemon.refused(1, &["scrub", "vol1", "--wait"]);
+    daemon.refused(1, &["scrub", "start", "vol1", "--wait"]);
     is_named(&daemon);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
     client.zero(0, 40 * MIB + 4096, 8192).unwrap();
@@ -226,7 +226,7 @@ fn kill_during_scrub_causes_no_false_damage() {
     for _ in 0..setting("WEIR_SCRUB_KILLS", 8) {
         let load = Load::start(&daemon.nbd_socket(), "vol1", random.below(3) * 16 * MIB);
         load.advances();
-        daemon.ok(&["scrub", "vol1"]);
+        daemon.ok(&["scrub", "start", "vol1"]);
         let pieces = random.below(40);
         let is_far = |daemon: &Daemon| {
             let scrub = inspect(daemon, "vol1")["scrub"].clone();
@@ -270,26 +270,30 @@ fn scrubs_are_started_listed_awaited_and_cancelled() {
     assert_eq!(daemon.json(&["scrub", "list"])["items"][0]["state"], "never");
     assert_eq!(inspect(&daemon, "vol1").get("scrub"), None);
     daemon.ok(&["qos", "background-policy", "modify", "scrub", "--max-throughput", "2IOPS"]);
-    daemon.ok(&["scrub", "vol1"]);
-    daemon.ok(&["scrub", "--volume", "vol1"]);
+    daemon.ok(&["scrub", "start", "vol1"]);
+    daemon.ok(&["scrub", "start", "--volume", "vol1"]);
     let jobs = daemon.json(&["qos", "statistics", "background", "show"])["items"].clone();
     assert_eq!((jobs.as_array().unwrap().len(), &jobs[0]["kind"]), (1, &json!("scrub")), "{jobs}");
     assert_eq!(jobs[0]["what"], "scrub of volume vol1");
     assert!(daemon.ok(&["status"]).contains("scrub of volume vol1"));
     let table = daemon.ok(&["scrub", "list"]);
     assert!(table.contains("running") && table.contains("never scrubbed"), "{table}");
-    daemon.ok(&["scrub", "--cancel", "vol1"]);
-    daemon.ok(&["scrub", "--cancel", "vol1"]);
+    daemon.ok(&["scrub", "cancel", "vol1"]);
+    daemon.ok(&["scrub", "cancel", "vol1"]);
     assert_eq!(inspect(&daemon, "vol1")["scrub"]["state"], "cancelled");
     daemon.ok(&["qos", "background-policy", "reset", "scrub"]);
-    let table = daemon.ok(&["scrub", "--all", "--wait"]);
+    let table = daemon.ok(&["scrub", "start", "--all", "--wait"]);
     assert_eq!(table.matches("completed").count(), 2, "{table}");
     let list = daemon.json(&["scrub", "list"])["items"].clone();
+    assert_eq!(daemon.json(&["scrub", "show", "vol2"]), list[1]);
+    assert!(daemon.ok(&["scrub", "show", "vol2"]).contains("State: completed\n"));
+    assert!(daemon.ok(&["scrub", "list", "-o", "wide"]).contains("Checksummed"));
+    assert!(daemon.refused(4, &["scrub", "show", "nothing"]).contains("unknown volume 'nothing'"));
     let daemon = daemon.stop().start(&[]);
     assert_eq!(daemon.json(&["scrub", "list"])["items"], list, "it is kept");
-    assert!(daemon.refused(4, &["scrub", "nothing"]).contains("unknown volume 'nothing'"));
+    assert!(daemon.refused(4, &["scrub", "start", "nothing"]).contains("unknown volume 'nothing'"));
     daemon.refused(2, &["scrub"]);
-    daemon.refused(2, &["scrub", "vol1", "--all"]);
+    daemon.refused(2, &["scrub", "start", "vol1", "--all"]);
     daemon.stop();
 }
 
@@ -298,7 +302,7 @@ fn scrub_does_not_block_changes_of_its_volume() {
     let daemon = with_replicas(2, "vol1", "2");
     drop(fill(&daemon, "vol1", &[0, 32 * MIB, 1024 * MIB]));
     daemon.ok(&["qos", "background-policy", "modify", "scrub", "--max-throughput", "2IOPS"]);
-    daemon.ok(&["scrub", "vol1"]);
+    daemon.ok(&["scrub", "start", "vol1"]);
     daemon.ok(&["volume", "modify", "vol1", "--read-only", "true"]);
     daemon.ok(&["volume", "modify", "vol1", "--read-only", "false"]);
     daemon.ok(&["volume", "resize", "vol1", "--size", "3"]);
@@ -308,7 +312,7 @@ fn scrub_does_not_block_changes_of_its_volume() {
     daemon.ok(&["volume", "resize", "vol1", "--size", "1", "--force"]);
     let is_interrupted = || inspect(&daemon, "vol1")["scrub"]["state"] == "interrupted";
     wait_until("the scrub of a volume that became smaller has ended", is_interrupted);
-    daemon.ok(&["scrub", "vol1"]);
+    daemon.ok(&["scrub", "start", "vol1"]);
     daemon.ok(&["volume", "modify", "vol1", "--new-name", "vol2"]);
     assert_eq!(inspect(&daemon, "vol2")["scrub"]["state"], "running");
     daemon.ok(&["volume", "delete", "vol2", "--wait"]);

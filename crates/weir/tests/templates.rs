@@ -244,7 +244,7 @@ fn templates_are_listed_validated_and_persisted() {
     assert_eq!(daemon.json(&["volume", "list"])["items"], json!([]), "nothing was made");
     daemon.ok(&words("template modify mixed --replicas high,low"));
     daemon.ok(&words("volume create vol1 --size 1 --template mixed"));
-    refused(2, "volume modify vol1 --template nvme --repl 2", "--repl goes with '--template none' alone");
+    refused(2, "volume modify vol1 --template nvme --repl 2", "--replicas goes with '--template none' alone");
     refused(1, "volume modify vol1 --repl 3", "follows template 'mixed'");
     refused(1, "volume modify vol1 --io-priority high", "--template none");
     refused(1, "template delete mixed", "followed by the volumes: vol1");

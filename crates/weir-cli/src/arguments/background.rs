@@ -26,15 +26,43 @@ impl KindName {
     }
 }
 
+/// An optional kind of background work, named by position or by option.
+#[derive(Clone, Copy, Debug, Args)]
+#[group(multiple = false)]
+pub struct OptionalKindName {
+    /// Show only this kind of work
+    #[arg(value_name = "KIND", value_enum, ignore_case = true)]
+    name: Option<BackgroundKind>,
+    /// The kind of work, as an option
+    #[arg(long, value_name = "KIND", value_enum, ignore_case = true)]
+    kind: Option<BackgroundKind>,
+}
+
+impl OptionalKindName {
+    /// The kind, from either place, if there is one.
+    pub fn get(self) -> Option<BackgroundKind> {
+        self.name.or(self.kind)
+    }
+}
+
 /// Commands about the policies of background work.
 #[derive(Debug, Subcommand)]
 pub enum BackgroundPolicyCommand {
-    /// Show the policies of background work on each drive
-    #[command(visible_alias = "list", after_help = "Example:\n  weir qos background-policy show -o json")]
-    Show(ReadArguments),
+    /// List the policies of background work on each drive
+    #[command(after_help = "Example:\n  weir background-policy list -o json")]
+    List(ReadArguments),
+    /// Show the policy of a kind of background work, or list the policies
+    #[command(visible_alias = "inspect", after_help = "Example:\n  weir background-policy show reclaim")]
+    Show {
+        #[command(flatten)]
+        kind: OptionalKindName,
+        #[command(flatten)]
+        read: ReadArguments,
+    },
     /// Change the policy of a kind of background work, also while the work runs
     #[command(
-        after_help = "Example:\n  weir qos background-policy modify reclaim --weight 50 --deadline 1h\n  weir qos background-policy modify --kind reclaim --max-throughput 100IOPS,500MB/s"
+        visible_alias = "update",
+        after_help = "Example:\n  weir background-policy modify reclaim --weight 50 --deadline 1h\n  weir background-policy modify --kind reclaim --max-throughput 100IOPS,500MB/s"
     )]
     Modify {
         #[command(flatten)]
@@ -43,7 +71,7 @@ pub enum BackgroundPolicyCommand {
         changes: BackgroundPolicyChanges,
     },
     /// Reset the policy of a kind of background work to the built-in one
-    #[command(after_help = "Example:\n  weir qos background-policy reset reclaim")]
+    #[command(after_help = "Example:\n  weir background-policy reset reclaim")]
     Reset {
         #[command(flatten)]
         kind: KindName,

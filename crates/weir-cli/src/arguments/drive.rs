@@ -14,7 +14,7 @@ use weir_api_types::{DriveClass, IoPriority};
 #[group(required = true, multiple = true)]
 pub struct DriveChanges {
     /// Class of the drive, or 'auto' for the class of its latest measurement
-    #[arg(long, value_enum, ignore_case = true)]
+    #[arg(long, value_name = "CLASS|auto", value_enum, ignore_case = true, visible_alias = "io-priority")]
     pub class: Option<DriveClass>,
     /// Zone of the drive, or 'none' for the zone of its node; existing replicas stay where they are
     #[arg(long, value_name = "ZONE|none")]
@@ -29,6 +29,7 @@ pub struct DriveChanges {
 pub enum DriveCommand {
     /// Add an existing directory as a drive, or a block device, which is formatted
     #[command(
+        visible_alias = "create",
         after_help = "Example:\n  weir drive add /srv/drive1\n  weir drive add /dev/sdb --format\n  weir drive add /srv/old --class low --no-measurement\n  weir drive add /srv/slow --name slow --emulate iops=21000,bandwidth=250MB/s,latency=200us\n  weir drive add /srv/disk --emulate hdd-7200\n  weir drive add /srv/far --emulate nvme,latency=1ms"
     )]
     Add {
@@ -57,7 +58,7 @@ pub enum DriveCommand {
         #[arg(long, value_name = "auto|N", value_parser = queue_target, allow_hyphen_values = true)]
         queue_target: Option<u32>,
         /// Class of the drive [default: that of its first measurement]
-        #[arg(long, value_enum, ignore_case = true)]
+        #[arg(long, value_name = "CLASS", value_enum, ignore_case = true, visible_alias = "io-priority")]
         class: Option<IoPriority>,
         /// Zone of the drive: replicas of an extent are placed in different zones if possible [default: that
         /// of its node]
@@ -73,6 +74,18 @@ pub enum DriveCommand {
         #[arg(long)]
         no_wait: bool,
     },
+    /// List drives
+    #[command(after_help = "Example:\n  weir drive list\n  weir drive list -o wide")]
+    List(ReadArguments),
+    /// Show a drive with all its fields, or list the drives
+    #[command(visible_alias = "inspect", after_help = "Example:\n  weir drive show slow -o yaml")]
+    Show {
+        /// The drive
+        #[arg(value_name = "DRIVE")]
+        name: Option<String>,
+        #[command(flatten)]
+        read: ReadArguments,
+    },
     /// Use a drive again although it may have lost acknowledged writes
     #[command(
         after_help = "Replicas there are resynced if others have everything. Extents that no other replica has are used as they are:\nbring other missing drives back first.\n\n\
@@ -80,12 +93,14 @@ pub enum DriveCommand {
     )]
     Accept {
         /// The drive
+        #[arg(value_name = "DRIVE")]
         name: String,
     },
     /// Measure the performance of a drive while it is in use
     #[command(after_help = "Example:\n  weir drive measure slow\n  weir drive measure slow --no-wait")]
     Measure {
         /// The drive
+        #[arg(value_name = "DRIVE")]
         name: String,
         /// Wait for the measurement, which is the default
         #[arg(long, conflicts_with = "no_wait")]
@@ -101,20 +116,10 @@ pub enum DriveCommand {
     )]
     Modify {
         /// The drive
+        #[arg(value_name = "DRIVE")]
         name: String,
         #[command(flatten)]
         changes: DriveChanges,
-    },
-    /// List drives
-    #[command(after_help = "Example:\n  weir drive list")]
-    List(ReadArguments),
-    /// Show all fields of a drive
-    #[command(visible_alias = "inspect", after_help = "Example:\n  weir drive show slow -o yaml")]
-    Show {
-        /// The drive
-        name: String,
-        #[command(flatten)]
-        read: ReadArguments,
     },
     /// Remove a drive; its content is moved to other drives first, while it is in use. Its directory, or the
     /// filesystem on its block device, stays
@@ -124,6 +129,7 @@ pub enum DriveCommand {
     )]
     Remove {
         /// The drive
+        #[arg(value_name = "DRIVE")]
         name: String,
         /// Wait until the drive is empty and removed
         #[arg(long, conflicts_with = "cancel")]

@@ -16,8 +16,8 @@ pub struct RecordArguments {
     /// Volumes, as NAME or TENANT/NAME
     #[arg(value_name = "VOLUME", required = true)]
     pub volumes: Vec<String>,
-    /// Tenant of volumes named without one (also -vserver) [default: default]
-    #[arg(long, value_name = "TENANT")]
+    /// Tenant of volumes named without one [default: default]
+    #[arg(long, value_name = "TENANT", visible_alias = "vserver", alias = "svm")]
     pub tenant: Option<String>,
     /// File to write
     #[arg(long, value_name = "FILE")]

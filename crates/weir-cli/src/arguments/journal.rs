@@ -2,16 +2,26 @@
 
 use clap::Subcommand;
 
-use super::{ReadArguments, TenantOption};
+use super::{OptionalVolumeName, ReadArguments, TenantFilter, TenantOfShown};
 
 /// Commands about journals.
 #[derive(Debug, Subcommand)]
 pub enum JournalCommand {
     /// List the write journals of volumes, and their fill level
-    #[command(visible_alias = "show", after_help = "Example:\n  weir journal list")]
+    #[command(after_help = "Example:\n  weir journal list\n  weir journal list --tenant svm01 -o wide")]
     List {
         #[command(flatten)]
-        tenant: TenantOption,
+        tenant: TenantFilter,
+        #[command(flatten)]
+        read: ReadArguments,
+    },
+    /// Show the write journals of a volume with all their fields, or list the journals
+    #[command(visible_alias = "inspect", after_help = "Example:\n  weir journal show vol1")]
+    Show {
+        #[command(flatten)]
+        name: OptionalVolumeName,
+        #[command(flatten)]
+        tenant: TenantOfShown,
         #[command(flatten)]
         read: ReadArguments,
     },

@@ -7,14 +7,15 @@ use super::ReadArguments;
 /// Commands about pools.
 #[derive(Debug, Subcommand)]
 pub enum PoolCommand {
-    /// List pools with their measured performance and the floors that are bound there
-    #[command(visible_alias = "show", after_help = "Example:\n  weir pool list")]
+    /// List pools with their measured performance
+    #[command(after_help = "Example:\n  weir pool list\n  weir pool list -o wide")]
     List(ReadArguments),
-    /// Show a pool and its ledger: every bound floor, the reserve, and the free capacity
-    #[command(after_help = "Example:\n  weir pool inspect default -o yaml")]
-    Inspect {
+    /// Show a pool and its ledger (every bound floor, the reserve, and the free capacity), or list the pools
+    #[command(visible_alias = "inspect", after_help = "Example:\n  weir pool show default -o yaml")]
+    Show {
         /// Pool, named by its class, or by its drive while the class of the drive is unknown
-        name: String,
+        #[arg(value_name = "POOL")]
+        name: Option<String>,
         #[command(flatten)]
         read: ReadArguments,
     },
@@ -25,6 +26,7 @@ pub enum PoolCommand {
     )]
     Modify {
         /// Pool, named by its class, or by its drive while the class of the drive is unknown
+        #[arg(value_name = "POOL")]
         name: String,
         #[command(flatten)]
         changes: PoolChanges,

@@ -1,45 +1,8 @@
-//! Arguments of the commands that explain latency.
+//! Arguments of `weir qos explain`.
 
-use clap::{Args, Subcommand};
+use clap::Args;
 
-use super::{PerformanceArguments, ReadArguments, TenantOption, VolumeName};
-
-/// Commands about latency by cause.
-#[derive(Debug, Subcommand)]
-pub enum LatencyCommand {
-    /// Show mean latency by cause
-    #[command(
-        after_help = "Example:\n  weir qos statistics volume latency show vol1 --interval 2 --iterations 5"
-    )]
-    Show(PerformanceArguments),
-}
-
-/// Commands about characteristics.
-#[derive(Debug, Subcommand)]
-pub enum CharacteristicsCommand {
-    /// Show the characteristics of requests
-    #[command(after_help = "Example:\n  weir qos statistics volume characteristics show --interval 2")]
-    Show(PerformanceArguments),
-}
-
-/// An optional volume, named by position or by option.
-#[derive(Clone, Debug, Args)]
-#[group(multiple = false)]
-pub struct OptionalVolumeName {
-    /// Only this volume
-    #[arg(value_name = "VOLUME")]
-    name: Option<String>,
-    /// Only this volume, as an option
-    #[arg(long, value_name = "VOLUME")]
-    volume: Option<String>,
-}
-
-impl OptionalVolumeName {
-    /// Name of the volume, from either place, if there is one.
-    pub fn get(&self) -> Option<&str> {
-        self.name.as_deref().or(self.volume.as_deref())
-    }
-}
+use super::{ReadArguments, TenantOption, VolumeName};
 
 /// Options of an explanation.
 #[derive(Debug, Args)]

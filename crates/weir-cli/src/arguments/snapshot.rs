@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::{ReadArguments, TenantOption};
+use super::{BindingOptions, OptionalVolumeName, ReadArguments, TenantFilter, TenantOfShown, TenantOption};
 
 /// Commands about snapshots.
 #[derive(Debug, Subcommand)]
@@ -19,16 +19,20 @@ pub enum SnapshotCommand {
         group: Vec<String>,
     },
     /// List snapshots, with the space that they use and the space that deleting each would free
-    #[command(visible_alias = "show", after_help = "Example:\n  weir snapshot list vol1")]
+    #[command(after_help = "Example:\n  weir snapshot list\n  weir snapshot list vol1 -o wide")]
     List {
-        /// Only snapshots of this volume
-        #[arg(value_name = "VOLUME")]
-        name: Option<String>,
-        /// Only snapshots of this volume, as an option
-        #[arg(long, value_name = "VOLUME", conflicts_with = "name")]
-        volume: Option<String>,
         #[command(flatten)]
-        tenant: TenantOption,
+        volume: OptionalVolumeName,
+        #[command(flatten)]
+        tenant: TenantFilter,
+        #[command(flatten)]
+        read: ReadArguments,
+    },
+    /// Show a snapshot with all its fields, or list the snapshots
+    #[command(visible_alias = "inspect", after_help = "Example:\n  weir snapshot show vol1@before-upgrade")]
+    Show {
+        #[command(flatten)]
+        which: WhichShown,
         #[command(flatten)]
         read: ReadArguments,
     },
@@ -44,7 +48,7 @@ pub enum SnapshotCommand {
         force: bool,
     },
     /// Delete a snapshot; the space that only it uses is reclaimed in the background
-    #[command(after_help = "Example:\n  weir snapshot delete vol1@before-upgrade")]
+    #[command(visible_alias = "remove", after_help = "Example:\n  weir snapshot delete vol1@before-upgrade")]
     Delete {
         #[command(flatten)]
         which: Which,
@@ -61,13 +65,29 @@ pub struct Which {
     #[arg(value_name = "VOLUME@SNAPSHOT", required_unless_present = "snapshot")]
     pub name: Option<String>,
     /// Volume of the snapshot, as an option
-    #[arg(long, value_name = "VOLUME", requires = "snapshot")]
+    #[arg(long, value_name = "VOLUME", requires = "snapshot", alias = "vol")]
     pub volume: Option<String>,
     /// Name of the snapshot, as an option
     #[arg(long, value_name = "SNAPSHOT", conflicts_with = "name")]
     pub snapshot: Option<String>,
     #[command(flatten)]
     pub tenant: TenantOption,
+}
+
+/// A snapshot to show, named by position or by options. A volume alone stands for its snapshots.
+#[derive(Clone, Debug, Args)]
+pub struct WhichShown {
+    /// Snapshot, as VOLUME@SNAPSHOT; a volume alone lists its snapshots
+    #[arg(value_name = "VOLUME[@SNAPSHOT]", conflicts_with_all = ["volume", "snapshot"])]
+    pub name: Option<String>,
+    /// Volume of the snapshot, as an option
+    #[arg(long, value_name = "VOLUME", alias = "vol")]
+    pub volume: Option<String>,
+    /// Name of the snapshot, as an option
+    #[arg(long, value_name = "SNAPSHOT", requires = "volume")]
+    pub snapshot: Option<String>,
+    #[command(flatten)]
+    pub tenant: TenantOfShown,
 }
 
 /// Options of a clone.
@@ -81,12 +101,8 @@ pub struct CloneArguments {
     pub name: String,
     #[command(flatten)]
     pub tenant: TenantOption,
-    /// Policy group of its tenant to bind it to [default: the tenant's default policy group]
-    #[arg(long, value_name = "POLICY_GROUP|none", conflicts_with = "qos_adaptive_policy_group")]
-    pub qos_policy_group: Option<String>,
-    /// Adaptive policy group of its tenant to bind it to
-    #[arg(long, value_name = "POLICY_GROUP")]
-    pub qos_adaptive_policy_group: Option<String>,
+    #[command(flatten)]
+    pub binding: BindingOptions,
     /// Bind a floor that the pool cannot meet, and exceed the pool's over-provisioning limit
     #[arg(long)]
     pub force: bool,

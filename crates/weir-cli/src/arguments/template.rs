@@ -11,10 +11,11 @@ use weir_types::control_bounds::REPLICAS_MAX;
 pub enum TemplateCommand {
     /// Create a template
     #[command(
-        after_help = "Example:\n  weir template create mixed --replicas high,low,low --read-from high\n  weir template create gold --replicas high,high --qos-policy-group gold"
+        after_help = "Example:\n  weir template create mixed --replicas high,low,low --read-from high\n  weir template create gold --replicas high,high --policy-group gold"
     )]
     Create {
         /// The template
+        #[arg(value_name = "TEMPLATE")]
         name: String,
         /// Class of each replica, 1 to 3 of high, medium (or med) and low
         #[arg(long, value_name = "CLASS,...", value_parser = replica_classes)]
@@ -24,35 +25,38 @@ pub enum TemplateCommand {
         read_from: Option<TemplateRead>,
         /// Policy group, fixed or adaptive, for volumes created from the template; looked up in the tenant of
         /// the volume
-        #[arg(long, value_name = "POLICY_GROUP")]
-        qos_policy_group: Option<String>,
+        #[arg(long, value_name = "POLICY_GROUP", visible_alias = "qos-policy-group")]
+        policy_group: Option<String>,
     },
     /// List templates, including the built-in ones
-    #[command(visible_alias = "show", after_help = "Example:\n  weir template list -o json")]
+    #[command(after_help = "Example:\n  weir template list\n  weir template list -o json")]
     List(ReadArguments),
-    /// Show all fields of a template
-    #[command(after_help = "Example:\n  weir template inspect hybrid")]
-    Inspect {
+    /// Show a template with all its fields, or list the templates
+    #[command(visible_alias = "inspect", after_help = "Example:\n  weir template show hybrid")]
+    Show {
         /// The template
-        name: String,
+        #[arg(value_name = "TEMPLATE")]
+        name: Option<String>,
         #[command(flatten)]
         read: ReadArguments,
     },
     /// Change a template; the replicas of its volumes are moved while the volumes are in use
     #[command(
         visible_alias = "update",
-        after_help = "Example:\n  weir template modify mixed --replicas high,high,low\n  weir template modify mixed --read-from fastest --qos-policy-group none"
+        after_help = "Example:\n  weir template modify mixed --replicas high,high,low\n  weir template modify mixed --read-from fastest --policy-group none"
     )]
     Modify {
         /// The template
+        #[arg(value_name = "TEMPLATE")]
         name: String,
         #[command(flatten)]
         changes: TemplateChanges,
     },
     /// Delete a template that no volume follows
-    #[command(after_help = "Example:\n  weir template delete mixed")]
+    #[command(visible_alias = "remove", after_help = "Example:\n  weir template delete mixed")]
     Delete {
         /// The template
+        #[arg(value_name = "TEMPLATE")]
         name: String,
     },
 }
@@ -68,8 +72,8 @@ pub struct TemplateChanges {
     #[arg(long, value_name = "CLASS|fastest", value_parser = read_from)]
     pub read_from: Option<TemplateRead>,
     /// Policy group for volumes created later, or 'none'
-    #[arg(long, value_name = "POLICY_GROUP|none")]
-    pub qos_policy_group: Option<String>,
+    #[arg(long, value_name = "POLICY_GROUP|none", visible_alias = "qos-policy-group")]
+    pub policy_group: Option<String>,
 }
 
 /// Class of each replica.

@@ -7,10 +7,11 @@ use uuid::Uuid;
 use weir_types::Throughput;
 use weir_types::background::write_deadline;
 
-use super::super::arguments::{BackgroundPolicyCommand, BackgroundStatisticsCommand, Format};
-use super::super::client::{Client, CommandError};
-use super::super::output::{self, Column};
-use crate::client::Items;
+use super::super::arguments::{BackgroundPolicyCommand, BackgroundStatisticsCommand, ReadArguments};
+use super::super::client::Client;
+use super::super::errors::CommandError;
+use super::super::output::{self, Column, ListColumn};
+use crate::items::Items;
 use weir_api_types::{
     BackgroundJob, BackgroundKind, BackgroundPolicy, BackgroundPolicyModify, BackgroundState, Rates,
 };
@@ -22,13 +23,26 @@ const JOBS_PATH: &str = "/v1/background-jobs";
 /// Interval at which a waiting command reads the progress of the work.
 const WAIT_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Columns of the list of policies.
+const COLUMNS: &[ListColumn<BackgroundPolicy>] = &[
+    ListColumn::text("Kind", |policy| name(policy.kind).to_owned()),
+    ListColumn::number("Weight", |policy| policy.weight.to_string()),
+    ListColumn::text("Maximum Throughput", |policy| Throughput::from(policy.ceiling).short()),
+    ListColumn::text("Deadline", deadline),
+    ListColumn::text("Built In", |policy| policy.is_built_in.to_string()),
+    ListColumn::wide_number("Version", |policy| policy.version.to_string()),
+];
+/// Width of the labels of `show`.
+const LABEL_WIDTH: usize = 24;
+
 /// Runs a command about the policies of background work.
 pub fn policy(client: &Client, command: BackgroundPolicyCommand) -> Result<(), CommandError> {
     match command {
-        BackgroundPolicyCommand::Show(read) => {
-            let list: Items<BackgroundPolicy> = client.list(POLICIES_PATH, &[])?;
-            output::show(&list, read.output, policy_table)
-        }
+        BackgroundPolicyCommand::List(read) => list(client, read),
+        BackgroundPolicyCommand::Show { kind, read } => match kind.get() {
+            Some(kind) => show(client, kind, read),
+            None => list(client, read),
+        },
         BackgroundPolicyCommand::Modify { kind, changes } => {
             let request = BackgroundPolicyModify {
                 weight: changes.weight,
@@ -41,11 +55,39 @@ pub fn policy(client: &Client, command: BackgroundPolicyCommand) -> Result<(), C
     }
 }
 
+fn list(client: &Client, read: ReadArguments) -> Result<(), CommandError> {
+    output::list(&client.list(POLICIES_PATH, &[])?, read.output, COLUMNS)
+}
+
+/// Shows one policy. The API has policies in its list only.
+fn show(client: &Client, kind: BackgroundKind, read: ReadArguments) -> Result<(), CommandError> {
+    let list: Items<BackgroundPolicy> = client.list(POLICIES_PATH, &[])?;
+    let found = list.items.into_iter().find(|policy| policy.kind == kind);
+    let none = || CommandError::Failed(format!("the daemon has no background work of kind '{}'", name(kind)));
+    output::show(&found.ok_or_else(none)?, read.output, description)
+}
+
+fn deadline(policy: &BackgroundPolicy) -> String {
+    policy.deadline_seconds.map_or("none".to_owned(), write_deadline)
+}
+
+fn description(policy: &BackgroundPolicy) -> String {
+    let fields = [
+        ("Kind", name(policy.kind).to_owned()),
+        ("Weight", policy.weight.to_string()),
+        ("Maximum Throughput", Throughput::from(policy.ceiling).long()),
+        ("Deadline", deadline(policy)),
+        ("Built In", policy.is_built_in.to_string()),
+        ("Version", policy.version.to_string()),
+    ];
+    output::fields(LABEL_WIDTH, &fields)
+}
+
 /// Runs a command about the statistics of background work.
 pub fn statistics(client: &Client, command: BackgroundStatisticsCommand) -> Result<(), CommandError> {
     let BackgroundStatisticsCommand::Show(read) = command;
     let list = jobs(client)?;
-    if list.items.is_empty() && read.output == Format::Table {
+    if list.items.is_empty() && read.output.is_for_people() {
         return output::print("There is no background work.");
     }
     output::show(&list, read.output, |list| job_table(&list.items))
@@ -93,26 +135,6 @@ fn part_done(job: &BackgroundJob) -> f64 {
 
 fn bar(job: &BackgroundJob) -> String {
     format!("{}, {} to go", output::progress_bar(part_done(job)), output::rough_time(job.left_ns))
-}
-
-fn policy_table(list: &Items<BackgroundPolicy>) -> String {
-    let columns = [
-        Column::Text("Kind"),
-        Column::Number("Weight"),
-        Column::Text("Maximum Throughput"),
-        Column::Text("Deadline"),
-        Column::Text("Built In"),
-    ];
-    let row = |policy: &BackgroundPolicy| {
-        vec![
-            name(policy.kind).to_owned(),
-            policy.weight.to_string(),
-            Throughput::from(policy.ceiling).to_string(),
-            policy.deadline_seconds.map_or("none".to_owned(), write_deadline),
-            policy.is_built_in.to_string(),
-        ]
-    };
-    output::table(&columns, list.items.iter().map(row))
 }
 
 fn state(state: BackgroundState) -> &'static str {

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::super::client::{Client, CommandError};
+use super::super::client::Client;
+use super::super::errors::CommandError;
 use super::super::output;
-use super::drive;
-use crate::client::Items;
+use super::shown;
+use crate::items::Items;
 use weir_api_types::{Drive, DriveDrain};
 
 /// Interval at which a waiting command reads the progress of the drain.
@@ -34,7 +35,7 @@ pub fn cancel(client: &Client, path: &str) -> Result<(), CommandError> {
 
 /// State of a drive, with the progress of its drain if it is draining.
 pub fn state(drive: &Drive) -> String {
-    let state = drive::state(drive.state);
+    let state = shown::state(drive.state);
     match &drive.drain {
         None => state.to_owned(),
         Some(drain) => format!("{state}, draining, {}", left(drain)),
@@ -97,7 +98,7 @@ fn drain_of(client: &Client, id: Uuid) -> Result<Option<DriveDrain>, CommandErro
 
 #[cfg(test)]
 mod tests {
-    use super::super::drive::tests::drive;
+    use super::super::shown::tests::drive;
     use super::*;
 
     #[test]

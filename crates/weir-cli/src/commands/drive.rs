@@ -4,17 +4,38 @@ use std::io::Write;
 use std::path::Path;
 
 use weir_types::Emulation;
-use weir_types::units::Size;
 
 use super::super::arguments::{DriveChanges, DriveCommand};
-use super::super::client::{Client, CommandError, segment};
-use super::super::output::{self, Column, rough_size};
+use super::super::client::{Client, segment};
+use super::super::errors::CommandError;
+use super::super::output::{self, ListColumn, optional_size, or_dash, rough_size};
+use super::shown::{kind, location, media_type};
 use super::{drain, measuring};
-use crate::client::Items;
-use weir_api_types::{Drive, DriveCreate, DriveDevice, DriveEmulation, DriveModify, DriveState};
+use crate::items::Items;
+use weir_api_types::{Drive, DriveCreate, DriveDevice, DriveModify};
 
 /// Width of the labels of `show`.
 const LABEL_WIDTH: usize = 24;
+
+/// Columns of the list.
+const COLUMNS: &[ListColumn<Drive>] = &[
+    ListColumn::text("Drive", |drive| drive.name.clone()),
+    ListColumn::text("Path", |drive| location(&drive.path, drive.device.as_ref())),
+    ListColumn::text("Media Type", |drive| media_type(drive.emulation, drive.device.as_ref())),
+    ListColumn::text("Class", measuring::class),
+    ListColumn::text("Zone", |drive| or_dash(&drive.zone)),
+    ListColumn::text("Rack", |drive| or_dash(&drive.rack)),
+    ListColumn::number("Size", |drive| optional_size(drive.size_bytes)),
+    ListColumn::wide_number("Used", |drive| optional_size(drive.used_bytes)),
+    ListColumn::number("Available", |drive| optional_size(drive.available_bytes)),
+    ListColumn::number("Volumes", |drive| drive.volumes.to_string()),
+    ListColumn::number("Provisioned", |drive| rough_size(drive.provisioned_bytes)),
+    ListColumn::text("State", drain::state),
+    ListColumn::wide_text("Snapshots", snapshots),
+    ListColumn::wide_number("Version", |drive| drive.version.to_string()),
+    ListColumn::wide_text("Added", |drive| drive.created_at.to_string()),
+    ListColumn::wide_text("Drive ID", |drive| drive.id.to_string()),
+];
 
 /// Runs a command about drives.
 pub fn run(client: &Client, command: DriveCommand) -> Result<(), CommandError> {
@@ -66,11 +87,10 @@ pub fn run(client: &Client, command: DriveCommand) -> Result<(), CommandError> {
             let request = DriveModify { class, zone, rack };
             client.patch::<Drive>(&path(&name), &[], &request).map(|_| ())
         }
-        DriveCommand::List(read) => {
-            let list: Items<Drive> = client.list("/v1/drives", &[])?;
-            output::show(&list, read.output, table)
+        DriveCommand::List(read) | DriveCommand::Show { name: None, read } => {
+            output::list(&client.list("/v1/drives", &[])?, read.output, COLUMNS)
         }
-        DriveCommand::Show { name, read } => {
+        DriveCommand::Show { name: Some(name), read } => {
             let drive: Drive = client.get(&path(&name), &[])?;
             output::show(&drive, read.output, description)
         }
@@ -107,81 +127,8 @@ fn absolute(directory: &Path) -> Result<String, CommandError> {
     path.into_os_string().into_string().map_err(usage)
 }
 
-/// Type of a drive. An emulated drive shows the name of its kind, or its parameters if no kind has them.
-pub fn media_type(emulation: Option<DriveEmulation>, device: Option<&DriveDevice>) -> String {
-    match (emulation, device) {
-        (Some(emulation), _) => format!("emulated {}", Emulation::from(emulation)),
-        (None, Some(device)) => kind(device).to_owned(),
-        (None, None) => "directory".to_owned(),
-    }
-}
-
-/// Kind of a block device, as the kernel reports it.
-fn kind(device: &DriveDevice) -> &'static str {
-    if device.is_rotational { "rotating device" } else { "solid-state device" }
-}
-
-/// Location of a drive as the user gave it: its block device or its folder.
-pub fn location(path: &str, device: Option<&DriveDevice>) -> String {
-    device.map_or(path, |device| &device.path).to_owned()
-}
-
-/// Name of a drive, with its emulation if it is emulated.
-pub fn labelled(name: &str, emulation: Option<DriveEmulation>) -> String {
-    match emulation {
-        None => name.to_owned(),
-        Some(_) => format!("{name} ({})", media_type(emulation, None)),
-    }
-}
-
-/// State of a drive, in a word.
-pub fn state(state: DriveState) -> &'static str {
-    match state {
-        DriveState::Online => "online",
-        DriveState::Missing => "missing",
-    }
-}
-
-/// A size for people, or `-` if it is unknown.
-pub fn optional_size(bytes: Option<u64>) -> String {
-    bytes.map_or("-".to_owned(), rough_size)
-}
-
-/// A zone or rack, or `-` if it is unknown.
-fn place(name: &Option<String>) -> String {
-    name.clone().unwrap_or_else(|| "-".to_owned())
-}
-
-fn table(list: &Items<Drive>) -> String {
-    let columns = [
-        Column::Text("Drive"),
-        Column::Text("Path"),
-        Column::Text("Media Type"),
-        Column::Text("Class"),
-        Column::Text("Zone"),
-        Column::Text("Rack"),
-        Column::Number("Size"),
-        Column::Number("Available"),
-        Column::Number("Volumes"),
-        Column::Number("Provisioned"),
-        Column::Text("State"),
-    ];
-    let row = |drive: &Drive| {
-        vec![
-            drive.name.clone(),
-            location(&drive.path, drive.device.as_ref()),
-            media_type(drive.emulation, drive.device.as_ref()),
-            measuring::class(drive),
-            place(&drive.zone),
-            place(&drive.rack),
-            optional_size(drive.size_bytes),
-            optional_size(drive.available_bytes),
-            drive.volumes.to_string(),
-            Size(drive.provisioned_bytes).to_string(),
-            drain::state(drive),
-        ]
-    };
-    output::table(&columns, list.items.iter().map(row))
+fn snapshots(drive: &Drive) -> String {
+    if drive.shares_space { "share space" } else { "are copied" }.to_owned()
 }
 
 fn described(device: &DriveDevice) -> String {
@@ -207,10 +154,10 @@ fn description(drive: &Drive) -> String {
             drive.space_age_ns.map_or("-".to_owned(), |age| format!("{} s ago", age / 1_000_000_000)),
         ),
         ("Volumes", drive.volumes.to_string()),
-        ("Provisioned", Size(drive.provisioned_bytes).to_string()),
-        ("Snapshots", if drive.shares_space { "share space" } else { "are copied" }.to_owned()),
-        ("Zone", place(&drive.zone)),
-        ("Rack", place(&drive.rack)),
+        ("Provisioned", rough_size(drive.provisioned_bytes)),
+        ("Snapshots", snapshots(drive)),
+        ("Zone", or_dash(&drive.zone)),
+        ("Rack", or_dash(&drive.rack)),
         ("Added", drive.created_at.to_string()),
     ];
     fields.extend(measuring::fields(drive));
@@ -218,38 +165,10 @@ fn description(drive: &Drive) -> String {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
+    use super::super::shown::labelled;
+    use super::super::shown::tests::drive;
     use super::*;
-
-    /// Returns a missing drive.
-    pub fn drive(emulation: Option<DriveEmulation>) -> Drive {
-        Drive {
-            id: uuid::Uuid::nil(),
-            version: 0,
-            name: "slow".to_owned(),
-            path: "/srv/slow".to_owned(),
-            device: None,
-            emulation,
-            state: DriveState::Missing,
-            reason: Some("there is none".to_owned()),
-            size_bytes: None,
-            used_bytes: None,
-            available_bytes: None,
-            space_age_ns: None,
-            volumes: 2,
-            shares_space: false,
-            provisioned_bytes: 2 << 30,
-            class: None,
-            class_reason: "not measured yet".to_owned(),
-            measurement: None,
-            measurement_progress: None,
-            measurement_failure: None,
-            zone: None,
-            rack: None,
-            drain: None,
-            created_at: jiff::Timestamp::UNIX_EPOCH,
-        }
-    }
 
     #[test]
     fn emulated_drive_is_shown_as_emulated() {
@@ -259,7 +178,7 @@ pub(super) mod tests {
         assert!(description(&drive).contains(&format!("Media Type: {words}\n")));
         let label = labelled("slow", drive.emulation);
         assert_eq!(label, format!("slow ({words})"));
-        let table = table(&Items { items: vec![drive] });
+        let table = output::list_table(&[drive], COLUMNS, false);
         assert!(table.contains(words), "{table}");
     }
 
@@ -298,7 +217,7 @@ pub(super) mod tests {
         ] {
             assert!(text.contains(words), "{words} in {text}");
         }
-        let shown = table(&Items { items: vec![rotating.clone()] });
+        let shown = output::list_table(std::slice::from_ref(&rotating), COLUMNS, false);
         assert!(shown.contains("/dev/sdb") && !shown.contains("/srv/slow"), "{shown}");
         let solid = DriveDevice { is_rotational: false, ..device };
         assert_eq!(media_type(None, Some(&solid)), "solid-state device");

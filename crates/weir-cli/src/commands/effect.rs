@@ -1,4 +1,4 @@
-//! Output of `volume inspect` about the policies of a volume.
+//! Output of `volume show` about the policies of a volume.
 
 use serde_json::Value;
 use weir_types::Throughput;

@@ -1,16 +1,43 @@
 //! `weir journal`: commands about write journals.
 
 use super::super::arguments::JournalCommand;
-use super::super::client::{Client, CommandError};
-use super::super::output::{self, Column};
-use crate::client::Items;
-use weir_api_types::Journal;
+use super::super::client::{Client, of_tenant};
+use super::super::errors::CommandError;
+use super::super::output::{self, ListColumn};
+use crate::items::Items;
+use weir_api_types::{Journal, Volume};
+
+/// Path of journals in the API.
+const PATH: &str = "/v1/journals";
+/// Width of the labels of `show`.
+const LABEL_WIDTH: usize = 24;
+
+/// Columns of the list.
+const COLUMNS: &[ListColumn<Journal>] = &[
+    ListColumn::text("Volume", |journal| journal.volume.clone()),
+    ListColumn::text("Tenant", |journal| journal.tenant.clone()),
+    ListColumn::text("Drive", |journal| journal.drive.clone()),
+    ListColumn::text("State", |journal| state(journal).to_owned()),
+    ListColumn::number("Replicas", |journal| journal.replicas.to_string()),
+    ListColumn::number("Used", |journal| output::rough_size(journal.used_bytes)),
+    ListColumn::number("Size", |journal| output::rough_size(journal.size_bytes)),
+    ListColumn::wide_text("Journal ID", |journal| journal.id.to_string()),
+];
 
 /// Runs a command about journals.
 pub fn run(client: &Client, command: JournalCommand) -> Result<(), CommandError> {
-    let JournalCommand::List { tenant, read } = command;
-    let list: Items<Journal> = client.list("/v1/journals", &[("tenant", tenant.tenant.as_deref())])?;
-    output::show(&list, read.output, table)
+    let (volume, tenant, read) = match &command {
+        JournalCommand::List { tenant, read } => (None, tenant.tenant.as_deref(), read),
+        JournalCommand::Show { name, tenant, read } => (name.get(), tenant.tenant.as_deref(), read),
+    };
+    let Some(volume) = volume else {
+        return output::list(&client.list(PATH, &[("tenant", tenant)])?, read.output, COLUMNS);
+    };
+    // The API has no list for one volume. The volume is read first, so that an unknown one is reported.
+    let volume: Volume = client.get(&of_tenant(tenant, "volumes", Some(volume)), &[])?;
+    let mut list: Items<Journal> = client.list(PATH, &[("tenant", Some(&volume.tenant))])?;
+    list.items.retain(|journal| journal.volume == volume.name);
+    output::show(&list, read.output, |list| described(&volume.name, &list.items))
 }
 
 fn state(journal: &Journal) -> &'static str {
@@ -21,26 +48,25 @@ fn state(journal: &Journal) -> &'static str {
     }
 }
 
-fn table(list: &Items<Journal>) -> String {
-    let columns = [
-        Column::Text("Volume"),
-        Column::Text("Tenant"),
-        Column::Text("Drive"),
-        Column::Text("State"),
-        Column::Number("Replicas"),
-        Column::Number("Used"),
-        Column::Number("Size"),
+fn described(volume: &str, journals: &[Journal]) -> String {
+    if journals.is_empty() {
+        return format!("Volume '{volume}' has no write journal.");
+    }
+    let text: Vec<String> = journals.iter().map(description).collect();
+    text.join("\n")
+}
+
+fn description(journal: &Journal) -> String {
+    let bytes = |bytes: u64| format!("{} ({bytes} bytes)", output::rough_size(bytes));
+    let fields = [
+        ("Volume", journal.volume.clone()),
+        ("Tenant", journal.tenant.clone()),
+        ("Journal ID", journal.id.to_string()),
+        ("Drive", journal.drive.clone()),
+        ("State", state(journal).to_owned()),
+        ("Replicas", journal.replicas.to_string()),
+        ("Used", bytes(journal.used_bytes)),
+        ("Size", bytes(journal.size_bytes)),
     ];
-    let row = |journal: &Journal| {
-        vec![
-            journal.volume.clone(),
-            journal.tenant.clone(),
-            journal.drive.clone(),
-            state(journal).to_owned(),
-            journal.replicas.to_string(),
-            output::rough_size(journal.used_bytes),
-            output::rough_size(journal.size_bytes),
-        ]
-    };
-    output::table(&columns, list.items.iter().map(row))
+    output::fields(LABEL_WIDTH, &fields)
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use weir_types::Class;
 use weir_types::measurement::{grouped, time};
 
-use super::super::client::{Client, CommandError};
+use super::super::client::Client;
+use super::super::errors::CommandError;
 use super::super::output::{self, rough_rate};
 use weir_api_types::{DirectionFigures, Drive, DriveMeasurement};
 
@@ -81,7 +82,7 @@ fn figures(found: &DriveMeasurement) -> Vec<(&'static str, String)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::drive::tests::drive;
+    use super::super::shown::tests::drive;
     use super::*;
     use weir_api_types::{IoPriority, MeasurementProgress};
 

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use weir_types::units::Size;
 
-use super::super::client::{Client, CommandError, of_tenant};
+use super::super::client::{Client, of_tenant};
+use super::super::errors::CommandError;
 use super::super::output;
 use weir_api_types::{Volume, VolumeHealth, VolumeMoveState, VolumeMoving};
 
 /// Interval at which a waiting command reads the progress of the move.
 const WAIT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Fields of `inspect` about the replicas of a volume.
+/// Fields of `show` about the replicas of a volume.
 pub fn fields(volume: &Volume) -> Vec<(&'static str, String)> {
     let mut fields = Vec::new();
     if let Some(replicas) = &volume.replication {
@@ -54,7 +55,7 @@ pub fn health(volume: &Volume) -> &'static str {
     }
 }
 
-/// Health of a volume, with the number of affected extents, for `inspect`.
+/// Health of a volume, with the number of affected extents, for `show`.
 pub fn long_health(volume: &Volume) -> String {
     let word = health(volume);
     let degraded = format!("{} extents with too few replicas in sync", volume.extents_degraded);

@@ -2,13 +2,13 @@
 
 use weir_types::{Size, Throughput};
 
-use super::super::arguments::{Format, ReadArguments};
-use super::super::client::{Client, CommandError, of_tenant};
-use super::super::output::{self, Column};
-use super::super::policy_arguments::{
-    AdaptiveArguments, AdaptivePolicyGroupCommand, PolicyGroupCommand, TermsArguments,
+use super::super::arguments::{
+    AdaptiveArguments, AdaptivePolicyGroupCommand, PolicyGroupCommand, ReadArguments, TermsArguments,
 };
-use crate::client::Items;
+use super::super::client::{Client, of_tenant};
+use super::super::errors::CommandError;
+use super::super::output::{self, ListColumn, or_dash};
+use crate::items::Items;
 use weir_api_types::{
     AdaptiveModify, AdaptivePolicyGroup, AdaptivePolicyGroupCreate, AdaptivePolicyGroupModify, BurstModify,
     BurstTerms, Charges, InitialCredit, LimitsModify, OperationSize, PeakMode, PolicyGroup,
@@ -21,6 +21,49 @@ const PATH: &str = "/v1/policy-groups";
 const ADAPTIVE_PATH: &str = "/v1/adaptive-policy-groups";
 /// Width of the labels of `show -policy-group`, equal to ONTAP's.
 const LABEL_WIDTH: usize = 31;
+
+/// Columns of the list of policy groups.
+const COLUMNS: &[ListColumn<PolicyGroup>] = &[
+    ListColumn::text("Name", |group| group.name.clone()),
+    ListColumn::text("Vserver", |group| group.tenant.clone()),
+    ListColumn::text("Class", |group| group.class.clone()),
+    ListColumn::number("Wklds", |group| group.workloads.to_string()),
+    ListColumn::text("Throughput", |group| {
+        format!("{}-{}", floor(group.terms.floor, Throughput::short), short(group.terms.limits.total))
+    }),
+    ListColumn::text("Read", |group| short(group.terms.limits.read)),
+    ListColumn::text("Write", |group| short(group.terms.limits.write)),
+    ListColumn::wide_text("Burst", |group| {
+        group.terms.burst.map_or("-".to_owned(), |burst| short(burst.rates.total))
+    }),
+    ListColumn::number("Weight", |group| group.terms.weight.to_string()),
+    ListColumn::wide_text("IOPS Size", |group| operation_size(group.terms.operation_size)),
+    ListColumn::wide_text("Charges", |group| charges(group.terms.charges)),
+    ListColumn::text("Parent", |group| or_dash(&group.parent)),
+    ListColumn::text("Is Shared", |group| group.is_shared.to_string()),
+    ListColumn::wide_number("ID", |group| group.number.to_string()),
+    ListColumn::wide_number("Version", |group| group.version.to_string()),
+    ListColumn::wide_text("Created", |group| group.created_at.to_string()),
+    ListColumn::wide_text("Uuid", |group| group.id.to_string()),
+];
+
+/// Columns of the list of adaptive policy groups.
+const ADAPTIVE_COLUMNS: &[ListColumn<AdaptivePolicyGroup>] = &[
+    ListColumn::text("Name", |group| group.name.clone()),
+    ListColumn::text("Vserver", |group| group.tenant.clone()),
+    ListColumn::text("Class", |group| group.class.clone()),
+    ListColumn::number("Wklds", |group| group.workloads.to_string()),
+    ListColumn::number("Expected IOPS", |group| per_tb(group.terms.expected_iops_per_tb)),
+    ListColumn::number("Peak IOPS", |group| per_tb(group.terms.peak_iops_per_tb)),
+    ListColumn::number("Minimum IOPS", |group| format!("{}IOPS", group.terms.absolute_iops_min)),
+    ListColumn::wide_text("Expected Allocation", |group| space(group.terms.expected_space).to_owned()),
+    ListColumn::wide_text("Peak Allocation", |group| space(group.terms.peak_space).to_owned()),
+    ListColumn::text("Block Size", |group| block_size(group.terms.block_size_bytes)),
+    ListColumn::wide_number("ID", |group| group.number.to_string()),
+    ListColumn::wide_number("Version", |group| group.version.to_string()),
+    ListColumn::wide_text("Created", |group| group.created_at.to_string()),
+    ListColumn::wide_text("Uuid", |group| group.id.to_string()),
+];
 
 /// Runs a command about policy groups.
 pub fn fixed(client: &Client, command: PolicyGroupCommand) -> Result<(), CommandError> {
@@ -57,15 +100,16 @@ pub fn fixed(client: &Client, command: PolicyGroupCommand) -> Result<(), Command
         PolicyGroupCommand::Delete { name, tenant } => {
             client.delete(&path(tenant.tenant.as_deref(), name.get()), &[])
         }
+        PolicyGroupCommand::List { tenant, read } => show_fixed(client, None, tenant.tenant.as_deref(), read),
         PolicyGroupCommand::Show { name, tenant, read } => {
-            show_fixed(client, name.get(), tenant.as_deref(), read)
+            show_fixed(client, name.get(), tenant.tenant.as_deref(), read)
         }
     }
 }
 
 /// Runs a command about adaptive policy groups.
 pub fn adaptive(client: &Client, command: AdaptivePolicyGroupCommand) -> Result<(), CommandError> {
-    use AdaptivePolicyGroupCommand::{Create, Delete, Modify, Rename, Show};
+    use AdaptivePolicyGroupCommand::{Create, Delete, List, Modify, Rename, Show};
     match command {
         Create { name, tenant, terms } => {
             let request = AdaptivePolicyGroupCreate {
@@ -90,7 +134,8 @@ pub fn adaptive(client: &Client, command: AdaptivePolicyGroupCommand) -> Result<
             client.patch::<AdaptivePolicyGroup>(&path, &[], &request).map(|_| ())
         }
         Delete { name, tenant } => client.delete(&adaptive_path(tenant.tenant.as_deref(), name.get()), &[]),
-        Show { name, tenant, read } => show_adaptive(client, name.get(), tenant.as_deref(), read),
+        List { tenant, read } => show_adaptive(client, None, tenant.tenant.as_deref(), read),
+        Show { name, tenant, read } => show_adaptive(client, name.get(), tenant.tenant.as_deref(), read),
     }
 }
 
@@ -153,10 +198,10 @@ fn show_fixed(
         return output::show(&group, read.output, description);
     }
     let list: Items<PolicyGroup> = client.list(PATH, &[("tenant", tenant)])?;
-    if list.items.is_empty() && read.output == Format::Table {
+    if list.items.is_empty() && read.output.is_for_people() {
         return output::print("There are no policy groups.");
     }
-    output::show(&list, read.output, table)
+    output::list(&list, read.output, COLUMNS)
 }
 
 fn show_adaptive(
@@ -169,20 +214,24 @@ fn show_adaptive(
         let group: AdaptivePolicyGroup = client.get(&adaptive_path(tenant, name), &[])?;
         return output::show(&group, read.output, adaptive_description);
     }
-    let list: Items<AdaptivePolicyGroup> = client.list(ADAPTIVE_PATH, &[("tenant", tenant)])?;
-    output::show(&list, read.output, adaptive_table)
+    output::list(&client.list(ADAPTIVE_PATH, &[("tenant", tenant)])?, read.output, ADAPTIVE_COLUMNS)
 }
 
 /// A ceiling in ONTAP's notation, where no ceiling is infinite.
-fn ceiling(rates: Rates) -> String {
+fn ceiling(rates: Rates, written: fn(&Throughput) -> String) -> String {
     let throughput = Throughput::from(rates);
-    if throughput.is_unlimited() { "INF".to_owned() } else { throughput.to_string() }
+    if throughput.is_unlimited() { "INF".to_owned() } else { written(&throughput) }
+}
+
+/// A ceiling for a list.
+fn short(rates: Rates) -> String {
+    ceiling(rates, Throughput::short)
 }
 
 /// A floor in ONTAP's notation, where no floor is zero.
-fn floor(rates: Rates) -> String {
+fn floor(rates: Rates, written: fn(&Throughput) -> String) -> String {
     let throughput = Throughput::from(rates);
-    if throughput.is_unlimited() { "0".to_owned() } else { throughput.to_string() }
+    if throughput.is_unlimited() { "0".to_owned() } else { written(&throughput) }
 }
 
 /// An operation size in the notation of the command line.
@@ -190,7 +239,7 @@ pub fn operation_size(size: OperationSize) -> String {
     match size {
         OperationSize::Any => "any".to_owned(),
         OperationSize::Curve => "curve".to_owned(),
-        OperationSize::Bytes(bytes) => Size(u64::from(bytes)).to_string(),
+        OperationSize::Bytes(bytes) => Size(u64::from(bytes)).exact(),
     }
 }
 
@@ -211,7 +260,7 @@ fn credit(credit: InitialCredit) -> &'static str {
 fn rates(limits: PolicyLimits, labels: [&'static str; 3]) -> Vec<(&'static str, String)> {
     let all = labels.into_iter().zip([limits.total, limits.read, limits.write]);
     all.filter(|(_, rates)| *rates != Rates::default())
-        .map(|(label, rates)| (label, ceiling(rates)))
+        .map(|(label, rates)| (label, ceiling(rates, Throughput::long)))
         .collect()
 }
 
@@ -242,57 +291,28 @@ fn unusual_fields(terms: &PolicyTerms) -> Vec<(&'static str, String)> {
 
 /// All fields of a policy group, in ONTAP's layout.
 pub(crate) fn description(group: &PolicyGroup) -> String {
-    let maximum = ceiling(group.terms.limits.total);
-    let minimum = floor(group.terms.floor);
+    let terms = &group.terms;
+    let maximum = ceiling(terms.limits.total, Throughput::long);
+    let minimum = floor(terms.floor, Throughput::long);
+    let range = format!("{}-{}", floor(terms.floor, Throughput::short), short(terms.limits.total));
     let mut fields = vec![
         ("Policy Group Name", group.name.clone()),
         ("Vserver", group.tenant.clone()),
         ("Uuid", group.id.to_string()),
         ("Policy Group Class", group.class.clone()),
         ("Policy Group ID", group.number.to_string()),
-        ("Maximum Throughput", maximum.clone()),
-        ("Minimum Throughput", minimum.clone()),
+        ("Maximum Throughput", maximum),
+        ("Minimum Throughput", minimum),
     ];
     fields.extend(unusual_fields(&group.terms));
     fields.extend(group.parent.clone().map(|parent| ("Parent Policy Group", parent)));
     fields.extend([
         ("Number of Workloads", group.workloads.to_string()),
-        ("Throughput Policy", format!("{minimum}-{maximum}")),
+        ("Throughput Policy", range),
         ("Is Shared", group.is_shared.to_string()),
         ("Is Policy Auto Generated", "-".to_owned()),
     ]);
     output::fields(LABEL_WIDTH, &fields)
-}
-
-fn table(list: &Items<PolicyGroup>) -> String {
-    let columns = [
-        Column::Text("Name"),
-        Column::Text("Vserver"),
-        Column::Text("Class"),
-        Column::Number("Wklds"),
-        Column::Text("Throughput"),
-        Column::Text("Read"),
-        Column::Text("Write"),
-        Column::Number("Weight"),
-        Column::Text("Parent"),
-        Column::Text("Is Shared"),
-    ];
-    let row = |group: &PolicyGroup| {
-        let limits = group.terms.limits;
-        vec![
-            group.name.clone(),
-            group.tenant.clone(),
-            group.class.clone(),
-            group.workloads.to_string(),
-            format!("{}-{}", floor(group.terms.floor), ceiling(limits.total)),
-            ceiling(limits.read),
-            ceiling(limits.write),
-            group.terms.weight.to_string(),
-            group.parent.clone().unwrap_or_else(|| "-".to_owned()),
-            group.is_shared.to_string(),
-        ]
-    };
-    output::table(&columns, list.items.iter().map(row))
 }
 
 fn space(space: Space) -> &'static str {
@@ -308,7 +328,7 @@ fn block_size(bytes: Option<u32>) -> String {
     match bytes {
         None => "ANY".to_owned(),
         Some(bytes) if bytes.is_multiple_of(unit) => format!("{}K", bytes / unit),
-        Some(bytes) => Size(u64::from(bytes)).to_string(),
+        Some(bytes) => Size(u64::from(bytes)).exact(),
     }
 }
 
@@ -339,31 +359,4 @@ pub(crate) fn adaptive_description(group: &AdaptivePolicyGroup) -> String {
     }
     fields.push(("Number of Workloads", group.workloads.to_string()));
     output::fields(LABEL_WIDTH, &fields)
-}
-
-fn adaptive_table(list: &Items<AdaptivePolicyGroup>) -> String {
-    let columns = [
-        Column::Text("Name"),
-        Column::Text("Vserver"),
-        Column::Text("Class"),
-        Column::Number("Wklds"),
-        Column::Number("Expected IOPS"),
-        Column::Number("Peak IOPS"),
-        Column::Number("Minimum IOPS"),
-        Column::Text("Block Size"),
-    ];
-    let row = |group: &AdaptivePolicyGroup| {
-        let terms = &group.terms;
-        vec![
-            group.name.clone(),
-            group.tenant.clone(),
-            group.class.clone(),
-            group.workloads.to_string(),
-            per_tb(terms.expected_iops_per_tb),
-            per_tb(terms.peak_iops_per_tb),
-            format!("{}IOPS", terms.absolute_iops_min),
-            block_size(terms.block_size_bytes),
-        ]
-    };
-    output::table(&columns, list.items.iter().map(row))
 }

@@ -3,8 +3,8 @@
 use std::io::Read;
 use std::path::Path;
 
-use super::super::arguments::Format;
-use super::super::client::{Client, CommandError};
+use super::super::client::Client;
+use super::super::errors::CommandError;
 use super::super::output;
 use weir_api_types::{PoliciesApply, PoliciesDifference, PolicySet, PolicySetLines};
 use weir_types::control_bounds::API_POLICIES_BYTES_MAX;
@@ -26,7 +26,7 @@ pub fn apply(
         let request = PoliciesApply { policies: parse(&text)?, lines: lines(&text), dry_run, force, prune };
         client.put::<PoliciesDifference>(PATH, &[], &request)
     };
-    if client.options().output != Format::Table {
+    if !client.options().output.is_for_people() {
         // A program reads the difference once, in the answer to the change.
         return put(is_dry_run).map(|_| ()).map_err(in_file);
     }

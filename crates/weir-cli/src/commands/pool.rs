@@ -4,30 +4,49 @@ use weir_types::Throughput;
 use weir_types::units::ByteRate;
 
 use super::super::arguments::{PoolChanges, PoolCommand};
-use super::super::client::{Client, CommandError, segment};
-use super::super::output::{self, Column, rough_size};
-use super::drive::{self, labelled};
-use super::volume::class;
-use crate::client::Items;
+use super::super::client::{Client, segment};
+use super::super::errors::CommandError;
+use super::super::output::{self, Column, ListColumn, rough_size};
+use super::shown::{self, class, labelled};
 use weir_api_types::{
     DriveState, InFlightOrigin, LevelScope, Pool, PoolClaim, PoolInFlight, PoolModify, PoolRates, PoolState,
 };
 
 /// Path of pools in the API.
 const PATH: &str = "/v1/pools";
-/// Width of the labels of `inspect`.
+/// Width of the labels of `show`.
 const LABEL_WIDTH: usize = 24;
 /// Placeholder for an unknown capacity, and for values that depend on it.
 const NOT_MEASURED: &str = "not measured";
 
+/// Columns of the list.
+const COLUMNS: &[ListColumn<Pool>] = &[
+    ListColumn::text("Pool", |pool| pool.name.clone()),
+    ListColumn::text("Class", |pool| class(pool.class)),
+    ListColumn::text("Drives", drives),
+    ListColumn::number("Size", |pool| rough_size(pool.size_bytes)),
+    ListColumn::number("Used", |pool| rough_size(pool.used_bytes)),
+    ListColumn::number("Available", |pool| rough_size(pool.available_bytes)),
+    ListColumn::number("Provisioned", |pool| rough_size(pool.provisioned_bytes)),
+    ListColumn::wide_text("Over-Provisioning", over_provisioning),
+    ListColumn::text("Status", state),
+    ListColumn::text("Capacity", |pool| either(pool.capacity)),
+    ListColumn::number("Over-Commit", |pool| format!("{}%", pool.over_commit_percent)),
+    ListColumn::text("Floors", |pool| both(pool.floors)),
+    ListColumn::wide_text("Reserve", |pool| format!("{}%", pool.reserve_percent)),
+    ListColumn::wide_text("Free for Floors", |pool| either(pool.free)),
+    ListColumn::text("Floors Fit", |pool| fitting(pool).to_owned()),
+    ListColumn::wide_text("Queue Target", queue_target),
+    ListColumn::wide_number("Version", |pool| pool.version.to_string()),
+];
+
 /// Runs a command about pools.
 pub fn run(client: &Client, command: PoolCommand) -> Result<(), CommandError> {
     match command {
-        PoolCommand::List(read) => {
-            let list: Items<Pool> = client.list(PATH, &[])?;
-            output::show(&list, read.output, table)
+        PoolCommand::List(read) | PoolCommand::Show { name: None, read } => {
+            output::list(&client.list(PATH, &[])?, read.output, COLUMNS)
         }
-        PoolCommand::Inspect { name, read } => {
+        PoolCommand::Show { name: Some(name), read } => {
             let pool: Pool = client.get(&path(&name), &[])?;
             output::show(&pool, read.output, description)
         }
@@ -51,14 +70,15 @@ fn path(name: &str) -> String {
 
 /// A capacity, in operations or in bytes per second.
 fn either(rates: Option<PoolRates>) -> String {
-    let words = |rates: PoolRates| format!("{}IOPS or {}", rates.iops, ByteRate(rates.bytes_per_second));
+    let words =
+        |rates: PoolRates| format!("{}IOPS or {}", rates.iops, ByteRate(rates.bytes_per_second).short());
     rates.map_or(NOT_MEASURED.to_owned(), words)
 }
 
 /// Bound rates in both dimensions.
 fn both(rates: PoolRates) -> String {
     let set = |rate: u64| Some(rate).filter(|rate| *rate > 0);
-    Throughput { iops: set(rates.iops), bytes_per_second: set(rates.bytes_per_second) }.to_string()
+    Throughput { iops: set(rates.iops), bytes_per_second: set(rates.bytes_per_second) }.short()
 }
 
 fn drives(pool: &Pool) -> String {
@@ -71,9 +91,9 @@ pub fn state(pool: &Pool) -> String {
     let missing = pool.drives.iter().filter(|drive| drive.state == DriveState::Missing);
     let missing: Vec<&str> = missing.map(|drive| drive.name.as_str()).collect();
     match pool.state {
-        PoolState::Online => drive::state(DriveState::Online).to_owned(),
+        PoolState::Online => shown::state(DriveState::Online).to_owned(),
         PoolState::Degraded => format!("degraded, missing: {}", missing.join(", ")),
-        PoolState::Missing => drive::state(DriveState::Missing).to_owned(),
+        PoolState::Missing => shown::state(DriveState::Missing).to_owned(),
     }
 }
 
@@ -84,44 +104,6 @@ fn fitting(pool: &Pool) -> &'static str {
         (Some(_), true) => "over-committed",
         (Some(_), false) => "fits",
     }
-}
-
-fn table(list: &Items<Pool>) -> String {
-    let columns = [
-        Column::Text("Pool"),
-        Column::Text("Class"),
-        Column::Text("Drives"),
-        Column::Number("Size"),
-        Column::Number("Used"),
-        Column::Number("Available"),
-        Column::Number("Provisioned"),
-        Column::Text("Status"),
-        Column::Text("Capacity"),
-        Column::Number("Over-Commit"),
-        Column::Text("Floors"),
-        Column::Text("Reserve"),
-        Column::Text("Free for Floors"),
-        Column::Text("Floors Fit"),
-    ];
-    let row = |pool: &Pool| {
-        vec![
-            pool.name.clone(),
-            class(pool.class),
-            drives(pool),
-            rough_size(pool.size_bytes),
-            rough_size(pool.used_bytes),
-            rough_size(pool.available_bytes),
-            rough_size(pool.provisioned_bytes),
-            state(pool),
-            either(pool.capacity),
-            format!("{}%", pool.over_commit_percent),
-            both(pool.floors),
-            format!("{}%", pool.reserve_percent),
-            either(pool.free),
-            fitting(pool).to_owned(),
-        ]
-    };
-    output::table(&columns, list.items.iter().map(row))
 }
 
 fn over_provisioning(pool: &Pool) -> String {
@@ -203,12 +185,12 @@ fn claim(claim: &PoolClaim) -> Vec<String> {
         claim.name.clone(),
         claim.origin.clone().unwrap_or_else(dash),
         claim.iops.map_or_else(dash, |iops| iops.to_string()),
-        claim.bytes_per_second.map_or_else(dash, |rate| ByteRate(rate).to_string()),
+        claim.bytes_per_second.map_or_else(dash, |rate| ByteRate(rate).short()),
     ]
 }
 
 fn sum(label: &str, rates: PoolRates) -> Vec<String> {
     let empty = String::new;
-    let (iops, bandwidth) = (rates.iops.to_string(), ByteRate(rates.bytes_per_second).to_string());
+    let (iops, bandwidth) = (rates.iops.to_string(), ByteRate(rates.bytes_per_second).short());
     vec![label.to_owned(), empty(), empty(), empty(), iops, bandwidth]
 }

@@ -4,7 +4,8 @@ use super::super::arguments::{
     CharacteristicsCommand, LatencyCommand, PerformanceCommand, QosCommand, StatisticsCommand,
     VolumeStatisticsCommand,
 };
-use super::super::client::{Client, CommandError};
+use super::super::client::Client;
+use super::super::errors::CommandError;
 use super::{background, policy, policy_set, reasons, simulate, statistics};
 use crate::Local;
 

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::super::arguments::RecordArguments;
-use super::super::client::{Client, CommandError};
+use super::super::client::Client;
+use super::super::errors::CommandError;
 use super::super::output;
 use weir_api_types::RecordingCreate;
 use weir_replay::trace;

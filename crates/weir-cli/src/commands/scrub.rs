@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use weir_types::units::Size;
 
-use super::super::arguments::{Format, ScrubArguments, ScrubCommand};
-use super::super::client::{Client, CommandError, of_tenant};
-use super::super::output::{self, Column};
-use crate::client::Items;
+use super::super::arguments::{Format, ReadArguments, ScrubCommand, ScrubStartArguments};
+use super::super::client::{Client, of_tenant};
+use super::super::errors::CommandError;
+use super::super::output::{self, ListColumn};
+use crate::items::Items;
 use weir_api_types::{DamagedRange, Scrub, ScrubState, Volume};
 
 /// Interval at which a waiting command reads the progress of scrubs.
@@ -16,18 +17,58 @@ const WAIT_INTERVAL: Duration = Duration::from_millis(100);
 
 const SCRUBS_PATH: &str = "/v1/scrubs";
 
+/// Columns of the list.
+const COLUMNS: &[ListColumn<Scrub>] = &[
+    ListColumn::text("Volume", |scrub| scrub.volume.clone()),
+    ListColumn::text("Tenant", |scrub| scrub.tenant.clone()),
+    ListColumn::text("State", state),
+    ListColumn::wide_text("Started", |scrub| time(scrub.begun_at)),
+    ListColumn::text("Ended", |scrub| time(scrub.ended_at)),
+    ListColumn::number("Checked", |scrub| scrub.blocks_checked.to_string()),
+    ListColumn::number("Found", |scrub| scrub.blocks_found.to_string()),
+    ListColumn::number("Repaired", |scrub| scrub.blocks_repaired.to_string()),
+    ListColumn::number("Unrepairable", |scrub| scrub.blocks_unrepairable.to_string()),
+    ListColumn::number("Damaged Now", |scrub| scrub.damaged_blocks.to_string()),
+    ListColumn::wide_number("Left", |scrub| output::rough_size(scrub.bytes_left)),
+    ListColumn::wide_number("Rate", |scrub| output::rough_rate(scrub.bytes_per_second)),
+    ListColumn::wide_number("Checksummed", |scrub| output::rough_size(scrub.checksummed_bytes)),
+];
+
+/// Width of the labels of `show`.
+const LABEL_WIDTH: usize = 24;
+
 /// Runs a command about scrubs.
-pub fn run(client: &Client, arguments: ScrubArguments) -> Result<(), CommandError> {
-    if let Some(ScrubCommand::List { tenant, read }) = &arguments.command {
-        let list: Items<Scrub> = client.list(SCRUBS_PATH, &[("tenant", tenant.tenant.as_deref())])?;
-        return output::show(&list, read.output, table);
+pub fn run(client: &Client, command: ScrubCommand) -> Result<(), CommandError> {
+    match command {
+        ScrubCommand::Start(arguments) => start(client, &arguments),
+        ScrubCommand::List { tenant, read } => list(client, tenant.tenant.as_deref(), read),
+        ScrubCommand::Show { name, tenant, read } => match name.get() {
+            Some(name) => show(client, name, tenant.tenant.as_deref(), read),
+            None => list(client, tenant.tenant.as_deref(), read),
+        },
+        ScrubCommand::Cancel { name, tenant, read } => {
+            let scrubs = vec![client.delete_of(&path(tenant.tenant.as_deref(), name.get()), &[])?];
+            tell(&Items { items: scrubs }, read.output)
+        }
     }
+}
+
+fn list(client: &Client, tenant: Option<&str>, read: ReadArguments) -> Result<(), CommandError> {
+    output::list(&client.list(SCRUBS_PATH, &[("tenant", tenant)])?, read.output, COLUMNS)
+}
+
+/// Shows the scrub of one volume. The API has it in its list only, also for a volume that was never scrubbed.
+fn show(client: &Client, name: &str, tenant: Option<&str>, read: ReadArguments) -> Result<(), CommandError> {
+    let volume: Volume = client.get(&of_tenant(tenant, "volumes", Some(name)), &[])?;
+    let list: Items<Scrub> = client.list(SCRUBS_PATH, &[("tenant", Some(&volume.tenant))])?;
+    let found = list.items.into_iter().find(|scrub| scrub.volume == volume.name);
+    let gone = || CommandError::Failed(format!("volume '{name}' was deleted or renamed just now"));
+    output::show(&found.ok_or_else(gone)?, read.output, description)
+}
+
+fn start(client: &Client, arguments: &ScrubStartArguments) -> Result<(), CommandError> {
     let tenant = arguments.tenant.tenant.as_deref();
     let format = arguments.read.output;
-    if let Some(volume) = &arguments.cancel {
-        let scrubs = vec![client.delete_of(&path(tenant, volume), &[])?];
-        return tell(&Items { items: scrubs }, format);
-    }
     let mut begun: Vec<Scrub> = Vec::new();
     if arguments.all {
         let list: Items<Scrub> = client.list(SCRUBS_PATH, &[("tenant", tenant)])?;
@@ -43,10 +84,7 @@ pub fn run(client: &Client, arguments: ScrubArguments) -> Result<(), CommandErro
 
 /// Prints the scrubs that began or ended, for a program; for a person it prints nothing.
 fn tell(list: &Items<Scrub>, format: Format) -> Result<(), CommandError> {
-    match format {
-        Format::Table => Ok(()),
-        format => output::show(list, format, table),
-    }
+    if format.is_for_people() { Ok(()) } else { output::list(list, format, COLUMNS) }
 }
 
 fn path(tenant: Option<&str>, volume: &str) -> String {
@@ -73,7 +111,7 @@ fn wait(client: &Client, begun: &[Scrub], format: Format) -> Result<(), CommandE
             let _ = write!(std::io::stderr(), "\r\x1b[K{}", bar(&own));
         }
         if !own.iter().any(is_going_on) {
-            output::show(&Items { items: own.clone() }, format, table)?;
+            output::list(&Items { items: own.clone() }, format, COLUMNS)?;
             return own.iter().try_for_each(refuse_unsound);
         }
         std::thread::sleep(WAIT_INTERVAL);
@@ -95,7 +133,7 @@ fn refuse_unsound(scrub: &Scrub) -> Result<(), CommandError> {
         ScrubState::Cancelled => "was given up".to_owned(),
         ScrubState::Interrupted => "was interrupted".to_owned(),
         _ if scrub.damaged_blocks > 0 => format!(
-            "found blocks of which no replica is known to be good: {}; 'weir volume inspect {volume}' shows where",
+            "found blocks of which no replica is known to be good: {}; 'weir scrub show {volume}' shows where",
             scrub.damaged_blocks
         ),
         _ if scrub.extents_passed_over > 0 => {
@@ -122,41 +160,40 @@ fn state(scrub: &Scrub) -> String {
     format!("{word} ({:.0}%)", scrub.bytes_done as f64 * 100.0 / all as f64)
 }
 
-fn table(list: &Items<Scrub>) -> String {
-    let columns = [
-        Column::Text("Volume"),
-        Column::Text("Tenant"),
-        Column::Text("State"),
-        Column::Text("Ended"),
-        Column::Number("Checked"),
-        Column::Number("Found"),
-        Column::Number("Repaired"),
-        Column::Number("Unrepairable"),
-        Column::Number("Damaged Now"),
-    ];
-    let row = |scrub: &Scrub| {
-        vec![
-            scrub.volume.clone(),
-            scrub.tenant.clone(),
-            state(scrub),
-            scrub.ended_at.map_or("-".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M UTC").to_string()),
-            scrub.blocks_checked.to_string(),
-            scrub.blocks_found.to_string(),
-            scrub.blocks_repaired.to_string(),
-            scrub.blocks_unrepairable.to_string(),
-            scrub.damaged_blocks.to_string(),
-        ]
-    };
-    output::table(&columns, list.items.iter().map(row))
+fn time(at: Option<jiff::Timestamp>) -> String {
+    at.map_or("-".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M UTC").to_string())
 }
 
-/// Fields of `volume inspect` about scrubs and damaged data at rest.
+fn description(scrub: &Scrub) -> String {
+    let mut fields = vec![
+        ("Volume", scrub.volume.clone()),
+        ("Tenant", scrub.tenant.clone()),
+        ("Scrub ID", scrub.id.to_string()),
+        ("State", state(scrub)),
+        ("Started", time(scrub.begun_at)),
+        ("Ended", time(scrub.ended_at)),
+        ("Done", output::rough_size(scrub.bytes_done)),
+        ("Left", output::rough_size(scrub.bytes_left)),
+        ("Rate", output::rough_rate(scrub.bytes_per_second)),
+        ("Blocks Checked", scrub.blocks_checked.to_string()),
+        ("Blocks Found", scrub.blocks_found.to_string()),
+        ("Blocks Repaired", scrub.blocks_repaired.to_string()),
+        ("Blocks Unrepairable", scrub.blocks_unrepairable.to_string()),
+        ("Extents Passed Over", scrub.extents_passed_over.to_string()),
+        ("Checksums", format!("kept for {}", output::rough_size(scrub.checksummed_bytes))),
+        ("Damaged Blocks", scrub.damaged_blocks.to_string()),
+    ];
+    fields.extend(scrub.damaged.iter().map(|damaged| ("Damaged", range(damaged))));
+    output::fields(LABEL_WIDTH, &fields)
+}
+
+/// Fields of `volume show` about scrubs and damaged data at rest.
 pub fn fields(volume: &Volume) -> Vec<(&'static str, String)> {
     let Some(scrub) = &volume.scrub else { return Vec::new() };
     let at =
         scrub.ended_at.map(|at| format!(" at {}", at.strftime("%Y-%m-%d %H:%M UTC"))).unwrap_or_default();
     let rate = match scrub.state {
-        ScrubState::Running => format!(", {}/s", output::rough_size(scrub.bytes_per_second as u64)),
+        ScrubState::Running => format!(", {}", output::rough_rate(scrub.bytes_per_second)),
         _ => String::new(),
     };
     let mut fields = vec![(

@@ -1,12 +1,12 @@
 //! `weir service`: drives and pools in the form of Portworx's service commands.
 
 use super::super::arguments::{ServiceCommand, ServiceDriveCommand};
-use super::super::client::{Client, CommandError};
+use super::super::client::Client;
+use super::super::errors::CommandError;
 use super::super::output::{self, rough_size};
-use super::drive::{location, media_type, state};
 use super::pool as pool_words;
-use super::volume::class;
-use crate::client::Items;
+use super::shown::{class, location, media_type, state};
+use crate::items::Items;
 use weir_api_types::{Logging, Pool, PoolDrive};
 
 /// Runs a command about the service.

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use super::super::arguments::{LoadArguments, SimulateArguments};
-use super::super::client::CommandError;
+use super::super::errors::CommandError;
 use super::super::output::{self, Column};
 use super::policy_set;
 use crate::Local;

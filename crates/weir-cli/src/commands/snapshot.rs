@@ -4,28 +4,43 @@ use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use weir_types::units::Size;
-
-use super::super::arguments::{CloneArguments, SnapshotCommand, Which};
-use super::super::client::{Client, CommandError, of_tenant, segment};
-use super::super::output::{self, Column};
-use super::volume;
-use crate::client::Items;
+use super::super::arguments::{CloneArguments, ReadArguments, SnapshotCommand, Which, WhichShown};
+use super::super::client::{Client, of_tenant, segment};
+use super::super::errors::CommandError;
+use super::super::output::{self, ListColumn};
+use super::shown::life;
+use crate::items::Items;
 use weir_api_types::{Snapshot, SnapshotCreate, SnapshotRestore, Volume, VolumeClone};
 
 /// Interval at which a waiting command reads the progress of a snapshot.
 const WAIT_INTERVAL: Duration = Duration::from_millis(500);
 
+/// Width of the labels of `show`.
+const LABEL_WIDTH: usize = 24;
+
+/// Columns of the list.
+const COLUMNS: &[ListColumn<Snapshot>] = &[
+    ListColumn::text("Volume", |snapshot| snapshot.volume.clone()),
+    ListColumn::text("Snapshot", |snapshot| snapshot.name.clone()),
+    ListColumn::text("Tenant", |snapshot| snapshot.tenant.clone()),
+    ListColumn::number("Size", |snapshot| output::rough_size(snapshot.size_bytes)),
+    ListColumn::number("Used", |snapshot| space(snapshot.used_bytes)),
+    ListColumn::number("Unique", |snapshot| space(snapshot.unique_bytes)),
+    ListColumn::text("State", |snapshot| life(snapshot.state).to_owned()),
+    ListColumn::text("Created", |snapshot| snapshot.created_at.to_string()),
+    ListColumn::wide_text("NBD Export", |snapshot| snapshot.export_name.clone()),
+    ListColumn::wide_number("Version", |snapshot| snapshot.version.to_string()),
+    ListColumn::wide_text("Snapshot ID", |snapshot| snapshot.id.to_string()),
+];
+
 /// Runs a command about snapshots.
 pub fn run(client: &Client, command: SnapshotCommand) -> Result<(), CommandError> {
     match command {
         SnapshotCommand::Create { which, group } => create(client, which, group),
-        SnapshotCommand::List { name, volume, tenant, read } => {
-            let volume = name.or(volume);
-            let query = [("tenant", tenant.tenant.as_deref()), ("volume", volume.as_deref())];
-            let list: Items<Snapshot> = client.list("/v1/snapshots", &query)?;
-            output::show(&list, read.output, table)
+        SnapshotCommand::List { volume, tenant, read } => {
+            list(client, tenant.tenant.as_deref(), volume.get(), read)
         }
+        SnapshotCommand::Show { which, read } => show(client, &which, read),
         SnapshotCommand::Restore { which, force } => {
             let (volume, snapshot) = named(&which)?;
             let question =
@@ -43,6 +58,30 @@ pub fn run(client: &Client, command: SnapshotCommand) -> Result<(), CommandError
             let path = path(which.tenant.tenant.as_deref(), &volume, &snapshot);
             client.delete(&path, &[("force", force)])
         }
+    }
+}
+
+fn list(
+    client: &Client,
+    tenant: Option<&str>,
+    volume: Option<&str>,
+    read: ReadArguments,
+) -> Result<(), CommandError> {
+    let query = [("tenant", tenant), ("volume", volume)];
+    output::list(&client.list("/v1/snapshots", &query)?, read.output, COLUMNS)
+}
+
+/// Shows the named snapshot, or the list if none is named.
+fn show(client: &Client, which: &WhichShown, read: ReadArguments) -> Result<(), CommandError> {
+    let by_position = which.name.as_deref().and_then(|name| name.split_once('@'));
+    let by_options = which.volume.as_deref().zip(which.snapshot.as_deref());
+    let tenant = which.tenant.tenant.as_deref();
+    match by_position.or(by_options) {
+        Some((volume, name)) => {
+            let snapshot: Snapshot = client.get(&path(tenant, volume, name), &[])?;
+            output::show(&snapshot, read.output, description)
+        }
+        None => list(client, tenant, which.name.as_deref().or(which.volume.as_deref()), read),
     }
 }
 
@@ -89,8 +128,8 @@ pub fn clone_volume(client: &Client, arguments: CloneArguments) -> Result<(), Co
     let request = VolumeClone {
         name: arguments.name.clone(),
         snapshot,
-        qos_policy_group: arguments.qos_policy_group.clone(),
-        qos_adaptive_policy_group: arguments.qos_adaptive_policy_group.clone(),
+        qos_policy_group: arguments.binding.policy_group.clone(),
+        qos_adaptive_policy_group: arguments.binding.adaptive_policy_group.clone(),
         force: arguments.force,
     };
     let tenant = arguments.tenant.tenant.as_deref();
@@ -153,29 +192,25 @@ fn show_progress(client: &Client, (tenant, volume): (Option<&str>, &str), most: 
     let _ = write!(std::io::stderr(), "\r\x1b[K{bar}, {left} to go over");
 }
 
-fn table(list: &Items<Snapshot>) -> String {
-    let columns = [
-        Column::Text("Volume"),
-        Column::Text("Snapshot"),
-        Column::Text("Tenant"),
-        Column::Number("Size"),
-        Column::Number("Used"),
-        Column::Number("Unique"),
-        Column::Text("State"),
-        Column::Text("Created"),
+/// Space of a snapshot, which is unknown while its drive is missing.
+fn space(bytes: Option<u64>) -> String {
+    bytes.map_or("unknown".to_owned(), output::rough_size)
+}
+
+fn description(snapshot: &Snapshot) -> String {
+    let size = snapshot.size_bytes;
+    let fields = [
+        ("Snapshot", snapshot.name.clone()),
+        ("Volume", snapshot.volume.clone()),
+        ("Tenant", snapshot.tenant.clone()),
+        ("Snapshot ID", snapshot.id.to_string()),
+        ("Version", snapshot.version.to_string()),
+        ("Size", format!("{} ({size} bytes)", output::rough_size(size))),
+        ("Used", space(snapshot.used_bytes)),
+        ("Unique", space(snapshot.unique_bytes)),
+        ("State", life(snapshot.state).to_owned()),
+        ("NBD Export", snapshot.export_name.clone()),
+        ("Created", snapshot.created_at.to_string()),
     ];
-    let bytes = |bytes: Option<u64>| bytes.map_or("unknown".to_owned(), output::rough_size);
-    let row = |snapshot: &Snapshot| {
-        vec![
-            snapshot.volume.clone(),
-            snapshot.name.clone(),
-            snapshot.tenant.clone(),
-            Size(snapshot.size_bytes).to_string(),
-            bytes(snapshot.used_bytes),
-            bytes(snapshot.unique_bytes),
-            volume::state(snapshot.state).to_owned(),
-            snapshot.created_at.to_string(),
-        ]
-    };
-    output::table(&columns, list.items.iter().map(row))
+    output::fields(LABEL_WIDTH, &fields)
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::super::arguments::{Format, Pace, PerformanceArguments};
-use super::super::client::{Client, CommandError};
+use super::super::client::Client;
+use super::super::errors::CommandError;
 use super::super::output::{self, Column};
 use super::super::rates::{Activity, Interval, VolumeActivity};
 use weir_api_types::VolumeStatistics;
@@ -49,7 +50,7 @@ fn iterations(pace: Pace) -> u64 {
 /// Prints the activity of volumes, once or repeatedly.
 pub fn performance(client: &Client, arguments: &PerformanceArguments) -> Result<(), CommandError> {
     let mut is_first = true;
-    let sample = || sample(client, arguments.tenant.as_deref(), arguments.name.get());
+    let sample = || sample(client, arguments.tenant.tenant.as_deref(), arguments.name.get());
     repeat(arguments.pace, sample, |interval| {
         let format = arguments.read.output;
         if !std::mem::take(&mut is_first) && format != Format::Json {

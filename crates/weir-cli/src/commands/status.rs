@@ -1,14 +1,12 @@
 //! `weir status`: the state of the daemon.
 
-use weir_types::units::Size;
-
 use super::super::arguments::ReadArguments;
-use super::super::client::{Client, CommandError};
-use super::super::output::{self, Column, rough_size};
+use super::super::client::Client;
+use super::super::errors::CommandError;
+use super::super::output::{self, Column, optional_size, or_dash, rough_size};
 use super::background::job_table;
-use super::drive::{location, media_type, optional_size, state};
 use super::pool;
-use super::volume::class;
+use super::shown::{class, location, media_type, state};
 use weir_api_types::{Alarm, Health, ObjectKind, Pool, PoolDrive, Severity, Status};
 
 /// Prints the state of the daemon.
@@ -64,7 +62,6 @@ fn pool_table(status: &Status) -> String {
         Column::Text("Zone"),
         Column::Text("Region"),
     ];
-    let place = |name: &Option<String>| name.clone().unwrap_or_else(|| "-".to_owned());
     let row = |pool: &Pool| {
         vec![
             pool.number.to_string(),
@@ -72,8 +69,8 @@ fn pool_table(status: &Status) -> String {
             rough_size(pool.size_bytes),
             rough_size(pool.used_bytes),
             pool::state(pool),
-            place(&status.zone),
-            place(&status.region),
+            or_dash(&status.zone),
+            or_dash(&status.region),
         ]
     };
     output::table(&columns, status.pools.iter().map(row))
@@ -136,7 +133,7 @@ fn volumes(status: &Status) -> String {
     format!(
         "Volumes: {} ({} provisioned, {} used), {} connections\n",
         volumes.count,
-        Size(volumes.provisioned_bytes),
+        rough_size(volumes.provisioned_bytes),
         rough_size(volumes.used_bytes),
         volumes.connections
     )

@@ -1,29 +1,40 @@
 //! `weir template`: commands about templates.
 
 use super::super::arguments::TemplateCommand;
-use super::super::client::{Client, CommandError, segment};
-use super::super::output::{self, Column};
-use super::volume;
-use crate::client::Items;
+use super::super::client::{Client, segment};
+use super::super::errors::CommandError;
+use super::super::output::{self, ListColumn, or_dash};
+use super::shown::class;
 use weir_api_types::{Template, TemplateCreate, TemplateModify, TemplateRead};
 
-/// Width of the labels of `inspect`.
+/// Width of the labels of `show`.
 const LABEL_WIDTH: usize = 24;
+
+/// Columns of the list.
+const COLUMNS: &[ListColumn<Template>] = &[
+    ListColumn::text("Template", |template| template.name.clone()),
+    ListColumn::text("Replicas", replicas),
+    ListColumn::text("Read From", |template| read_from(template).to_owned()),
+    ListColumn::text("Policy Group", |template| or_dash(&template.qos_policy_group)),
+    ListColumn::number("Volumes", |template| template.volumes.to_string()),
+    ListColumn::wide_number("Version", |template| template.version.to_string()),
+    ListColumn::text("Created", origin),
+];
 
 /// Runs a command about templates.
 pub fn run(client: &Client, command: TemplateCommand) -> Result<(), CommandError> {
     match command {
-        TemplateCommand::Create { name, replicas, read_from, qos_policy_group } => {
-            let request = TemplateCreate { name, replicas: replicas.0, read_from, qos_policy_group };
+        TemplateCommand::Create { name, replicas, read_from, policy_group } => {
+            let request =
+                TemplateCreate { name, replicas: replicas.0, read_from, qos_policy_group: policy_group };
             let existing = || client.get(&path(&request.name), &[]).map(Some);
             let template: Template = client.create("/v1/templates", &request, existing)?;
             client.tell(&template.name)
         }
-        TemplateCommand::List(read) => {
-            let list: Items<Template> = client.list("/v1/templates", &[])?;
-            output::show(&list, read.output, table)
+        TemplateCommand::List(read) | TemplateCommand::Show { name: None, read } => {
+            output::list(&client.list("/v1/templates", &[])?, read.output, COLUMNS)
         }
-        TemplateCommand::Inspect { name, read } => {
+        TemplateCommand::Show { name: Some(name), read } => {
             let template: Template = client.get(&path(&name), &[])?;
             output::show(&template, read.output, description)
         }
@@ -31,7 +42,7 @@ pub fn run(client: &Client, command: TemplateCommand) -> Result<(), CommandError
             let request = TemplateModify {
                 replicas: changes.replicas.map(|replicas| replicas.0),
                 read_from: changes.read_from,
-                qos_policy_group: changes.qos_policy_group,
+                qos_policy_group: changes.policy_group,
             };
             client.patch::<Template>(&path(&name), &[], &request).map(|_| ())
         }
@@ -44,7 +55,7 @@ fn path(name: &str) -> String {
 }
 
 fn replicas(template: &Template) -> String {
-    let classes: Vec<String> = template.replicas.iter().map(|class| volume::class(Some(*class))).collect();
+    let classes: Vec<String> = template.replicas.iter().map(|wanted| class(Some(*wanted))).collect();
     classes.join(",")
 }
 
@@ -57,10 +68,6 @@ fn read_from(template: &Template) -> &'static str {
     }
 }
 
-fn policy_group(template: &Template) -> String {
-    template.qos_policy_group.clone().unwrap_or_else(|| "-".to_owned())
-}
-
 fn origin(template: &Template) -> String {
     template.created_at.map_or("built in".to_owned(), |created_at| created_at.to_string())
 }
@@ -70,32 +77,10 @@ fn description(template: &Template) -> String {
         ("Template", template.name.clone()),
         ("Replicas", replicas(template)),
         ("Read From", read_from(template).to_owned()),
-        ("QoS Policy Group", policy_group(template)),
+        ("Policy Group", or_dash(&template.qos_policy_group)),
         ("Volumes", template.volumes.to_string()),
         ("Version", template.version.to_string()),
         ("Created", origin(template)),
     ];
     output::fields(LABEL_WIDTH, &fields)
-}
-
-fn table(list: &Items<Template>) -> String {
-    let columns = [
-        Column::Text("Template"),
-        Column::Text("Replicas"),
-        Column::Text("Read From"),
-        Column::Text("Policy Group"),
-        Column::Number("Volumes"),
-        Column::Text("Created"),
-    ];
-    let row = |template: &Template| {
-        vec![
-            template.name.clone(),
-            replicas(template),
-            read_from(template).to_owned(),
-            policy_group(template),
-            template.volumes.to_string(),
-            origin(template),
-        ]
-    };
-    output::table(&columns, list.items.iter().map(row))
 }

@@ -1,23 +1,50 @@
 //! `weir volume`: commands about volumes.
 
+use weir_types::Throughput;
 use weir_types::units::Size;
-use weir_types::{Class, Throughput};
 
-use super::super::arguments::{VolumeChanges, VolumeCommand, VolumeModifyArguments};
-use super::super::client::{Client, CommandError, of_tenant};
-use super::super::output::{self, Column};
+use super::super::arguments::{
+    ReadArguments, VolumeChanges, VolumeCommand, VolumeCreateArguments, VolumeFilters, VolumeModifyArguments,
+};
+use super::super::client::{Client, of_tenant};
+use super::super::errors::CommandError;
+use super::super::output::{self, ListColumn};
 use super::super::rates::VolumeActivity;
+use super::shown::{class, labelled, life};
 use super::{background, effect, moving, record, scrub, snapshot, statistics};
-use crate::client::Items;
 use weir_api_types::{
-    BoundPolicy, IoPriority, OperationSample, ReplicaPlacement, Volume, VolumeClassPolicy, VolumeCreate,
-    VolumeDrive, VolumeLife, VolumeModify, VolumeSample,
+    BoundPolicy, OperationSample, ReplicaPlacement, Volume, VolumeClassPolicy, VolumeCreate, VolumeDrive,
+    VolumeLife, VolumeModify, VolumeSample,
 };
 
-/// Width of the labels of `inspect`.
+/// Width of the labels of `show`.
 const LABEL_WIDTH: usize = 24;
 
-/// Answer of `volume inspect` in JSON and YAML.
+/// Columns of the list.
+const COLUMNS: &[ListColumn<Volume>] = &[
+    ListColumn::text("Volume", |volume| volume.name.clone()),
+    ListColumn::text("Tenant", |volume| volume.tenant.clone()),
+    ListColumn::number("Size", |volume| output::rough_size(volume.size_bytes)),
+    ListColumn::number("Used", used),
+    ListColumn::wide_number("Unique", |volume| output::optional_size(volume.unique_bytes)),
+    ListColumn::number("Replicas", |volume| volume.replicas.to_string()),
+    ListColumn::text("Template", |volume| output::or_dash(&volume.template)),
+    ListColumn::text("Drives", by_replica),
+    ListColumn::text("Class", short_class),
+    ListColumn::text("State", |volume| short_state(volume).to_owned()),
+    ListColumn::wide_text("Access", |volume| access(volume).to_owned()),
+    ListColumn::text("Policy Group", |volume| {
+        bound(volume).map_or("-".to_owned(), |policy| policy.name.clone())
+    }),
+    ListColumn::number("Connections", |volume| volume.connections.to_string()),
+    ListColumn::wide_number("Snapshots", |volume| volume.snapshots.to_string()),
+    ListColumn::wide_text("NBD Export", |volume| volume.export_name.clone()),
+    ListColumn::wide_number("Version", |volume| volume.version.to_string()),
+    ListColumn::wide_text("Created", |volume| volume.created_at.to_string()),
+    ListColumn::wide_text("Volume ID", |volume| volume.id.to_string()),
+];
+
+/// Answer of `volume show` in JSON and YAML.
 #[derive(serde::Serialize)]
 struct Inspection {
     #[serde(flatten)]
@@ -28,47 +55,22 @@ struct Inspection {
 /// Runs a command about volumes.
 pub fn run(client: &Client, command: VolumeCommand) -> Result<(), CommandError> {
     match command {
-        VolumeCommand::Create {
-            name,
-            tenant,
-            size,
-            drive,
-            repl,
-            template,
-            io_priority,
-            class_policy,
-            qos_policy_group,
-            qos_adaptive_policy_group,
-            force,
-        } => {
-            let request = VolumeCreate {
-                name: name.get().to_owned(),
-                size_bytes: size.0,
-                drive,
-                replicas: repl,
-                template,
-                io_priority,
-                class_policy,
-                qos_policy_group,
-                qos_adaptive_policy_group,
-                force,
-            };
-            let tenant = tenant.tenant.as_deref();
-            let existing = || {
-                let found: Volume = client.get(&path(tenant, &request.name), &[])?;
-                Ok(Some(found).filter(|found| found.size_bytes == request.size_bytes))
-            };
-            let volume: Volume = client.create(&of_tenant(tenant, "volumes", None), &request, existing)?;
-            client.tell(&volume.name)
-        }
-        VolumeCommand::List { tenant, read } => {
-            let list: Items<Volume> = client.list("/v1/volumes", &[("tenant", tenant.as_deref())])?;
-            output::show(&list, read.output, table)
-        }
-        VolumeCommand::Inspect { name, tenant, read } => {
-            let inspection = inspect(client, name.get(), tenant.tenant.as_deref())?;
-            output::show(&inspection, read.output, description)
-        }
+        VolumeCommand::Create(arguments) => create(client, arguments),
+        VolumeCommand::List { filters, read } => list(client, &filters, read),
+        VolumeCommand::Show { name, tenant, read } => match name.get() {
+            Some(name) => {
+                let inspection = inspect(client, name, tenant.tenant.as_deref())?;
+                output::show(&inspection, read.output, description)
+            }
+            None => {
+                let path = "/v1/volumes";
+                output::list(
+                    &client.list(path, &[("tenant", tenant.tenant.as_deref())])?,
+                    read.output,
+                    COLUMNS,
+                )
+            }
+        },
         VolumeCommand::Modify(arguments) => modify(client, arguments),
         VolumeCommand::Resize { name, tenant, size, force } => {
             let path = path(tenant.tenant.as_deref(), name.get());
@@ -92,13 +94,44 @@ fn path(tenant: Option<&str>, name: &str) -> String {
     of_tenant(tenant, "volumes", Some(name))
 }
 
+fn create(client: &Client, arguments: VolumeCreateArguments) -> Result<(), CommandError> {
+    let request = VolumeCreate {
+        name: arguments.name.get().to_owned(),
+        size_bytes: arguments.size.0,
+        drive: arguments.drive,
+        replicas: arguments.replicas,
+        template: arguments.template,
+        io_priority: arguments.class,
+        class_policy: arguments.class_policy,
+        qos_policy_group: arguments.binding.policy_group,
+        qos_adaptive_policy_group: arguments.binding.adaptive_policy_group,
+        force: arguments.force,
+    };
+    let tenant = arguments.tenant.tenant.as_deref();
+    let existing = || {
+        let found: Volume = client.get(&path(tenant, &request.name), &[])?;
+        Ok(Some(found).filter(|found| found.size_bytes == request.size_bytes))
+    };
+    let volume: Volume = client.create(&of_tenant(tenant, "volumes", None), &request, existing)?;
+    client.tell(&volume.name)
+}
+
+fn list(client: &Client, filters: &VolumeFilters, read: ReadArguments) -> Result<(), CommandError> {
+    let query = [
+        ("tenant", filters.tenant.tenant.as_deref()),
+        ("template", filters.template.as_deref()),
+        ("health", filters.health.map(|health| health.word())),
+    ];
+    output::list(&client.list("/v1/volumes", &query)?, read.output, COLUMNS)
+}
+
 fn modify(client: &Client, arguments: VolumeModifyArguments) -> Result<(), CommandError> {
     let changes = arguments.changes;
     // ONTAP's document prints the option without a name, which is valid only beside the adaptive one.
-    let (fixed, adaptive) = (changes.qos_policy_group.clone(), changes.qos_adaptive_policy_group.clone());
+    let (fixed, adaptive) = (changes.policy_group.clone(), changes.adaptive_policy_group.clone());
     if fixed.as_deref() == Some("") && adaptive.is_none() {
         return Err(CommandError::Usage(
-            "--qos-policy-group names no policy group; a name or 'none' is accepted".to_owned(),
+            "--policy-group names no policy group; a name or 'none' is accepted".to_owned(),
         ));
     }
     if let Some(option) = says_what_a_template_says(&changes, arguments.class_policy) {
@@ -110,9 +143,9 @@ fn modify(client: &Client, arguments: VolumeModifyArguments) -> Result<(), Comma
     let request = VolumeModify {
         name: changes.new_name,
         size_bytes: None,
-        io_priority: changes.io_priority,
+        io_priority: changes.class,
         class_policy: arguments.class_policy,
-        replicas: changes.repl,
+        replicas: changes.replicas,
         template: changes.template,
         qos_policy_group: fixed.filter(|name| !name.is_empty()),
         qos_adaptive_policy_group: adaptive,
@@ -131,8 +164,8 @@ fn says_what_a_template_says(
 ) -> Option<&'static str> {
     changes.template.as_ref().filter(|name| !name.eq_ignore_ascii_case("none"))?;
     let options = [
-        (changes.repl.is_some(), "--repl"),
-        (changes.io_priority.is_some(), "--io-priority"),
+        (changes.replicas.is_some(), "--replicas"),
+        (changes.class.is_some(), "--class"),
         (class_policy.is_some(), "--class-policy"),
     ];
     options.into_iter().find(|(is_given, _)| *is_given).map(|(_, option)| option)
@@ -145,41 +178,9 @@ fn inspect(client: &Client, name: &str, tenant: Option<&str>) -> Result<Inspecti
     Ok(Inspection { volume, statistics: sample })
 }
 
-fn table(list: &Items<Volume>) -> String {
-    let columns = [
-        Column::Text("Volume"),
-        Column::Text("Tenant"),
-        Column::Number("Size"),
-        Column::Number("Used"),
-        Column::Number("Replicas"),
-        Column::Text("Template"),
-        Column::Text("Drives"),
-        Column::Text("Class"),
-        Column::Text("State"),
-        Column::Text("Policy Group"),
-        Column::Number("Connections"),
-    ];
-    let row = |volume: &Volume| {
-        vec![
-            volume.name.clone(),
-            volume.tenant.clone(),
-            Size(volume.size_bytes).to_string(),
-            used(volume),
-            volume.replicas.to_string(),
-            volume.template.clone().unwrap_or_else(|| "-".to_owned()),
-            by_replica(volume),
-            short_class(volume),
-            short_state(volume).to_owned(),
-            bound(volume).map_or("-".to_owned(), |policy| policy.name.clone()),
-            volume.connections.to_string(),
-        ]
-    };
-    output::table(&columns, list.items.iter().map(row))
-}
-
 /// Names of the drives that hold a volume, or one replica of it.
 fn drives(drives: &[VolumeDrive]) -> String {
-    let names = drives.iter().map(|drive| super::drive::labelled(&drive.name, drive.emulation));
+    let names = drives.iter().map(|drive| labelled(&drive.name, drive.emulation));
     let names: Vec<_> = names.collect();
     if names.is_empty() { "unknown".to_owned() } else { names.join(", ") }
 }
@@ -220,11 +221,6 @@ fn used(volume: &Volume) -> String {
     volume.used_bytes.map_or("unknown".to_owned(), output::rough_size)
 }
 
-/// Name of a class, also for a drive, pool or volume whose class is unknown.
-pub fn class(priority: Option<IoPriority>) -> String {
-    priority.map_or("not known".to_owned(), |priority| Class::from(priority).to_string())
-}
-
 /// Class of a volume, with the requested class if they differ.
 fn short_class(volume: &Volume) -> String {
     match is_met(volume) {
@@ -254,27 +250,22 @@ fn long_class(volume: &Volume) -> String {
     }
 }
 
-/// Life-cycle state of a volume, in a word.
-pub fn state(state: VolumeLife) -> &'static str {
-    match state {
-        VolumeLife::Creating => "creating",
-        VolumeLife::Online => "online",
-        VolumeLife::Deleting => "deleting",
-    }
-}
-
 /// Life-cycle state of a volume, or its health if it can be used.
 fn short_state(volume: &Volume) -> &'static str {
     match volume.state {
         VolumeLife::Online => moving::health(volume),
-        life => state(life),
+        state => life(state),
     }
+}
+
+fn access(volume: &Volume) -> &'static str {
+    if volume.read_only { "read only" } else { "read and write" }
 }
 
 fn long_state(volume: &Volume) -> String {
     match volume.state {
         VolumeLife::Online => moving::long_health(volume),
-        life => state(life).to_owned(),
+        state => life(state).to_owned(),
     }
 }
 
@@ -299,7 +290,7 @@ fn description(inspection: &Inspection) -> String {
     fields.extend(scrub::fields(volume));
     fields.extend([
         ("State", long_state(volume)),
-        ("Access", if volume.read_only { "read only" } else { "read and write" }.to_owned()),
+        ("Access", access(volume).to_owned()),
         ("Class", long_class(volume)),
         ("Created", volume.created_at.to_string()),
         ("NBD Export", volume.export_name.clone()),
@@ -319,7 +310,7 @@ fn policy_fields(policy: Option<&BoundPolicy>, is_adaptive: bool) -> Vec<(&'stat
         (false, true) => "shared",
         (false, false) => "not shared",
     };
-    let ceiling = |rates| Throughput::from(rates).to_string();
+    let ceiling = |rates| Throughput::from(rates).long();
     let mut fields = vec![
         ("QoS Policy Group", format!("{} ({sharing})", policy.name)),
         ("Maximum Throughput", ceiling(policy.limits.total)),

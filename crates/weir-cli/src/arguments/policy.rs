@@ -1,10 +1,13 @@
 //! Arguments of the commands about policy groups.
 
+use clap::builder::BoolishValueParser;
 use clap::{Args, Subcommand};
 use weir_types::adaptive::{parse_block_size, parse_iops_per_tb};
 use weir_types::{Size, Throughput};
 
-use super::arguments::{OptionalPolicyGroupName, PolicyGroupName, ReadArguments, TenantOption, boolean};
+use super::{
+    OptionalPolicyGroupName, PolicyGroupName, ReadArguments, TenantFilter, TenantOfShown, TenantOption,
+};
 use weir_api_types::{ChargesModify, InitialCredit, OperationSize, PeakMode, Space};
 
 /// Terms of a policy group; an absent option keeps its value.
@@ -57,7 +60,7 @@ pub struct TermsArguments {
 pub enum PolicyGroupCommand {
     /// Create a policy group
     #[command(
-        after_help = "Example:\n  weir qos policy-group create policy1 -vserver svm01 -max-throughput 10000IOPS,300MB/s -is-shared false\n  weir qos policy-group create gold --max-throughput 1000IOPS --burst 3000IOPS --burst-seconds 60 --weight 400"
+        after_help = "Example:\n  weir policy-group create policy1 --tenant svm01 --max-throughput 10000IOPS,300MB/s --is-shared false\n  weir policy-group create gold --max-throughput 1000IOPS --burst 3000IOPS --burst-seconds 60 --weight 400"
     )]
     Create {
         #[command(flatten)]
@@ -70,12 +73,33 @@ pub enum PolicyGroupCommand {
         #[arg(long, value_name = "POLICY_GROUP|none")]
         parent: Option<String>,
         /// Whether all its volumes share one budget [default: true, as in ONTAP]
-        #[arg(long, value_name = "true|false", action = clap::ArgAction::Set, default_value = "true", value_parser = boolean())]
+        #[arg(long, value_name = "true|false", action = clap::ArgAction::Set, default_value = "true", value_parser = BoolishValueParser::new())]
         is_shared: bool,
+    },
+    /// List policy groups
+    #[command(
+        after_help = "Example:\n  weir policy-group list\n  weir policy-group list --tenant svm01 -o wide"
+    )]
+    List {
+        #[command(flatten)]
+        tenant: TenantFilter,
+        #[command(flatten)]
+        read: ReadArguments,
+    },
+    /// Show a policy group with all its fields, or list the policy groups
+    #[command(visible_alias = "inspect", after_help = "Example:\n  weir policy-group show policy1")]
+    Show {
+        #[command(flatten)]
+        name: OptionalPolicyGroupName,
+        #[command(flatten)]
+        tenant: TenantOfShown,
+        #[command(flatten)]
+        read: ReadArguments,
     },
     /// Change the terms of a policy group, also while its volumes are in use
     #[command(
-        after_help = "Example:\n  weir qos policy-group modify policy1 -max-throughput 2000IOPS,200MB/s\n  weir qos policy-group modify policy1 -min-throughput 500IOPS --parent all-of-them"
+        visible_alias = "update",
+        after_help = "Example:\n  weir policy-group modify policy1 --max-throughput 2000IOPS,200MB/s\n  weir policy-group modify policy1 --min-throughput 500IOPS --parent all-of-them"
     )]
     Modify {
         #[command(flatten)]
@@ -88,14 +112,14 @@ pub enum PolicyGroupCommand {
         #[arg(long, value_name = "POLICY_GROUP|none")]
         parent: Option<String>,
         /// Current sharing; any other value is refused, because sharing never changes
-        #[arg(long, value_name = "true|false", action = clap::ArgAction::Set, value_parser = boolean())]
+        #[arg(long, value_name = "true|false", action = clap::ArgAction::Set, value_parser = BoolishValueParser::new())]
         is_shared: Option<bool>,
         /// Accept a floor that the pools of its volumes cannot meet; an alarm shows it
         #[arg(long)]
         force: bool,
     },
     /// Rename a policy group; its volumes stay bound
-    #[command(after_help = "Example:\n  weir qos policy-group rename policy1 -new-name gold")]
+    #[command(after_help = "Example:\n  weir policy-group rename policy1 --new-name gold")]
     Rename {
         #[command(flatten)]
         name: PolicyGroupName,
@@ -106,26 +130,12 @@ pub enum PolicyGroupCommand {
         new_name: String,
     },
     /// Delete a policy group that no volume is bound to
-    #[command(after_help = "Example:\n  weir qos policy-group delete policy1")]
+    #[command(visible_alias = "remove", after_help = "Example:\n  weir policy-group delete policy1")]
     Delete {
         #[command(flatten)]
         name: PolicyGroupName,
         #[command(flatten)]
         tenant: TenantOption,
-    },
-    /// Show policy groups, or all fields of one
-    #[command(
-        visible_alias = "list",
-        after_help = "Example:\n  weir qos policy-group show -policy-group policy1"
-    )]
-    Show {
-        #[command(flatten)]
-        name: OptionalPolicyGroupName,
-        /// Only policy groups of this tenant (also -vserver)
-        #[arg(long, value_name = "TENANT")]
-        tenant: Option<String>,
-        #[command(flatten)]
-        read: ReadArguments,
     },
 }
 
@@ -147,7 +157,7 @@ pub struct AdaptiveArguments {
     /// Minimum of the expected IOPS, however small the volume; 'none' for no minimum
     #[arg(long, value_name = "IOPS", value_parser = iops_or_none, allow_hyphen_values = true)]
     pub absolute_min_iops: Option<u64>,
-    /// Ceiling in bytes for each of the IOPS: 8K, 16K, 32K, 64K (K is 1000 bytes), 4KiB, or ANY for none
+    /// Ceiling in bytes for each of the IOPS: 8K, 16K, 32K, 64K (K is 1024 bytes), 4KiB, or ANY for none
     /// [default: ANY]
     #[arg(long, value_name = "SIZE|ANY", value_parser = block_size)]
     pub block_size: Option<u32>,
@@ -171,7 +181,7 @@ pub struct AdaptiveArguments {
 pub enum AdaptivePolicyGroupCommand {
     /// Create an adaptive policy group
     #[command(
-        after_help = "Example:\n  weir qos adaptive-policy-group create -policy-group adaptive-policy2 -vserver svm01 -expected-IOPS 1000 -peak-IOPS 1500 -peak-IOPS-allocation allocated-space"
+        after_help = "Example:\n  weir adaptive-policy-group create -policy-group adaptive-policy2 -vserver svm01 -expected-IOPS 1000 -peak-IOPS 1500 -peak-IOPS-allocation allocated-space"
     )]
     Create {
         #[command(flatten)]
@@ -181,9 +191,28 @@ pub enum AdaptivePolicyGroupCommand {
         #[command(flatten)]
         terms: Box<AdaptiveArguments>,
     },
+    /// List adaptive policy groups, including the built-in ones
+    #[command(after_help = "Example:\n  weir adaptive-policy-group list")]
+    List {
+        #[command(flatten)]
+        tenant: TenantFilter,
+        #[command(flatten)]
+        read: ReadArguments,
+    },
+    /// Show an adaptive policy group with all its fields, or list the policy groups
+    #[command(visible_alias = "inspect", after_help = "Example:\n  weir adaptive-policy-group show extreme")]
+    Show {
+        #[command(flatten)]
+        name: OptionalPolicyGroupName,
+        #[command(flatten)]
+        tenant: TenantOfShown,
+        #[command(flatten)]
+        read: ReadArguments,
+    },
     /// Change the terms of an adaptive policy group, also while its volumes are in use
     #[command(
-        after_help = "Example:\n  weir qos adaptive-policy-group modify adaptive-policy2 -peak-iops 2000/TB --peak-mode credits"
+        visible_alias = "update",
+        after_help = "Example:\n  weir adaptive-policy-group modify adaptive-policy2 -peak-iops 2000/TB --peak-mode credits"
     )]
     Modify {
         #[command(flatten)]
@@ -194,9 +223,7 @@ pub enum AdaptivePolicyGroupCommand {
         terms: Box<AdaptiveArguments>,
     },
     /// Rename an adaptive policy group; its volumes stay bound
-    #[command(
-        after_help = "Example:\n  weir qos adaptive-policy-group rename adaptive-policy2 -new-name gold"
-    )]
+    #[command(after_help = "Example:\n  weir adaptive-policy-group rename adaptive-policy2 --new-name gold")]
     Rename {
         #[command(flatten)]
         name: PolicyGroupName,
@@ -207,23 +234,15 @@ pub enum AdaptivePolicyGroupCommand {
         new_name: String,
     },
     /// Delete an adaptive policy group that no volume is bound to
-    #[command(after_help = "Example:\n  weir qos adaptive-policy-group delete adaptive-policy2")]
+    #[command(
+        visible_alias = "remove",
+        after_help = "Example:\n  weir adaptive-policy-group delete adaptive-policy2"
+    )]
     Delete {
         #[command(flatten)]
         name: PolicyGroupName,
         #[command(flatten)]
         tenant: TenantOption,
-    },
-    /// Show adaptive policy groups, or all fields of one
-    #[command(visible_alias = "list", after_help = "Example:\n  weir qos adaptive-policy-group show extreme")]
-    Show {
-        #[command(flatten)]
-        name: OptionalPolicyGroupName,
-        /// Only policy groups of this tenant (also -vserver), and the built-in ones
-        #[arg(long, value_name = "TENANT")]
-        tenant: Option<String>,
-        #[command(flatten)]
-        read: ReadArguments,
     },
 }
 
