@@ -2,4 +2,6 @@
 
 #![forbid(unsafe_code)]
 
+pub mod choices;
+pub mod driver;
 pub mod wait;

@@ -6,66 +6,74 @@
 use weir_journal::record::{self, Entry, EntryKind, Header};
 use weir_journal::superblock::Superblock;
 use weir_journal::{Block, FileKey, checksum};
+use weir_testkit::choices::Choices;
+use weir_testkit::driver::Case;
 use weir_types::{JournalId, VolumeId};
 
 const BLOCK: usize = size_of::<Block>();
+/// Bytes of an entry in a header.
+const ENTRY_BYTES: usize = 20;
 
-/// A supply of decisions from bytes; once the bytes are used up, every decision is zero.
-struct Choices<'a>(&'a [u8]);
-
-impl Choices<'_> {
-    fn byte(&mut self) -> u8 {
-        let Some((first, rest)) = self.0.split_first() else { return 0 };
-        self.0 = rest;
-        *first
-    }
-
-    fn number(&mut self, bytes: u32) -> u64 {
-        (0..bytes).fold(0, |number, _| number << 8 | u64::from(self.byte()))
-    }
-}
+/// Way of a block of any bytes.
+pub const ANY_BYTES: &str = "any bytes";
+/// Way of a block of any bytes between the right magic, the right version and a checksum that fits.
+pub const CHECKSUM: &str = "any fields with a checksum";
+/// Way of a block that the encoder made from fields.
+pub const FIELDS: &str = "encoded fields";
 
 /// Decodes a block made of any bytes, mostly one with the right magic and checksum. A decoded header encodes
-/// to the same header again: decoding neither loses nor invents fields.
-pub fn drive_header(data: &[u8]) {
-    let mut choices = Choices(data);
-    let block = match choices.byte() % 3 {
-        0 => raw(choices.0),
-        1 => with_checksum(b"WEIRJREC", choices.0),
+/// to the same block again: decoding neither loses nor invents bytes.
+pub fn drive_header(data: &[u8]) -> Case {
+    let mut choices = Choices::new(data);
+    let (way, mut block) = match choices.byte() % 3 {
+        0 => (ANY_BYTES, raw(choices.rest())),
+        1 => (CHECKSUM, header_with_checksum(&mut choices)),
         _ => return drive_whole_header(&mut choices),
     };
-    if let Ok((header, entries)) = record::decode(&block) {
-        assert!(header.stable < header.sequence && !entries.is_empty());
-        let payload: u32 = entries.iter().map(Entry::payload_blocks).sum();
-        assert!(payload <= 256, "a record has at most 1 MiB of payload");
-        let mut again = [0; BLOCK];
-        record::encode(&header, entries.iter().copied(), &mut again);
-        assert_eq!(record::decode(&again), Ok((header, entries)));
-    }
+    let Ok((header, entries)) = record::decode(&block) else { return Case::new(way, false) };
+    assert!(header.stable < header.sequence && !entries.is_empty());
+    let payload: u32 = entries.iter().map(Entry::payload_blocks).sum();
+    assert!(payload <= 256, "a record has at most 1 MiB of payload");
+    let mut again = [0; BLOCK];
+    record::encode(&header, entries.iter().copied(), &mut again);
+    assert_eq!(record::decode(&again), Ok((header, entries)));
+    change_one_byte(&mut block, data);
+    assert!(record::decode(&block).is_err(), "a byte was changed");
+    Case::new(way, true)
 }
 
 /// Checks that a header with well-formed entries is decoded, or refused with a message. One changed byte must
 /// be detected.
-fn drive_whole_header(choices: &mut Choices<'_>) {
-    let header = Header {
-        journal: JournalId::from_bytes([choices.byte(); 16]),
-        position: choices.number(3) as u32,
-        sequence: 1 + choices.number(4),
-        stable: choices.number(4),
-        life: choices.number(2),
-        generation: choices.number(2),
-    };
+fn drive_whole_header(choices: &mut Choices<'_>) -> Case {
+    let header = header(choices);
     let count = 1 + usize::from(choices.byte()) % 100;
     let entries: Vec<Entry> = (0..count).map(|_| entry(choices)).collect();
     let mut block = [0; BLOCK];
     record::encode(&header, entries.iter().copied(), &mut block);
-    match record::decode(&block) {
-        Ok(found) => assert_eq!(found, (header, entries)),
-        Err(fault) => assert!(!fault.to_string().is_empty()),
+    let is_decoded = match record::decode(&block) {
+        Ok(found) => {
+            assert_eq!(found, (header, entries));
+            true
+        }
+        Err(fault) => {
+            assert!(!fault.to_string().is_empty());
+            false
+        }
+    };
+    change_one_byte(&mut block, choices.rest());
+    assert!(record::decode(&block).is_err(), "a byte was changed");
+    Case::new(FIELDS, is_decoded)
+}
+
+fn header(choices: &mut Choices<'_>) -> Header {
+    Header {
+        journal: JournalId::from_bytes([choices.byte(); 16]),
+        position: choices.number16().into(),
+        sequence: 1 + u64::from(choices.number32()),
+        stable: choices.number32().into(),
+        life: choices.number16().into(),
+        generation: choices.number16().into(),
     }
-    let at = choices.number(2) as usize % BLOCK;
-    block[at] ^= 1 | choices.byte();
-    assert!(record::decode(&block).is_err(), "byte {at} was changed");
 }
 
 fn entry(choices: &mut Choices<'_>) -> Entry {
@@ -74,47 +82,46 @@ fn entry(choices: &mut Choices<'_>) -> Entry {
         0 => EntryKind::Zero,
         1 => EntryKind::Release,
         2 => return Entry { file, offset: 0, length: 0, kind: EntryKind::Forget },
-        _ => EntryKind::Write { checksum: choices.number(4) as u32 },
+        _ => EntryKind::Write { checksum: choices.number32() },
     };
-    let (offset, blocks) = (choices.number(2) as u32 * 4096, 1 + u32::from(choices.byte()) % 33);
+    let (offset, blocks) = (u32::from(choices.number16()) * 4096, 1 + u32::from(choices.byte()) % 33);
     Entry { file, offset, length: blocks * 4096, kind }
 }
 
 /// Runs the same checks on superblocks.
-pub fn drive_superblock(data: &[u8]) {
-    let mut choices = Choices(data);
-    let block = match choices.byte() % 3 {
-        0 => raw(choices.0),
-        1 => with_checksum(b"WEIRJRNL", choices.0),
+pub fn drive_superblock(data: &[u8]) -> Case {
+    let mut choices = Choices::new(data);
+    let (way, block) = match choices.byte() % 3 {
+        0 => (ANY_BYTES, raw(choices.rest())),
+        1 => (CHECKSUM, superblock_with_checksum(&mut choices)),
         _ => {
             let mut block = [0; BLOCK];
             superblock(&mut choices).encode(&mut block);
-            block
+            (FIELDS, block)
         }
     };
-    if let Ok(superblock) = Superblock::decode(&block) {
-        assert!(superblock.tail >= 1 && superblock.tail <= superblock.stable + 1);
-        assert!(superblock.tail_position < superblock.log_blocks);
-        let mut again = [0; BLOCK];
-        superblock.encode(&mut again);
-        assert_eq!(Superblock::decode(&again), Ok(superblock));
-        let at = choices.number(2) as usize % BLOCK;
-        again[at] ^= 1 | choices.byte();
-        assert!(Superblock::decode(&again).is_err(), "byte {at} was changed");
-    }
+    let Ok(superblock) = Superblock::decode(&block) else { return Case::new(way, false) };
+    assert!(superblock.tail >= 1 && superblock.tail <= superblock.stable + 1);
+    assert!(superblock.tail_position < superblock.log_blocks);
+    let mut again = [0; BLOCK];
+    superblock.encode(&mut again);
+    assert_eq!(Superblock::decode(&again), Ok(superblock));
+    change_one_byte(&mut again, data);
+    assert!(Superblock::decode(&again).is_err(), "a byte was changed");
+    Case::new(way, true)
 }
 
 fn superblock(choices: &mut Choices<'_>) -> Superblock {
     Superblock {
         journal: JournalId::from_bytes([choices.byte(); 16]),
         volume: VolumeId::from_bytes([choices.byte(); 16]),
-        log_blocks: 16_000 + choices.number(2) as u32,
-        generation: choices.number(8),
-        life: choices.number(2),
-        life_began: choices.number(2),
-        tail: choices.number(2),
-        tail_position: choices.number(2) as u32,
-        stable: choices.number(2),
+        log_blocks: 16_000 + u32::from(choices.number16()),
+        generation: choices.number64(),
+        life: choices.number16().into(),
+        life_began: choices.number16().into(),
+        tail: choices.number16().into(),
+        tail_position: choices.number16().into(),
+        stable: choices.number16().into(),
     }
 }
 
@@ -125,16 +132,60 @@ fn raw(data: &[u8]) -> Block {
     block
 }
 
-/// Returns a block of any bytes between a magic with a version, and the checksum of the bytes that it covers.
-fn with_checksum(magic: &[u8; 8], data: &[u8]) -> Block {
+/// Changes one byte of a block. The data decide which one.
+fn change_one_byte(block: &mut Block, data: &[u8]) {
+    let last = |from_end: usize| data.len().checked_sub(from_end).map_or(0, |at| data[at]);
+    let at = usize::from(u16::from_be_bytes([last(1), last(2)])) % BLOCK;
+    block[at] ^= 1 | last(3);
+}
+
+/// A header of any fields, in which small numbers are likely, with a checksum of the bytes that it covers.
+fn header_with_checksum(choices: &mut Choices<'_>) -> Block {
+    let mut block = with_magic(b"WEIRJREC");
+    let count = u32::from(choices.byte() % 8);
+    sparse(choices, &mut block[12..64]);
+    block[64..68].copy_from_slice(&count.to_le_bytes());
+    block[68] = choices.byte() % 8;
+    for entry in block[72..].chunks_exact_mut(ENTRY_BYTES).take(count as usize) {
+        sparse(choices, entry);
+    }
+    if choices.one_in(8) {
+        let at = 12 + usize::from(choices.number16()) % (BLOCK - 16);
+        block[at] = choices.byte();
+    }
+    let entries = u32::from_le_bytes([block[64], block[65], block[66], block[67]]);
+    put_checksum(&mut block, 72 + entries.min(100) as usize * ENTRY_BYTES);
+    block
+}
+
+/// A superblock of any fields, in which small numbers are likely, with a checksum of all bytes before it.
+fn superblock_with_checksum(choices: &mut Choices<'_>) -> Block {
+    let mut block = with_magic(b"WEIRJRNL");
+    sparse(choices, &mut block[12..92]);
+    if choices.one_in(8) {
+        let at = 12 + usize::from(choices.number16()) % (BLOCK - 16);
+        block[at] = choices.byte();
+    }
+    put_checksum(&mut block, BLOCK - 4);
+    block
+}
+
+fn with_magic(magic: &[u8; 8]) -> Block {
     let mut block = [0; BLOCK];
-    let length = data.len().min(BLOCK - 16);
-    block[12..12 + length].copy_from_slice(&data[..length]);
     block[..8].copy_from_slice(magic);
     block[8..12].copy_from_slice(&1u32.to_le_bytes());
-    let entries = u32::from_le_bytes([block[64], block[65], block[66], block[67]]);
-    let covered = if magic == b"WEIRJREC" { 72 + entries.min(100) as usize * 40 } else { BLOCK - 4 };
+    block
+}
+
+/// Fills a few bytes of a field list with any values, and leaves the others zero.
+fn sparse(choices: &mut Choices<'_>, fields: &mut [u8]) {
+    for _ in 0..choices.byte() % 16 {
+        let at = usize::from(choices.byte()) % fields.len();
+        fields[at] = choices.byte() & choices.pick(&[1, 3, 0xf0, 0xff]);
+    }
+}
+
+fn put_checksum(block: &mut Block, covered: usize) {
     let sum = checksum(&block[..covered]);
     block[BLOCK - 4..].copy_from_slice(&sum.to_le_bytes());
-    block
 }
