@@ -2,8 +2,8 @@
 
 mod support;
 
-use support::drivers::{CHECKSUM, FIELDS, drive_header, drive_superblock};
-use weir_testkit::driver::run;
+use support::drivers::{drive_header, drive_superblock};
+use weir_testkit::driver::{CHECKSUM, FIELDS, run};
 
 #[test]
 fn generated_headers_pass_the_driver() {

@@ -66,6 +66,29 @@ impl<'a> Choices<'a> {
     }
 }
 
+impl Choices<'_> {
+    /// Returns a text with up to seven edits: bytes and words replaced, inserted, removed and repeated. Without
+    /// further bytes the text stays as it is.
+    pub fn edited(&mut self, text: &[u8], words: &[&str]) -> Vec<u8> {
+        let mut text = text.to_vec();
+        for _ in 0..self.byte() % 8 {
+            let at = usize::from(self.number16()) % (text.len() + 1);
+            let end = text.len().min(at + usize::from(self.byte() % 32));
+            match self.byte() % 5 {
+                0 => _ = text.drain(at..end),
+                1 => _ = text.splice(at..text.len().min(at + 1), [self.byte()]),
+                2 => _ = text.splice(at..at, [self.byte()]),
+                3 => _ = text.splice(at..end, self.pick(words).bytes()),
+                _ => {
+                    let part = text[at..end].to_vec();
+                    text.splice(end..end, part);
+                }
+            }
+        }
+        text
+    }
+}
+
 /// A seeded generator of bytes (splitmix64), the same on every machine.
 pub struct Seeded(pub u64);
 

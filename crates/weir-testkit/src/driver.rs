@@ -8,6 +8,35 @@ use std::collections::BTreeSet;
 
 use crate::choices::Seeded;
 
+/// Way of an input of any bytes.
+pub const ANY_BYTES: &str = "any bytes";
+/// Way of an input of any fields, with the right magic, version and checksum.
+pub const CHECKSUM: &str = "any fields with a checksum";
+/// Way of an input that the encoder made from fields.
+pub const FIELDS: &str = "encoded fields";
+/// Way of an example with edits.
+pub const EDITED: &str = "an edited example";
+
+/// Words of JSON, and numbers at the edge of their types, for edits of examples.
+pub const JSON_WORDS: [&str; 16] = [
+    "null",
+    "true",
+    "{}",
+    "[]",
+    "[",
+    "]",
+    "{",
+    "}",
+    "\"\"",
+    ",",
+    ":",
+    "-1",
+    "0.5",
+    "1e99",
+    "18446744073709551615",
+    "18446744073709551616",
+];
+
 /// One run of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case {

@@ -17,7 +17,7 @@ const ALLOWED_EDGES: [(&str, &[&str]); 19] = [
     ("weir-sim", &["weir-types", "weir-qos", "weir-volume", "weir-plan", "weir-replay", "weir-journal"]),
     ("weir-reactor", &["weir-types"]),
     ("weir-host", &["weir-types"]),
-    ("weir-store", &["weir-types", "weir-volume", "weir-journal", "weir-reactor"]),
+    ("weir-store", &["weir-types", "weir-volume", "weir-journal", "weir-reactor", "weir-testkit"]),
     (
         "weir-engine",
         &[

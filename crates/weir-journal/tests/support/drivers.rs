@@ -7,19 +7,12 @@ use weir_journal::record::{self, Entry, EntryKind, Header};
 use weir_journal::superblock::Superblock;
 use weir_journal::{Block, FileKey, checksum};
 use weir_testkit::choices::Choices;
-use weir_testkit::driver::Case;
+use weir_testkit::driver::{ANY_BYTES, CHECKSUM, Case, FIELDS};
 use weir_types::{JournalId, VolumeId};
 
 const BLOCK: usize = size_of::<Block>();
 /// Bytes of an entry in a header.
 const ENTRY_BYTES: usize = 20;
-
-/// Way of a block of any bytes.
-pub const ANY_BYTES: &str = "any bytes";
-/// Way of a block of any bytes between the right magic, the right version and a checksum that fits.
-pub const CHECKSUM: &str = "any fields with a checksum";
-/// Way of a block that the encoder made from fields.
-pub const FIELDS: &str = "encoded fields";
 
 /// Decodes a block made of any bytes, mostly one with the right magic and checksum. A decoded header encodes
 /// to the same block again: decoding neither loses nor invents bytes.

@@ -4,14 +4,12 @@ use weir_nbd::bounds::{OPTION_BYTES_MAX, OUTPUT_PAUSE_BYTES};
 use weir_nbd::{CloseReason, Decoded, Handshake, Progress, RequestDecoder, Session};
 
 use weir_testkit::choices::Choices;
-use weir_testkit::driver::Case;
+use weir_testkit::driver::{ANY_BYTES, Case};
 
 use super::client;
 use super::exports::Exports;
 use super::{oracle, streams};
 
-/// Way of an input of any bytes.
-pub const ANY_BYTES: &str = "any bytes";
 /// Way of an input that a client could send, with a fault here and there.
 pub const CLIENT: &str = "a client";
 
