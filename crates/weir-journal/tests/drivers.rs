@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::drivers::{drive_header, drive_superblock};
+use support::drivers::{RECORDS, drive_header, drive_recovery, drive_superblock};
 use weir_testkit::driver::{CHECKSUM, FIELDS, run};
 
 #[test]
@@ -13,4 +13,9 @@ fn generated_headers_pass_the_driver() {
 #[test]
 fn generated_superblocks_pass_the_driver() {
     run(50_000, 120, drive_superblock, &[CHECKSUM, FIELDS]);
+}
+
+#[test]
+fn generated_logs_pass_the_driver() {
+    run(2_000, 120, drive_recovery, &[RECORDS]);
 }

@@ -3,5 +3,6 @@
 #![forbid(unsafe_code)]
 
 pub mod choices;
+pub mod documented;
 pub mod driver;
 pub mod wait;

@@ -4,8 +4,8 @@
 #![allow(dead_code)]
 
 use weir_journal::record::{self, Entry, EntryKind, Header};
-use weir_journal::superblock::Superblock;
-use weir_journal::{Block, FileKey, checksum};
+use weir_journal::superblock::{self, Superblock};
+use weir_journal::{Block, FileKey, Geometry, Recovery, Step, checksum};
 use weir_testkit::choices::Choices;
 use weir_testkit::driver::{ANY_BYTES, CHECKSUM, Case, FIELDS};
 use weir_types::{JournalId, VolumeId};
@@ -116,6 +116,86 @@ fn superblock(choices: &mut Choices<'_>) -> Superblock {
         tail_position: choices.number16().into(),
         stable: choices.number16().into(),
     }
+}
+
+/// Way of a journal's file with superblocks and records that fit together, with a fault here and there.
+pub const RECORDS: &str = "a log of records";
+
+const JOURNAL: JournalId = JournalId::from_bytes([1; 16]);
+const VOLUME: VolumeId = VolumeId::from_bytes([2; 16]);
+/// Blocks of the smallest log.
+const LOG_BLOCKS: u32 = 264;
+/// Steps in which a recovery must end: each block of the log is read a few times.
+const STEPS_MAX: usize = 4096;
+
+/// Recovers the file of a journal. A recovery ends, and leaves a file that is recovered again.
+pub fn drive_recovery(data: &[u8]) -> Case {
+    let mut choices = Choices::new(data);
+    let geometry = Geometry::tiny(LOG_BLOCKS);
+    let mut file = vec![0; geometry.file_bytes() as usize];
+    let way = if choices.byte() % 8 == 0 { ANY_BYTES } else { RECORDS };
+    if way == RECORDS {
+        put_log(&mut choices, geometry, &mut file);
+    }
+    let rest = choices.rest();
+    for change in rest.chunks_exact(4).take(8) {
+        // A change at position 0 would almost always hit the same superblock.
+        let at = u32::from_le_bytes([0, change[1], change[2], change[3]]) as usize % file.len();
+        file[at + usize::from(change[0] % 128)] ^= change[0];
+    }
+    let Some(entries) = recovered_entries(geometry, &mut file) else { return Case::new(way, false) };
+    assert_eq!(recovered_entries(geometry, &mut file), Some(entries), "the file is recovered again");
+    Case::new(way, true)
+}
+
+/// Writes superblocks and some records, each after the one before.
+fn put_log(choices: &mut Choices<'_>, geometry: Geometry, file: &mut [u8]) {
+    for (index, block) in superblock::format(JOURNAL, VOLUME, geometry).iter().enumerate() {
+        file[index * BLOCK..][..BLOCK].copy_from_slice(block);
+    }
+    let (mut position, mut stable) = (0, 0);
+    let payload = checksum(&[0; BLOCK]);
+    for sequence in 1..=u64::from(choices.byte() % 16) {
+        let header = Header { journal: JOURNAL, position, sequence, stable, life: 1, generation: 2 };
+        let entry = match choices.byte() % 4 {
+            0 => self::entry(choices),
+            _ => Entry {
+                file: FileKey { extent: u32::from(choices.byte() % 4), replica: 0 },
+                offset: u32::from(choices.byte()) * BLOCK as u32,
+                length: BLOCK as u32,
+                kind: EntryKind::Write { checksum: payload },
+            },
+        };
+        let mut block = [0; BLOCK];
+        record::encode(&header, [entry].into_iter(), &mut block);
+        let start = geometry.position_bytes(position) as usize;
+        file[start..start + BLOCK].copy_from_slice(&block);
+        position = geometry.next(position, 1 + entry.payload_blocks()).0;
+        if choices.one_in(4) {
+            stable = sequence;
+        }
+    }
+}
+
+/// Number of entries that the recovered journal holds. `None` if the file is refused.
+fn recovered_entries(geometry: Geometry, file: &mut [u8]) -> Option<String> {
+    let mut recovery = Recovery::with_geometry(JOURNAL, VOLUME, geometry);
+    for _ in 0..STEPS_MAX {
+        match recovery.step() {
+            Step::Sync => recovery.synced(),
+            Step::Read { position_bytes, length } => {
+                recovery.read(&file[position_bytes as usize..][..length as usize]).ok()?;
+            }
+            Step::WriteSuperblock { position_bytes } => {
+                let mut block = [0; BLOCK];
+                recovery.encode_superblock(&mut block);
+                file[position_bytes as usize..][..BLOCK].copy_from_slice(&block);
+                recovery.superblock_written();
+            }
+            Step::Ready => return Some(format!("{:?}", recovery.finish().usage())),
+        }
+    }
+    panic!("the recovery does not end");
 }
 
 fn raw(data: &[u8]) -> Block {

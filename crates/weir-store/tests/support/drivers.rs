@@ -137,15 +137,15 @@ pub fn drive_checksum_section(data: &[u8]) -> Case {
             (CHECKSUM, with_checksum(record))
         }
         _ => {
-            let sums: Vec<u32> = (0..SECTION_BLOCKS).map(|_| choices.number32()).collect();
-            let record = checksums::encode_section(section, &sums);
-            assert_eq!(checksums::decode_section(&record, section), Some(sums));
+            let block_checksums: Vec<u32> = (0..SECTION_BLOCKS).map(|_| choices.number32()).collect();
+            let record = checksums::encode_section(section, &block_checksums);
+            assert_eq!(checksums::decode_section(&record, section), Some(block_checksums));
             (FIELDS, record)
         }
     };
     let own = u32::from_le_bytes(record[12..16].try_into().expect("four bytes"));
-    let Some(sums) = checksums::decode_section(&record, own) else { return Case::new(way, false) };
-    assert_eq!(checksums::encode_section(own, &sums), record);
+    let Some(block_checksums) = checksums::decode_section(&record, own) else { return Case::new(way, false) };
+    assert_eq!(checksums::encode_section(own, &block_checksums), record);
     assert_eq!(checksums::decode_section(&record, own.wrapping_add(1)), None, "it is of another section");
     change_one_byte(&mut record, data);
     assert_eq!(checksums::decode_section(&record, own), None, "a byte was changed");
