@@ -11,6 +11,7 @@ mod body;
 mod convert;
 mod description;
 mod drives;
+mod entity_tag;
 mod explain;
 mod health;
 mod idempotency;

@@ -12,6 +12,7 @@ mod errors;
 mod normalise;
 pub mod output;
 mod policy_arguments;
+mod policy_file;
 mod rates;
 mod top;
 
