@@ -5,4 +5,6 @@
 #[path = "../../crates/weir-journal/tests/support/drivers.rs"]
 mod drivers;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| drivers::drive_superblock(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    drivers::drive_superblock(data);
+});

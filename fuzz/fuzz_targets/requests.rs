@@ -5,4 +5,6 @@
 #[path = "../../crates/weir-nbd/tests/support/mod.rs"]
 mod support;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| support::drivers::drive_requests(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    support::drivers::drive_requests(data);
+});

@@ -7,6 +7,7 @@
 mod arguments;
 mod bench;
 mod demo;
+mod fuzz;
 mod guest;
 mod numbers;
 mod prose;
@@ -31,6 +32,7 @@ usage: cargo xtask COMMAND
                                    show classes of service, and what policies do about a noisy neighbour
   prose [--list]                   how long the sentences of the documents are
   structure [CRATE] [--tree]       large types, circles of calls, cycles of modules; the tree with a line for each file
+  fuzz [TARGET] [--executions N]   run the fuzz targets, a million executions each; needs a nightly toolchain
   guest [CASE]                     run the cases that need a kernel whose drives fail and delay on demand
   bench NAME|all [--quick] [--json FILE] [--disk DIR]
                                    measure: nbd, ceiling, shared, modify, neighbour, scheduler, isolation, many, burst,
@@ -42,6 +44,7 @@ fn run(mut arguments: Arguments) -> Result<()> {
     match arguments.word().as_deref() {
         Some("bench") => bench::run(arguments),
         Some("demo") => demo::run(arguments),
+        Some("fuzz") => fuzz::run(arguments),
         Some("guest") => guest::run(arguments),
         Some("guest-case") => guest::run_inside(arguments),
         Some("setup") => {

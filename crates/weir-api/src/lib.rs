@@ -12,6 +12,7 @@ mod body;
 mod convert;
 mod description;
 mod drives;
+mod entity_tag;
 mod events;
 mod explain;
 mod health;

@@ -56,14 +56,21 @@ impl Page {
 }
 
 /// A key as a token, which can stand in a URL.
-fn encode(key: &str) -> String {
+pub fn encode(key: &str) -> String {
     key.bytes().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn decode(token: &str) -> Outcome<String> {
-    let digits = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    let bytes: Option<Vec<u8>> =
-        token.as_bytes().chunks(2).map(|pair| digits(pair).filter(|_| pair.len() == 2)).collect();
+/// The key that a token was made of.
+///
+/// # Errors
+/// Invalid, if no key makes this token.
+pub fn decode(token: &str) -> Outcome<String> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let byte = |pair: &[u8]| match pair {
+        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+        _ => None,
+    };
+    let bytes: Option<Vec<u8>> = token.as_bytes().chunks(2).map(byte).collect();
     let key = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
     key.ok_or_else(|| {
         let message = "the page token is not understood; the one of the answer before is accepted";
@@ -117,6 +124,7 @@ mod tests {
             (Some(1001), None, "page_size"),
             (None, Some("6"), "page_token"),
             (None, Some("zz"), "page_token"),
+            (None, Some("+1"), "page_token"),
         ] {
             assert_eq!(Page::of(size, token).unwrap_err().field, Some(field));
         }

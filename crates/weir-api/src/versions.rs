@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use super::answer::ApiError;
+use super::entity_tag::tagged_version;
 use weir_api_types::{
     AdaptivePolicyGroup, BackgroundPolicy, Drive, IfVersionQuery, PolicyGroup, Pool, Template, Tenant, Volume,
 };
@@ -65,20 +66,6 @@ impl<S: Send + Sync> FromRequestParts<S> for IfVersion {
             (query, header) => Ok(IfVersion(query.or(header))),
         }
     }
-}
-
-/// Reads the version in an entity tag; `None` for `*`, which every version matches.
-fn tagged_version(tag: &str) -> Result<Option<u64>, ControlError> {
-    let tag = tag.trim();
-    if tag == "*" {
-        return Ok(None);
-    }
-    let digits = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"')).unwrap_or(tag);
-    digits.parse().map(Some).map_err(|_| {
-        ControlError::invalid(format!(
-            "If-Match: {tag} is not understood; the ETag of one object is, such as \"12\""
-        ))
-    })
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod errors;
 mod items;
 mod normalise;
 pub mod output;
+mod policy_file;
 mod rates;
 mod reference;
 mod top;

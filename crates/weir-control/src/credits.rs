@@ -19,7 +19,7 @@ const FORMAT: u32 = 1;
 
 /// Content of the file.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Written {
+pub struct SavedCredits {
     format: u32,
     credits: Vec<Entry>,
 }
@@ -33,6 +33,20 @@ struct Entry {
     credit_ns: u64,
     /// Time of this credit, in nanoseconds since 1970.
     at_ns: u64,
+}
+
+impl SavedCredits {
+    /// Decodes the content of the file.
+    ///
+    /// # Errors
+    /// In words, if this version does not understand it.
+    pub fn decode(content: &[u8]) -> Result<SavedCredits, String> {
+        let saved: SavedCredits = serde_json::from_slice(content).map_err(|error| error.to_string())?;
+        match saved.format {
+            FORMAT => Ok(saved),
+            format => Err(format!("it has format {format}, not {FORMAT}")),
+        }
+    }
 }
 
 /// Nanoseconds since 1970: the only clock that continues while the daemon or the machine is down.
@@ -77,7 +91,7 @@ impl Control {
         if credits.is_empty() && !path.exists() {
             return;
         }
-        let written = Written { format: FORMAT, credits };
+        let written = SavedCredits { format: FORMAT, credits };
         let new = path.with_extension("new");
         let result = serde_json::to_vec(&written)
             .map_err(std::io::Error::other)
@@ -97,13 +111,8 @@ impl Control {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
             Err(error) => return tracing::warn!(path = %path.display(), %error, "burst credit is lost"),
         };
-        match serde_json::from_slice::<Written>(&content) {
-            Ok(written) if written.format == FORMAT => {
-                self.data_plane.restore_credits(levels(written.credits, wall_ns()));
-            }
-            Ok(written) => {
-                tracing::warn!(format = written.format, "burst credit has an unknown form: it is lost")
-            }
+        match SavedCredits::decode(&content) {
+            Ok(saved) => self.data_plane.restore_credits(levels(saved.credits, wall_ns())),
             Err(error) => tracing::warn!(path = %path.display(), %error, "burst credit is lost"),
         }
     }
@@ -120,10 +129,12 @@ mod tests {
         let scope = Scope::Volume(VolumeId(uuid::Uuid::from_u128(7)));
         let limit = |dimension| Limit { dimension, rate: Rate::Sustained };
         let credits = vec![(limit(Dimension::TotalOperations), 5), (limit(Dimension::TotalBytes), 6)];
-        let written =
-            Written { format: FORMAT, credits: entries(vec![(scope.clone(), credits.clone(), 30)], 100) };
-        let text = serde_json::to_vec(&written).unwrap();
-        let read: Written = serde_json::from_slice(&text).unwrap();
+        let saved = SavedCredits {
+            format: FORMAT,
+            credits: entries(vec![(scope.clone(), credits.clone(), 30)], 100),
+        };
+        let text = serde_json::to_vec(&saved).unwrap();
+        let read = SavedCredits::decode(&text).unwrap();
         assert_eq!(levels(read.credits, 1100), [(scope, credits, 1030)]);
     }
 }

@@ -138,7 +138,7 @@ impl Control {
                 continue;
             }
             let replica: Option<RecordBackup> =
-                store.read_record(volume.id)?.and_then(|content| serde_json::from_slice(&content).ok());
+                store.read_record(volume.id)?.and_then(|content| RecordBackup::decode(&content).ok());
             let is_older = replica.is_some_and(|replica| replica.volume.generation <= volume.generation);
             if !is_older || !self.extent_faults(volume.id).is_empty() {
                 // The folder is reported as one that the catalogue does not know.

@@ -78,7 +78,7 @@ pub use background::{BackgroundJob, BackgroundPolicyChange, BackgroundPolicyView
 pub use changes::{AdaptiveChange, LimitsChange, TermsChange};
 pub use clones::CloneVolume;
 pub use control::Control;
-pub use drives::{AddDrive, ClassChange, DrainView, DriveView, ModifyDrive};
+pub use drives::{AddDrive, ClassChange, DrainView, DriveView, ModifyDrive, system_tables};
 pub use dry_run::put_under;
 pub use error::{ControlError, ErrorKind, Outcome};
 pub use figures::DatedUsage;

@@ -10,11 +10,9 @@ use super::drives::{DRIVES_FILE, Drive};
 use super::error::{ControlError, Outcome};
 use super::placement::Placement;
 use super::records::{
-    BACKUP_FORMAT, PolicyGroupRecord, RecordBackup, TemplateRecord, TenantRecord, VolumeRecord, VolumeState,
-    keys,
+    PolicyGroupRecord, RecordBackup, TemplateRecord, TenantRecord, VolumeRecord, VolumeState, keys,
 };
 use weir_store::Store;
-use weir_store::format;
 
 /// Content of all backups together.
 #[derive(Default)]
@@ -90,12 +88,7 @@ fn read_backup(store: &Store, id: VolumeId) -> Outcome<RecordBackup> {
         ))
     };
     let content = store.read_record(id)?.ok_or_else(|| unusable("it is missing".to_owned()))?;
-    let value: serde_json::Value =
-        serde_json::from_slice(&content).map_err(|error| unusable(error.to_string()))?;
-    let backup: RecordBackup = format::read(&value).map_err(unusable)?;
-    if backup.format != BACKUP_FORMAT {
-        return Err(unusable(format!("it has format {}, not {BACKUP_FORMAT}", backup.format)));
-    }
+    let backup = RecordBackup::decode(&content).map_err(unusable)?;
     if backup.volume.id != id {
         return Err(unusable(format!("it is of volume {}", backup.volume.id)));
     }

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use weir_types::bounds::VOLUME_SIZE_BYTES_MAX;
 use weir_types::{
     AdaptiveTerms, Class, ClassPolicy, DriveId, Emulation, Name, PolicyGroupId, Terms, VolumeId,
 };
@@ -10,7 +11,10 @@ use weir_types::{
 use super::placement::Placement;
 use weir_store::format::first_reader;
 
-pub use super::drives::{ClassChoice, DatedMeasurement, DeviceRecord, Measured, MeasurementFailure};
+pub use super::credits::SavedCredits;
+pub use super::drives::{
+    ClassChoice, DatedMeasurement, DeviceRecord, DriveListBackup, Measured, MeasurementFailure,
+};
 
 /// Class of a volume that requests none: the lowest, as with Portworx, so that no fast drive is used unasked.
 pub const DEFAULT_CLASS: Class = Class::Low;
@@ -243,6 +247,25 @@ pub struct RecordBackup {
     /// The volume's template, unless it is built in. Backups from before there were templates lack it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<TemplateRecord>,
+}
+
+impl RecordBackup {
+    /// Decodes the content of a backup's file.
+    ///
+    /// # Errors
+    /// In words, if this version does not understand it, or no volume has the size that it names.
+    pub fn decode(content: &[u8]) -> Result<RecordBackup, String> {
+        let value = serde_json::from_slice(content).map_err(|error| error.to_string())?;
+        let backup: RecordBackup = weir_store::format::read(&value)?;
+        let size_bytes = backup.volume.size_bytes;
+        if backup.format != BACKUP_FORMAT {
+            return Err(format!("it has format {}, not {BACKUP_FORMAT}", backup.format));
+        }
+        if size_bytes > VOLUME_SIZE_BYTES_MAX {
+            return Err(format!("its volume has {size_bytes} bytes; {VOLUME_SIZE_BYTES_MAX} are the most"));
+        }
+        Ok(backup)
+    }
 }
 
 /// The identity of this node.

@@ -59,15 +59,22 @@ pub fn read_token(path: &Path) -> Result<String, TokenError> {
     }
     let mut bytes = Vec::new();
     file.by_ref().take(API_TOKEN_BYTES_MAX as u64 + 2).read_to_end(&mut bytes).map_err(failed)?;
-    let refused = |found: String| TokenError::Content { path: path.to_owned(), found };
-    let text = String::from_utf8(bytes).map_err(|_| refused("bytes that are no text".to_owned()))?;
+    decode(bytes).map_err(|found| TokenError::Content { path: path.to_owned(), found })
+}
+
+/// The token in the content of a file.
+///
+/// # Errors
+/// The content, in words, if it is no token.
+pub fn decode(content: Vec<u8>) -> Result<String, String> {
+    let text = String::from_utf8(content).map_err(|_| "bytes that are no text".to_owned())?;
     let token = text.trim_end_matches(['\r', '\n']);
     if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(refused("characters that a token cannot have".to_owned()));
+        return Err("characters that a token cannot have".to_owned());
     }
     match token.len() {
         API_TOKEN_BYTES_MIN..=API_TOKEN_BYTES_MAX => Ok(token.to_owned()),
-        length => Err(refused(format!("{length} characters"))),
+        length => Err(format!("{length} characters")),
     }
 }
 

@@ -2,20 +2,20 @@
 
 mod support;
 
-use proptest::prelude::*;
+use support::drivers::{RECORDS, drive_header, drive_recovery, drive_superblock};
+use weir_testkit::driver::{CHECKSUM, FIELDS, run};
 
-use support::drivers::{drive_header, drive_superblock};
+#[test]
+fn generated_headers_pass_the_driver() {
+    run(50_000, 400, drive_header, &[CHECKSUM, FIELDS]);
+}
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(20_000))]
+#[test]
+fn generated_superblocks_pass_the_driver() {
+    run(50_000, 120, drive_superblock, &[CHECKSUM, FIELDS]);
+}
 
-    #[test]
-    fn generated_headers_pass_the_driver(data in proptest::collection::vec(any::<u8>(), 0..400)) {
-        drive_header(&data);
-    }
-
-    #[test]
-    fn generated_superblocks_pass_the_driver(data in proptest::collection::vec(any::<u8>(), 0..120)) {
-        drive_superblock(&data);
-    }
+#[test]
+fn generated_logs_pass_the_driver() {
+    run(2_000, 120, drive_recovery, &[RECORDS]);
 }

@@ -56,14 +56,15 @@ const DAMAGED_BYTES: usize = 12;
 const SECTION_START: usize = 12;
 const BLOCK_CHECKSUMS_START: usize = 16;
 const RECORD_CHECKSUM_START: usize = BLOCK_CHECKSUMS_START + 4 * SECTION_BLOCKS;
-const RECORD_BYTES: usize = RECORD_CHECKSUM_START + 4;
+/// Size of the record of a section, in bytes.
+pub const RECORD_BYTES: usize = RECORD_CHECKSUM_START + 4;
 /// Distance of records, in bytes. It is whole blocks, so that the write of one record touches no other.
 const RECORD_STRIDE: usize = RECORD_BYTES.next_multiple_of(HEAD_BYTES);
 
 const _: () = assert!(DAMAGED_START + DAMAGED_BLOCKS_MAX * DAMAGED_BYTES <= HEAD_CONTENT_BYTES);
 
 /// A head as it lies in the file.
-type Head = [u8; HEAD_BYTES];
+pub type Head = [u8; HEAD_BYTES];
 
 /// Name of the file that holds the checksums of the extent with this index.
 pub fn checksum_file_name(index: u64) -> String {
@@ -107,7 +108,8 @@ fn number(bytes: &[u8], start: usize) -> u32 {
     u32::from_le_bytes(array(bytes, start))
 }
 
-fn encode_head(headers: &ChecksumHeader, sequence: u64) -> Head {
+/// Encodes a head. Only the first [`DAMAGED_BLOCKS_MAX`] damaged blocks have space.
+pub fn encode_head(headers: &ChecksumHeader, sequence: u64) -> Head {
     let mut content = [0; HEAD_CONTENT_BYTES];
     put(&mut content, 0, &HEAD_MAGIC);
     put(&mut content, FORMAT_START, &FORMAT.to_le_bytes());
@@ -186,6 +188,11 @@ fn sequence_of(sector: &[u8]) -> Option<u64> {
     is_whole.then(|| u64::from_le_bytes(array(sector, SEQUENCE_START)))
 }
 
+/// The header in both heads of a file. `None` if a possibly newer head is damaged, or is of another format.
+pub fn decode_heads(heads: [Head; HEADS]) -> Option<ChecksumHeader> {
+    Heads::of(heads).headers()
+}
+
 /// Both heads of a file.
 struct Heads {
     content: [Head; HEADS],
@@ -196,7 +203,11 @@ impl Heads {
     fn read(file: &File) -> io::Result<Heads> {
         let mut content = [[0; HEAD_BYTES]; HEADS];
         read_up_to(file, content.as_flattened_mut(), 0)?;
-        Ok(Heads { content, states: content.each_ref().map(state_of) })
+        Ok(Heads::of(content))
+    }
+
+    fn of(content: [Head; HEADS]) -> Heads {
+        Heads { content, states: content.each_ref().map(state_of) }
     }
 
     /// The header that counts. `None` if a possibly newer head is damaged.
@@ -286,28 +297,31 @@ pub fn read_section(path: &Path, section: u32) -> io::Result<Option<Vec<u32>>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         result => result?,
     };
-    let mut record = vec![0; RECORD_BYTES];
+    let mut record = [0; RECORD_BYTES];
     read_up_to(&file, &mut record, record_start(section))?;
-    let is_whole = number(&record, RECORD_CHECKSUM_START) == crc32c::crc32c(&record[..RECORD_CHECKSUM_START]);
-    let is_its_own = number(&record, SECTION_START) == section && number(&record, FORMAT_START) == FORMAT;
-    if record[..RECORD_MAGIC.len()] != RECORD_MAGIC || !is_whole || !is_its_own {
-        return Ok(None);
-    }
-    let block_checksums = record[BLOCK_CHECKSUMS_START..RECORD_CHECKSUM_START].chunks_exact(4);
-    Ok(Some(
-        block_checksums
-            .map(|sum| u32::from_le_bytes(sum.try_into().expect("a chunk has four bytes")))
-            .collect(),
-    ))
+    Ok(decode_section(&record, section))
 }
 
-/// Writes the checksums of a section, durably. It must not have valid checksums: they do not count before it is.
+/// The checksums in the record of a section. `None` if the record is damaged, or is of another section or
+/// format.
+pub fn decode_section(record: &[u8; RECORD_BYTES], section: u32) -> Option<Vec<u32>> {
+    let is_whole = number(record, RECORD_CHECKSUM_START) == crc32c::crc32c(&record[..RECORD_CHECKSUM_START]);
+    let is_its_own = number(record, SECTION_START) == section && number(record, FORMAT_START) == FORMAT;
+    if record[..RECORD_MAGIC.len()] != RECORD_MAGIC || !is_whole || !is_its_own {
+        return None;
+    }
+    let block_checksums = record[BLOCK_CHECKSUMS_START..RECORD_CHECKSUM_START].chunks_exact(4);
+    let number = |sum: &[u8]| u32::from_le_bytes(sum.try_into().expect("a chunk has four bytes"));
+    Some(block_checksums.map(number).collect())
+}
+
+/// Encodes the record of a section.
 ///
-/// # Errors
-/// If the file cannot be written.
-pub fn write_section(path: &Path, section: u32, block_checksums: &[u32]) -> io::Result<()> {
+/// # Panics
+/// If there is not one checksum for each block.
+pub fn encode_section(section: u32, block_checksums: &[u32]) -> [u8; RECORD_BYTES] {
     assert_eq!(block_checksums.len(), SECTION_BLOCKS, "a section has a checksum for each block");
-    let mut record = vec![0; RECORD_BYTES];
+    let mut record = [0; RECORD_BYTES];
     put(&mut record, 0, &RECORD_MAGIC);
     put(&mut record, FORMAT_START, &FORMAT.to_le_bytes());
     put(&mut record, SECTION_START, &section.to_le_bytes());
@@ -316,6 +330,15 @@ pub fn write_section(path: &Path, section: u32, block_checksums: &[u32]) -> io::
     }
     let checksum = crc32c::crc32c(&record[..RECORD_CHECKSUM_START]);
     put(&mut record, RECORD_CHECKSUM_START, &checksum.to_le_bytes());
+    record
+}
+
+/// Writes the checksums of a section, durably. It must not have valid checksums: they do not count before it is.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn write_section(path: &Path, section: u32, block_checksums: &[u32]) -> io::Result<()> {
+    let record = encode_section(section, block_checksums);
     let file = match OpenOptions::new().write(true).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             make(path, &ChecksumHeader::default())?;

@@ -81,18 +81,29 @@ fn lost(original: &Value, understood: &Value) -> Option<String> {
         (Value::Object(original), Value::Object(understood)) => original.iter().find_map(|(name, value)| {
             let other = RENAMED.iter().find(|(old, _)| old == name).map(|(_, new)| *new);
             match understood.get(name).or_else(|| understood.get(other?)) {
-                Some(known) => lost(value, known).map(|inner| format!("{name}.{inner}")),
+                Some(known) => lost(value, known).map(|inner| within(name, &inner)),
                 // An empty field says nothing that could be lost.
                 None => (!value.is_null()).then(|| name.clone()),
             }
         }),
         (Value::Array(original), Value::Array(understood)) => {
             let pairs = original.iter().zip(understood).enumerate();
-            let inner = |(at, (value, known))| lost(value, known).map(|inner| format!("{at}.{inner}"));
-            pairs.into_iter().find_map(inner)
+            let inner = |(at, (value, known)): (usize, _)| {
+                lost(value, known).map(|inner| within(&at.to_string(), &inner))
+            };
+            let cut_off = || (original.len() > understood.len()).then(|| understood.len().to_string());
+            pairs.into_iter().find_map(inner).or_else(cut_off)
         }
+        // A value of another form shows nothing of the fields or items that it was made of.
+        (Value::Object(original), _) => (!original.is_empty()).then(String::new),
+        (Value::Array(original), _) => (!original.is_empty()).then(String::new),
         _ => None,
     }
+}
+
+/// Path of a field within the value of this name.
+fn within(name: &str, inner: &str) -> String {
+    if inner.is_empty() { name.to_owned() } else { format!("{name}.{inner}") }
 }
 
 #[cfg(test)]
@@ -127,6 +138,54 @@ mod tests {
             newer.pointer_mut(pointer).unwrap()["colour"] = json!(false);
             let error = read_record(newer).unwrap_err();
             assert!(error.contains(field) && error.contains("at least as new"), "{error}");
+        }
+    }
+
+    /// A value with an older form: its parts, in an object or a list.
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(from = "Form", into = "String")]
+    struct Joined(String);
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Form {
+        Whole(String),
+        Parts { parts: Vec<String> },
+        List(Vec<String>),
+    }
+
+    impl Clone for Joined {
+        fn clone(&self) -> Joined {
+            Joined(self.0.clone())
+        }
+    }
+
+    impl From<Form> for Joined {
+        fn from(form: Form) -> Joined {
+            match form {
+                Form::Whole(text) => Joined(text),
+                Form::Parts { parts } | Form::List(parts) => Joined(parts.concat()),
+            }
+        }
+    }
+
+    impl From<Joined> for String {
+        fn from(joined: Joined) -> String {
+            joined.0
+        }
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Holder {
+        joined: Joined,
+    }
+
+    #[test]
+    fn field_within_a_value_of_another_form_is_not_dropped() {
+        assert!(read::<Holder>(&json!({"joined": "ab"})).is_ok());
+        for joined in [json!({"parts": ["a", "b"], "colour": 1}), json!(["a", "b"])] {
+            let error = read::<Holder>(&json!({"joined": joined})).unwrap_err();
+            assert!(error.contains("'joined'"), "{error}");
         }
     }
 

@@ -31,12 +31,28 @@ const LOG_FILE: &str = "log";
 const MARKER_SUFFIX: &str = "journal";
 /// First bytes of a marker.
 const MARKER_MAGIC: [u8; 8] = *b"WEIRBHND";
-/// Size of a marker: the magic, the drive, the journal, and a checksum of them.
-const MARKER_BYTES: usize = 44;
+/// Version of the format of a marker.
+const MARKER_FORMAT: u32 = 1;
+/// Size of a marker: the magic, the version, the drive, the journal, and a checksum of them.
+pub const MARKER_BYTES: usize = 48;
+const MARKER_FORMAT_START: usize = MARKER_MAGIC.len();
+const MARKER_DRIVE_START: usize = 12;
+const MARKER_JOURNAL_START: usize = 28;
 /// Bytes of a new journal that are written at a time.
 const ZEROES_BYTES: u64 = 1 << 20;
-/// Position of the checksum.
-const MARKER_CHECKSUM_START: usize = 40;
+/// Position of the checksum of all bytes before it.
+const MARKER_CHECKSUM_START: usize = MARKER_BYTES - 4;
+
+/// Why bytes are no marker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MarkerFault {
+    /// The marker is damaged, or was only partly written.
+    #[error("it is damaged")]
+    Damaged,
+    /// A later version wrote the marker.
+    #[error("it has format {0}, not {MARKER_FORMAT}")]
+    Format(u32),
+}
 
 /// Journal binding: the journal that a replica is behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,25 +112,43 @@ pub fn read_marker(extents: &Path, index: u64) -> Result<Option<Behind>, StoreEr
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         result => result.context("read", &path)?,
     };
-    let behind = decode_marker(&bytes).ok_or_else(|| io::Error::other("it is damaged"));
-    behind.map(Some).context("understand", &path)
+    decode_marker(&bytes).map(Some).map_err(io::Error::other).context("understand", &path)
 }
 
-fn decode_marker(bytes: &[u8]) -> Option<Behind> {
-    let bytes: &[u8; MARKER_BYTES] = bytes.try_into().ok()?;
+/// Decodes a marker.
+///
+/// # Errors
+/// If the marker is damaged, or a later version wrote it.
+pub fn decode_marker(bytes: &[u8]) -> Result<Behind, MarkerFault> {
+    let bytes: &[u8; MARKER_BYTES] = bytes.try_into().map_err(|_| MarkerFault::Damaged)?;
     let (content, checksum) = bytes.split_at(MARKER_CHECKSUM_START);
-    let is_whole = crc32c::crc32c(content).to_le_bytes() == checksum && content.starts_with(&MARKER_MAGIC);
-    let identity = |start: usize| content[start..start + 16].try_into().expect("an identity has 16 bytes");
-    let (drive, journal) = (MARKER_MAGIC.len(), MARKER_MAGIC.len() + 16);
-    is_whole.then(|| Behind {
-        drive: DriveId::from_bytes(identity(drive)),
-        journal: JournalId::from_bytes(identity(journal)),
+    if crc32c::crc32c(content).to_le_bytes() != checksum || !content.starts_with(&MARKER_MAGIC) {
+        return Err(MarkerFault::Damaged);
+    }
+    let format = u32::from_le_bytes(field(content, MARKER_FORMAT_START));
+    if format != MARKER_FORMAT {
+        return Err(MarkerFault::Format(format));
+    }
+    Ok(Behind {
+        drive: DriveId::from_bytes(field(content, MARKER_DRIVE_START)),
+        journal: JournalId::from_bytes(field(content, MARKER_JOURNAL_START)),
     })
 }
 
-fn encode_marker(behind: Behind) -> Vec<u8> {
-    let mut bytes = [&MARKER_MAGIC[..], &behind.drive.bytes(), &behind.journal.bytes()].concat();
-    bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
+fn field<const N: usize>(content: &[u8], start: usize) -> [u8; N] {
+    content[start..start + N].try_into().expect("a field lies within the marker")
+}
+
+/// Encodes a marker.
+pub fn encode_marker(behind: Behind) -> [u8; MARKER_BYTES] {
+    let mut bytes = [0; MARKER_BYTES];
+    let mut put = |start: usize, field: &[u8]| bytes[start..start + field.len()].copy_from_slice(field);
+    put(0, &MARKER_MAGIC);
+    put(MARKER_FORMAT_START, &MARKER_FORMAT.to_le_bytes());
+    put(MARKER_DRIVE_START, &behind.drive.bytes());
+    put(MARKER_JOURNAL_START, &behind.journal.bytes());
+    let checksum = crc32c::crc32c(&bytes[..MARKER_CHECKSUM_START]);
+    bytes[MARKER_CHECKSUM_START..].copy_from_slice(&checksum.to_le_bytes());
     bytes
 }
 
@@ -368,6 +402,12 @@ mod tests {
         }
         fs::write(&path, &whole[..10]).unwrap();
         assert!(read_marker(&extents, 3).is_err(), "torn");
+        let mut later = whole.clone();
+        later[MARKER_FORMAT_START] = 2;
+        let checksum = crc32c::crc32c(&later[..MARKER_CHECKSUM_START]);
+        later[MARKER_CHECKSUM_START..].copy_from_slice(&checksum.to_le_bytes());
+        fs::write(&path, &later).unwrap();
+        assert!(read_marker(&extents, 3).unwrap_err().to_string().contains("format 2, not 1"));
         store.delete_extents_at(VOLUME, &[3]).unwrap();
         assert_eq!(read_marker(&extents, 3).unwrap(), None, "it goes with its replica");
     }

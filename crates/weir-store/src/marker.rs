@@ -53,13 +53,20 @@ impl Marker {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             result => result.context("read", &path)?,
         };
-        let value: serde_json::Value = serde_json::from_slice(&content).context("understand", &path)?;
-        let marker: Marker = format::read(&value).map_err(io::Error::other).context("understand", &path)?;
-        if marker.format != MARKER_FORMAT {
-            let source = io::Error::other(format!("it has format {}, not {MARKER_FORMAT}", marker.format));
-            return Err(StoreError { action: "understand", path, source });
+        Marker::decode(&content).map(Some).map_err(io::Error::other).context("understand", &path)
+    }
+
+    /// Decodes the content of a marker's file.
+    ///
+    /// # Errors
+    /// In words, if this version does not understand it.
+    pub fn decode(content: &[u8]) -> Result<Marker, String> {
+        let value = serde_json::from_slice(content).map_err(|error| error.to_string())?;
+        let marker: Marker = format::read(&value)?;
+        match marker.format {
+            MARKER_FORMAT => Ok(marker),
+            format => Err(format!("it has format {format}, not {MARKER_FORMAT}")),
         }
-        Ok(Some(marker))
     }
 
     fn write(&self, directory: &Path) -> Result<(), StoreError> {

@@ -39,6 +39,9 @@ const _: () = assert!(SETS_START + (1 + REPLICA_SLOTS_MAX) * SET_BYTES <= CHECKS
 const _: () = assert!(REPLICA_STATES_START + REPLICA_SLOTS_MAX <= NUMBER_START);
 const _: () = assert!(TAKEN_START + REPLICA_SLOTS_MAX * size_of::<u64>() <= SETS_START);
 
+/// Sequence numbers from here on are refused: a number that grows by one with each write stays far below.
+const SEQUENCE_END: u64 = u64::MAX / 2;
+
 const FORMAT_START: usize = MAGIC.len();
 const SEQUENCE_START: usize = 16;
 const EPOCH_START: usize = 24;
@@ -66,6 +69,9 @@ pub enum BlockFault {
     /// A later version wrote the block.
     #[error("it has format {0}, not {FORMAT}")]
     Format(u32),
+    /// A number that no count of writes reaches.
+    #[error("its sequence number is {0}, which makes no sense there")]
+    Sequence(u64),
     /// A replica state that does not exist.
     #[error("replica {slot} stands as {value}, where 0, 1 and 2 are accepted")]
     ReplicaState {
@@ -125,6 +131,10 @@ pub fn decode(block: &Block) -> Result<(ReplicaMetadata, u64), BlockFault> {
     if format != FORMAT {
         return Err(BlockFault::Format(format));
     }
+    let sequence = u64::from_le_bytes(array(block, SEQUENCE_START));
+    if sequence >= SEQUENCE_END {
+        return Err(BlockFault::Sequence(sequence));
+    }
     let mut metadata = ReplicaMetadata {
         epoch: u64::from_le_bytes(array(block, EPOCH_START)),
         ..ReplicaMetadata::default()
@@ -141,7 +151,7 @@ pub fn decode(block: &Block) -> Result<(ReplicaMetadata, u64), BlockFault> {
     for (set, bytes) in sets.zip(block[SETS_START..].chunks_exact(SET_BYTES)) {
         *set = regions_in(bytes);
     }
-    Ok((metadata, u64::from_le_bytes(array(block, SEQUENCE_START))))
+    Ok((metadata, sequence))
 }
 
 fn checksum_of(block: &Block) -> u32 {
@@ -342,7 +352,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn replica_metadata_survives_encode_and_decode(metadata in all_metadata(), sequence in any::<u64>()) {
+        fn replica_metadata_survives_encode_and_decode(metadata in all_metadata(), sequence in 0..SEQUENCE_END) {
             let block = encode(&metadata, sequence);
             prop_assert_eq!(decode(&block), Ok((metadata, sequence)));
         }
@@ -421,6 +431,18 @@ mod tests {
         assert!(read(&path).unwrap_err().to_string().contains("it has format 2, not 1"));
         assert!(write(&path, &ReplicaMetadata::default()).is_err());
         assert!(write_anew(&path, &ReplicaMetadata::default()).is_err());
+    }
+
+    #[test]
+    fn last_sequence_number_is_refused_and_written_over() {
+        let (_folder, path) = file();
+        let metadata = ReplicaMetadata { epoch: 5, ..ReplicaMetadata::default() };
+        fs::write(&path, [encode(&metadata, 7), encode(&metadata, u64::MAX)].concat()).unwrap();
+        assert_eq!(read(&path).unwrap().unwrap().epoch, 5);
+        for epoch in 6..9 {
+            write(&path, &ReplicaMetadata { epoch, ..ReplicaMetadata::default() }).unwrap();
+            assert_eq!(read(&path).unwrap().unwrap().epoch, epoch);
+        }
     }
 
     #[test]

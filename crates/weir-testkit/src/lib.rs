@@ -2,4 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod choices;
+pub mod documented;
+pub mod driver;
 pub mod wait;

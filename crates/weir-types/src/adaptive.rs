@@ -223,7 +223,9 @@ pub fn parse_block_size(text: &str) -> Option<Option<u32>> {
         return Some(None);
     }
     let bytes = match lower.strip_suffix('k') {
-        Some(number) => number.parse::<u64>().ok()?.checked_mul(u64::from(BLOCK_SIZE_K_BYTES))?,
+        Some(number) => {
+            crate::units::whole_number::<u64>(number)?.checked_mul(u64::from(BLOCK_SIZE_K_BYTES))?
+        }
         None => crate::Size::parse(&lower, 0).ok()?.0,
     };
     let bytes = u32::try_from(bytes).ok()?;

@@ -131,6 +131,11 @@ pub(crate) fn split_number(text: &str) -> Option<(&str, &str)> {
     number.starts_with(|c: char| c.is_ascii_digit()).then_some((number, unit.trim_start()))
 }
 
+/// Parses a whole number of digits alone; `None` for a sign, or if the number does not fit.
+pub fn whole_number<T: std::str::FromStr>(text: &str) -> Option<T> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
 /// Multiplies a decimal text by a unit; `None` unless the product is a whole 64-bit number.
 pub(crate) fn scale(number: &str, unit: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));

@@ -162,15 +162,21 @@ impl Config {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
         let is_toml = path.extension().is_some_and(|extension| extension == "toml");
-        let config = if !is_toml && text.trim_start().starts_with('{') {
-            serde_json::from_str(&text).map_err(|error| error.to_string())
-        } else {
-            toml::from_str(&text).map_err(|error| toml_message(&error, &text))
-        };
-        let config: Config =
-            config.map_err(|message| ConfigError::Parse { path: path.to_owned(), message })?;
+        let config = Config::parse(&text, is_toml);
+        let config = config.map_err(|message| ConfigError::Parse { path: path.to_owned(), message })?;
         config.classes.thresholds().map_err(ConfigError::Classes)?;
         Ok(config)
+    }
+
+    /// Parses the text of a configuration file: TOML, or JSON if it begins with a brace and may be JSON.
+    ///
+    /// # Errors
+    /// In words, with the line.
+    pub fn parse(text: &str, is_toml: bool) -> Result<Config, String> {
+        match !is_toml && text.trim_start().starts_with('{') {
+            true => serde_json::from_str(text).map_err(|error| error.to_string()),
+            false => toml::from_str(text).map_err(|error| toml_message(&error, text)),
+        }
     }
 
     /// Size of new write journals, in bytes.

@@ -7,17 +7,17 @@ use super::{Complaint, PURE_CRATES, Tree};
 
 /// Each crate of the workspace with the crates of the workspace that it may use.
 const ALLOWED_EDGES: [(&str, &[&str]); 20] = [
-    ("weir-types", &[]),
+    ("weir-types", &["weir-testkit"]),
     ("weir-qos", &["weir-types"]),
     ("weir-volume", &["weir-types"]),
-    ("weir-journal", &["weir-types"]),
-    ("weir-nbd", &["weir-types"]),
+    ("weir-journal", &["weir-types", "weir-testkit"]),
+    ("weir-nbd", &["weir-types", "weir-testkit"]),
     ("weir-plan", &["weir-types", "weir-volume"]),
-    ("weir-replay", &["weir-types", "weir-qos", "weir-volume"]),
+    ("weir-replay", &["weir-types", "weir-qos", "weir-volume", "weir-testkit"]),
     ("weir-sim", &["weir-types", "weir-qos", "weir-volume", "weir-plan", "weir-replay", "weir-journal"]),
     ("weir-reactor", &["weir-types"]),
-    ("weir-host", &["weir-types"]),
-    ("weir-store", &["weir-types", "weir-volume", "weir-journal", "weir-reactor"]),
+    ("weir-host", &["weir-types", "weir-testkit"]),
+    ("weir-store", &["weir-types", "weir-volume", "weir-journal", "weir-reactor", "weir-testkit"]),
     (
         "weir-engine",
         &[
@@ -64,7 +64,7 @@ const ALLOWED_EDGES: [(&str, &[&str]); 20] = [
             "weir-testkit",
         ],
     ),
-    ("weir-cli", &["weir-types", "weir-api-types", "weir-replay", "weir-host"]),
+    ("weir-cli", &["weir-types", "weir-api-types", "weir-replay", "weir-host", "weir-testkit"]),
     (
         "weir",
         &[

@@ -25,12 +25,27 @@ const RETRY_PAUSE: Duration = Duration::from_secs(2);
 
 /// Content of the backup.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct DriveListBackup {
+pub struct DriveListBackup {
     format: u32,
     #[serde(default = "format::first_reader")]
     minimum_reader: u32,
     node: NodeRecord,
     drives: Vec<DriveRecord>,
+}
+
+impl DriveListBackup {
+    /// Decodes the content of the backup's file.
+    ///
+    /// # Errors
+    /// In words, if this version does not understand it.
+    pub fn decode(content: &[u8]) -> Result<DriveListBackup, String> {
+        let value = serde_json::from_slice(content).map_err(|error| error.to_string())?;
+        let backup: DriveListBackup = format::read(&value)?;
+        match backup.format {
+            FORMAT => Ok(backup),
+            format => Err(format!("it has format {format}, not {FORMAT}")),
+        }
+    }
 }
 
 /// State of the backup file.
@@ -144,12 +159,7 @@ pub fn restore_lost(state: &Path, catalogue: &dyn Catalogue) -> Outcome<()> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         result => result.map_err(|error| unusable(error.to_string()))?,
     };
-    let value: serde_json::Value =
-        serde_json::from_slice(&content).map_err(|error| unusable(error.to_string()))?;
-    let backup: DriveListBackup = format::read(&value).map_err(unusable)?;
-    if backup.format != FORMAT {
-        return Err(unusable(format!("it has format {}, not {FORMAT}", backup.format)));
-    }
+    let backup = DriveListBackup::decode(&content).map_err(unusable)?;
     tracing::warn!(
         drives = backup.drives.len(),
         "the catalogue is new: the list of drives is taken from its backup"

@@ -3,10 +3,15 @@
 use weir_nbd::bounds::{OPTION_BYTES_MAX, OUTPUT_PAUSE_BYTES};
 use weir_nbd::{CloseReason, Decoded, Handshake, Progress, RequestDecoder, Session};
 
-use super::choices::Choices;
+use weir_testkit::choices::Choices;
+use weir_testkit::driver::{ANY_BYTES, Case};
+
 use super::client;
 use super::exports::Exports;
 use super::{oracle, streams};
+
+/// Way of an input that a client could send, with a fault here and there.
+pub const CLIENT: &str = "a client";
 
 /// Longest answer to one option with the exports of the tests, in bytes.
 const ANSWER_BYTES_MAX: usize = 16 << 10;
@@ -16,12 +21,12 @@ const ANSWER_BYTES_MAX: usize = 16 << 10;
 const HANDSHAKE_MEMORY_MAX: usize = 2 * OPTION_BYTES_MAX as usize + 8192;
 
 /// Runs a handshake, and the requests after it, on a stream made of `data`.
-pub fn drive_handshake(data: &[u8]) {
+pub fn drive_handshake(data: &[u8]) -> Case {
     let mut choices = Choices::new(data);
     let cuts = choices.cuts();
-    let stream = match choices.one_in(4) {
-        true => choices.rest().to_vec(),
-        false => streams::handshake(&mut choices),
+    let (way, stream) = match choices.one_in(4) {
+        true => (ANY_BYTES, choices.rest().to_vec()),
+        false => (CLIENT, streams::handshake(&mut choices)),
     };
     let whole = run_handshake(&stream, &[usize::MAX >> 8]);
     let in_fragments = run_handshake(&stream, &cuts);
@@ -30,18 +35,20 @@ pub fn drive_handshake(data: &[u8]) {
     if let Some(Progress::Transmission(session)) = &whole.end {
         check_requests(session, &stream[whole.consumed..], &cuts);
     }
+    Case::new(way, matches!(whole.end, Some(Progress::Transmission(_))))
 }
 
 /// Runs the transmission phase on terms and a stream made of `data`.
-pub fn drive_requests(data: &[u8]) {
+pub fn drive_requests(data: &[u8]) -> Case {
     let mut choices = Choices::new(data);
     let cuts = choices.cuts();
     let session = streams::session(&mut choices);
-    let stream = match choices.one_in(4) {
-        true => choices.rest().to_vec(),
-        false => streams::requests(&mut choices, &session),
+    let (way, stream) = match choices.one_in(4) {
+        true => (ANY_BYTES, choices.rest().to_vec()),
+        false => (CLIENT, streams::requests(&mut choices, &session)),
     };
-    check_requests(&session, &stream, &cuts);
+    let found = check_requests(&session, &stream, &cuts);
+    Case::new(way, found.iter().any(|decoded| matches!(decoded, Decoded::Request(_))))
 }
 
 /// The result of a handshake.
@@ -105,9 +112,10 @@ fn check_output(outcome: &Outcome) {
 }
 
 /// Decodes a stream in fragments and compares with the oracle's result for the whole stream.
-pub fn check_requests(session: &Session, stream: &[u8], cuts: &[usize]) {
+pub fn check_requests(session: &Session, stream: &[u8], cuts: &[usize]) -> Vec<Decoded> {
     let expected = oracle::decode_stream(session, stream);
     assert_eq!(run_requests(session, stream, cuts), expected);
+    expected
 }
 
 /// Feeds a stream to a decoder in fragments of the given sizes, as a server does. It presents unconsumed

@@ -4,7 +4,6 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
-pub mod choices;
 pub mod client;
 pub mod drivers;
 pub mod exports;

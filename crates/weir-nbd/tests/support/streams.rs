@@ -1,8 +1,8 @@
 //! Generated client streams: mostly valid, sometimes wrong in one place.
 
 use weir_nbd::{ExportInfo, Session};
+use weir_testkit::choices::Choices;
 
-use super::choices::Choices;
 use super::client::{self, REQUEST_MAGIC, WireRequest};
 use super::exports;
 

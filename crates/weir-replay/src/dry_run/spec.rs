@@ -6,7 +6,7 @@ use weir_types::bounds::{
     CONNECTION_REQUESTS_MAX, CONNECTIONS_SHARED_PER_REACTOR_MAX, REQUEST_BYTES_MAX, VOLUME_SIZE_BYTES_MAX,
 };
 use weir_types::emulation::parse_time;
-use weir_types::units::Size;
+use weir_types::units::{Size, whole_number};
 use weir_types::{Emulation, Name, Scope, Terms, VolumeId};
 
 use crate::trace::{Header, TraceDrive, TraceLevel, TraceVolume};
@@ -120,7 +120,7 @@ impl VolumeLoad {
         match key.to_ascii_lowercase().as_str() {
             "depth" => self.depth = number(key, value, 1..=CONNECTION_REQUESTS_MAX as u32)?,
             "size" => self.bytes = bytes(key, value, 512..=REQUEST_BYTES_MAX.into())? as u32,
-            "read" => self.read_percent = number(key, value.trim_end_matches('%'), 0..=100)?,
+            "read" => self.read_percent = number(key, value.strip_suffix('%').unwrap_or(value), 0..=100)?,
             "think" => {
                 let ns = parse_time(value).map_err(|error| error.to_string())?;
                 self.think_ns = Some(ns)
@@ -151,7 +151,7 @@ impl VolumeLoad {
 }
 
 fn number(key: &str, value: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
-    let accepted = value.parse().ok().filter(|value| range.contains(value));
+    let accepted = whole_number(value).filter(|value| range.contains(value));
     accepted.ok_or_else(|| format!("'{key}={value}' is not from {} to {}", range.start(), range.end()))
 }
 
@@ -187,6 +187,8 @@ mod tests {
             ("", "0 volumes are not 1 to 256"),
             ("vol1:depth", "'depth' is not understood; accepted is VOLUME:depth=N"),
             ("vol1:speed=9", "'speed' is not understood"),
+            ("vol1:depth=+1", "'depth=+1' is not from 1 to 1024"),
+            ("vol1:read=70%%", "'read=70%' is not from 0 to 100"),
             ("vol1:depth=0", "'depth=0' is not from 1 to 1024"),
             ("vol1:read=101%", "'read=101' is not from 0 to 100"),
             ("vol1:size=64MiB", "'size=64MiB' is not from 512B to 32MiB"),

@@ -3,7 +3,7 @@
 use super::{Emulation, EmulationKind, Parameters};
 use crate::bounds::EMULATED_PARALLEL_MAX;
 use crate::policy::Throughput;
-use crate::units::{ByteRate, UnitError, scale, split_number, write_whole};
+use crate::units::{ByteRate, UnitError, scale, split_number, whole_number, write_whole};
 
 /// Units of times, with their nanoseconds.
 const TIME_UNITS: [(&str, u64); 4] = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
@@ -104,7 +104,8 @@ fn unless_none<T>(text: &str, parse: fn(&str) -> Result<T, UnitError>) -> Result
 fn parse_iops(text: &str) -> Result<u64, UnitError> {
     let number = text.to_ascii_lowercase();
     let number = number.strip_suffix("iops").unwrap_or(&number).trim_end();
-    number.parse().map_err(|_| UnitError::new(text, "a whole number of operations per second, such as 21000"))
+    whole_number(number)
+        .ok_or_else(|| UnitError::new(text, "a whole number of operations per second, such as 21000"))
 }
 
 fn parse_bandwidth(text: &str) -> Result<Option<u64>, UnitError> {
@@ -116,7 +117,7 @@ fn parse_bandwidth(text: &str) -> Result<Option<u64>, UnitError> {
 
 fn parse_parallel(text: &str) -> Result<u32, UnitError> {
     let expected = || format!("a number of operations from 1 to {EMULATED_PARALLEL_MAX}, or none");
-    text.parse().map_err(|_| UnitError::new(text, expected()))
+    whole_number(text).ok_or_else(|| UnitError::new(text, expected()))
 }
 
 /// Parses a time, like `200us` or `1.5ms`, in nanoseconds.
@@ -192,6 +193,8 @@ mod tests {
             ("iops=0", "'iops=0' is not from 1 to 1000000000"),
             ("iops=-5", "'-5' is not a whole number of operations per second"),
             ("iops=1e3", "'1e3' is not a whole number"),
+            ("iops=+5", "'+5' is not a whole number"),
+            ("iops=5,parallel=+1", "'+1' is not a number of operations from 1 to 1024"),
             ("iops=5,iops=6", "names each parameter once"),
             ("iops=5,flush=none,flush=1ms", "names each parameter once"),
             ("iops=5,speed=7", "'speed' is not one of iops, bandwidth, latency, seek, flush and parallel"),

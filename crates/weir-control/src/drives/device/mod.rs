@@ -11,7 +11,7 @@ mod leftover;
 mod mount;
 mod probe;
 mod program;
-mod tables;
+pub mod tables;
 mod verdict;
 
 use std::os::unix::fs::MetadataExt;

@@ -1,0 +1,10 @@
+//! A record of the catalogue, mostly an example with edits.
+
+#![no_main]
+
+#[path = "../../crates/weir-control/tests/support/drivers.rs"]
+mod drivers;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    drivers::drive_catalogue_record(data);
+});

@@ -1,0 +1,10 @@
+//! A configuration file, mostly an example with edits.
+
+#![no_main]
+
+#[path = "../../crates/weir/tests/support/drivers.rs"]
+mod drivers;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    drivers::drive_configuration(data);
+});

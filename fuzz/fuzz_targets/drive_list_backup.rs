@@ -1,0 +1,10 @@
+//! A backup of the list of drives, mostly an example with edits.
+
+#![no_main]
+
+#[path = "../../crates/weir-control/tests/support/drivers.rs"]
+mod drivers;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    drivers::drive_drive_list_backup(data);
+});
