@@ -5,96 +5,20 @@
 //! meaning of checksums.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use weir_types::DriveId;
 use weir_types::bounds::{EXTENT_BYTES, REPLICA_SLOTS_MAX};
 use weir_volume::Mirror;
 use weir_volume::mirror::stall::{ChecksumPhase, goes_on_without_late};
 use weir_volume::mirror::{ChecksumHeader, ChecksumResult, ChecksumWork, ReplicaState, Slots};
 
-use super::helper::{Job, patiently};
+use super::helper::{ChecksumAnswer, ChecksumJob, ChecksumOperation, ChecksumOutcome, Job};
 use super::reactor::Reactor;
 use super::served_volume::ServedVolume;
 use super::stalls::{NO_ANSWER, OrphanedIo};
 use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
-use crate::Alarm;
-use weir_store::checksums::{self, checksum_file_name};
-
-/// The operation on a checksum file.
-enum Work {
-    Load { section: u32 },
-    Store { section: u32, block_checksums: Arc<Vec<u32>> },
-    WriteHeaders(ChecksumHeader),
-}
-
-/// An operation on the checksum file of one replica.
-pub(super) struct ChecksumJob {
-    /// The drive that holds the file.
-    pub drive: DriveId,
-    keep: u64,
-    replica: ReplicaIndex,
-    number: AskNumber,
-    path: PathBuf,
-    work: Work,
-    /// When an emulated drive is done with the operation, in nanoseconds.
-    due_ns: u64,
-}
-
-/// Answer to a [`ChecksumJob`].
-pub(super) struct ChecksumAnswer {
-    keep: u64,
-    replica: ReplicaIndex,
-    number: AskNumber,
-    due_ns: u64,
-    outcome: Outcome,
-}
-
-enum Outcome {
-    Loaded(Option<Vec<u32>>),
-    Done,
-    /// The header could not be written and the file was removed, so no checksum counts any more.
-    Dropped(String),
-    Failed(String),
-}
-
-impl ChecksumJob {
-    /// Carries out the operation.
-    pub fn perform(self) -> ChecksumAnswer {
-        let ChecksumJob { keep, replica, number, due_ns, .. } = self;
-        let path = &self.path;
-        let describe = |error: std::io::Error| format!("checksums {}: {error}", path.display());
-        let outcome = match self.work {
-            Work::Load { section } => match checksums::read_section(path, section) {
-                Ok(block_checksums) => Outcome::Loaded(block_checksums),
-                Err(error) => {
-                    tracing::warn!("{}", describe(error));
-                    Outcome::Loaded(None)
-                }
-            },
-            Work::Store { section, block_checksums } => {
-                match checksums::write_section(path, section, &block_checksums) {
-                    Ok(()) => Outcome::Done,
-                    Err(error) => Outcome::Failed(describe(error)),
-                }
-            }
-            Work::WriteHeaders(headers) => {
-                let written = patiently(|| checksums::write_header(path, &headers));
-                written.map_or_else(|error| drop_checksums(path, describe(error)), |()| Outcome::Done)
-            }
-        };
-        ChecksumAnswer { keep, replica, number, due_ns, outcome }
-    }
-}
-
-/// Removes a checksum file whose header cannot be written, because an outdated header must not count later.
-fn drop_checksums(path: &std::path::Path, why: String) -> Outcome {
-    match checksums::remove(path) {
-        Ok(()) => Outcome::Dropped(why),
-        Err(error) => Outcome::Failed(format!("{why}; and cannot be removed: {error}")),
-    }
-}
+use crate::alarms::Alarm;
+use weir_store::checksums::checksum_file_name;
 
 /// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,7 +92,7 @@ impl Reactor {
         let (phase, work) = works(keep);
         self.keeping.count += 1;
         let key = self.keeping.count;
-        let now_ns = self.now_ns;
+        let now_ns = self.io.now_ns;
         let volume = &mut self.volumes[index];
         volume.outstanding += 1;
         let (mut waiting, mut due_ns) = (BTreeMap::new(), now_ns);
@@ -181,9 +105,16 @@ impl Reactor {
             let home = &volume.homes[home];
             let path = home.directory.join(checksum_file_name(extent.into()));
             let replica = ReplicaIndex { volume: index, slot };
-            let job =
-                ChecksumJob { drive: home.drive, keep: key, replica, number, path, work, due_ns: answer_ns };
-            self.helper.submit(Job::Checksums(Box::new(job)));
+            let job = ChecksumJob {
+                drive: home.drive,
+                request: key,
+                replica,
+                number,
+                path,
+                operation: work,
+                due_ns: answer_ns,
+            };
+            self.io.helper.submit(Job::Checksums(Box::new(job)));
         }
         let under_way = UnderWay {
             volume: index,
@@ -201,8 +132,8 @@ impl Reactor {
 
     /// Takes a helper's answer.
     pub(super) fn checksums_answered(&mut self, answer: ChecksumAnswer) {
-        let is_ending = self.stop_by_ns.is_some() || self.volumes[answer.replica.volume].is_ending();
-        if answer.due_ns > self.now_ns && !is_ending {
+        let is_ending = self.io.is_stopping || self.volumes[answer.replica.volume].is_ending();
+        if answer.due_ns > self.io.now_ns && !is_ending {
             self.keeping.count += 1;
             self.keeping.held.insert((answer.due_ns, self.keeping.count), answer);
         } else {
@@ -211,7 +142,7 @@ impl Reactor {
     }
 
     fn take_checksum_answer(&mut self, answer: ChecksumAnswer) {
-        let ChecksumAnswer { keep, replica, number, outcome, .. } = answer;
+        let ChecksumAnswer { request: keep, replica, number, outcome, .. } = answer;
         let work = self.keeping.under_way.get_mut(&keep);
         let Some(work) = work.filter(|work| work.waiting.get(&replica.slot) == Some(&number)) else {
             self.is_orphaned(replica, number);
@@ -220,17 +151,17 @@ impl Reactor {
         work.waiting.remove(&replica.slot);
         let (volume, phase) = (&mut self.volumes[replica.volume], work.phase);
         match outcome {
-            Outcome::Loaded(block_checksums) => work.loaded[replica.slot] = block_checksums,
-            Outcome::Done => work.done.insert(replica.slot),
-            Outcome::Dropped(message) => {
+            ChecksumOutcome::Loaded(block_checksums) => work.loaded[replica.slot] = block_checksums,
+            ChecksumOutcome::Done => work.done.insert(replica.slot),
+            ChecksumOutcome::Dropped(message) => {
                 tracing::warn!(volume = %volume.id, "no checksums are kept for now: {message}");
                 work.dropped.insert(replica.slot);
             }
-            Outcome::Failed(message) if phase == Phase::WriteHeaders => {
+            ChecksumOutcome::Failed(message) if phase == Phase::WriteHeaders => {
                 volume.fault_message = Some(format!("cannot take back its checksums: {message}"));
                 work.failed.insert(replica.slot);
             }
-            Outcome::Failed(message) => {
+            ChecksumOutcome::Failed(message) => {
                 tracing::warn!(volume = %volume.id, "no checksums are kept for now: {message}");
                 work.failed.insert(replica.slot);
             }
@@ -267,13 +198,13 @@ impl Reactor {
         if is_written && volume.checksum_alarms.remove(&extent) {
             let (id, replica_states) = (volume.id, volume.mirror.replica_states(extent));
             if !replica_states.contains(&ReplicaState::Stale) {
-                self.clear_alarms(id, extent);
+                self.io.alarms.clear_extent(id, extent);
             }
         } else if let (false, Some(message)) = (is_written, volume.fault_message.take()) {
             volume.checksum_alarms.insert(extent);
             let message = format!("takes no write where checksums count, its last replica in sync {message}");
             let alarm = Alarm { volume: volume.id, drive: None, extent: extent.into(), message };
-            self.raise_alarm(alarm);
+            self.io.alarms.raise(alarm);
         }
     }
 
@@ -301,7 +232,7 @@ impl Reactor {
 
     /// Passes on held answers that are due, or all of them if the daemon ends.
     pub(super) fn pass_on_due_keeps(&mut self) {
-        let by_ns = if self.stop_by_ns.is_some() { u64::MAX } else { self.now_ns };
+        let by_ns = if self.io.is_stopping { u64::MAX } else { self.io.now_ns };
         while let Some(first) = self.keeping.held.first_entry().filter(|entry| entry.key().0 <= by_ns) {
             let answer = first.remove();
             self.take_checksum_answer(answer);
@@ -310,21 +241,25 @@ impl Reactor {
 }
 
 /// The operation on each replica's checksum file.
-fn works(keep: ChecksumWork) -> (Phase, Vec<(usize, Work)>) {
+fn works(keep: ChecksumWork) -> (Phase, Vec<(usize, ChecksumOperation)>) {
     match keep {
         ChecksumWork::Load { section, slots } => {
-            (Phase::Load, slots.iter().map(|slot| (slot, Work::Load { section })).collect())
+            (Phase::Load, slots.iter().map(|slot| (slot, ChecksumOperation::Load { section })).collect())
         }
         ChecksumWork::Store { section, slots, block_checksums } => {
             let block_checksums = Arc::new(block_checksums);
-            let work = |slot| (slot, Work::Store { section, block_checksums: Arc::clone(&block_checksums) });
+            let work = |slot| {
+                (slot, ChecksumOperation::Store { section, block_checksums: Arc::clone(&block_checksums) })
+            };
             (Phase::Store, slots.iter().map(work).collect())
         }
         ChecksumWork::WriteHeaders(headers) => {
             let headers = headers.into_iter().enumerate();
             (
                 Phase::WriteHeaders,
-                headers.filter_map(|(slot, headers)| Some((slot, Work::WriteHeaders(headers?)))).collect(),
+                headers
+                    .filter_map(|(slot, headers)| Some((slot, ChecksumOperation::WriteHeader(headers?))))
+                    .collect(),
             )
         }
     }

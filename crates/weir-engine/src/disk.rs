@@ -14,9 +14,10 @@ use super::memory::Memory;
 use super::reactor::Reactor;
 use super::refusals::permission;
 use super::served_volume::{Home, Purpose, ServedVolume};
-use super::space::{Permission, TakenSpace};
+use super::space::Permission;
+use super::space_count::TakenSpace;
 use super::token::{AskNumber, ReplicaIndex, Token, VolumeIndex};
-use crate::Alarm;
+use crate::alarms::Alarm;
 
 impl Reactor {
     /// Carries out all effects of a volume and their consequences, in the order in which they arose. A
@@ -88,25 +89,25 @@ impl Reactor {
         let home = volume.home_of(slot, extent).expect("the mirror knows only replicas that exist");
         if let Some(journal) = volume.journals.home_of(extent, slot).filter(|_| is_journals_work(&action)) {
             let is_refused = volume.homes[journal].is_away && !matches!(action, Action::Sync { .. });
-            let number = number_of(volume, slot, &action, (self.now_ns, None));
+            let number = number_of(volume, slot, &action, (self.io.now_ns, None));
             return match is_refused {
                 true => self.refuse_action(replica, number, &action, Fault::Away),
                 false => self.ask_journal(replica, number, &action),
             };
         }
         let Home { is_away, is_counted, .. } = &volume.homes[home];
-        match permission(*is_away, is_counted, &self.space, &action) {
+        match permission(*is_away, is_counted, &self.io.space, &action) {
             Permission::Granted(taken) => {
-                let asked_ns = volume.emulated.submit(self.now_ns, home, slot, &action);
+                let asked_ns = volume.emulated.submit(self.io.now_ns, home, slot, &action);
                 let number = number_of(volume, slot, &action, (asked_ns, taken));
                 self.act((replica, number), home, action);
             }
             Permission::Refused(fault) => {
-                let number = number_of(volume, slot, &action, (self.now_ns, None));
+                let number = number_of(volume, slot, &action, (self.io.now_ns, None));
                 self.refuse_action(replica, number, &action, fault);
             }
             Permission::AfterALook => {
-                let number = number_of(volume, slot, &action, (self.now_ns, None));
+                let number = number_of(volume, slot, &action, (self.io.now_ns, None));
                 self.look_for_space((replica, number), home, action);
             }
         }
@@ -120,31 +121,31 @@ impl Reactor {
             Action::Open { extent, .. } => {
                 volume.note_journaled_pieces(slot, extent);
                 let (path, drive) = (volume.extent_path(slot, extent), volume.homes[home].drive);
-                self.helper.submit(Job::Open { replica, number, drive, extent, path });
+                self.io.helper.submit(Job::Open { replica, number, drive, extent, path });
             }
             Action::Read { operation, extent, offset, buffer_offset, length } => {
                 let file = volume.file(slot, extent);
-                let target = volume.lend_target(slot, operation, false, &self.pool);
+                let target = volume.lend_target(slot, operation, false, &self.io.pool);
                 let range = buffer_offset as usize..(buffer_offset + length) as usize;
                 let token = Token::Operation(replica, operation, number);
-                self.ring.read(token, &file, offset.into(), target, range);
+                self.io.ring.read(token, &file, offset.into(), target, range);
             }
             Action::Write { operation, extent, offset, buffer_offset, length, is_durable } => {
                 let (file, payload) = (volume.file(slot, extent), volume.lend_payload(slot, operation));
                 let range = buffer_offset as usize..(buffer_offset + length) as usize;
                 let token = Token::Operation(replica, operation, number);
-                self.ring.write(token, &file, offset.into(), payload, range, is_durable);
+                self.io.ring.write(token, &file, offset.into(), payload, range, is_durable);
             }
             Action::ReadEdge { operation, extent, edge } => self.read_edge(replica, operation, extent, edge),
             Action::Allocate { extent, generation, piece } => {
                 let token = Token::Allocate { replica, number, file: (extent, generation), piece };
                 let file = volume.file(slot, extent);
                 let offset = u64::from(piece) * ALLOCATION_BYTES;
-                self.ring.fallocate(token, &file, offset, ALLOCATION_BYTES, FallocateMode::Reserve);
+                self.io.ring.fallocate(token, &file, offset, ALLOCATION_BYTES, FallocateMode::Reserve);
             }
             Action::Release { operation, extent, offset, length } => {
                 let (file, token) = (volume.file(slot, extent), Token::Operation(replica, operation, number));
-                self.ring.fallocate(token, &file, offset.into(), length.into(), FallocateMode::Release);
+                self.io.ring.fallocate(token, &file, offset.into(), length.into(), FallocateMode::Release);
             }
             Action::Zero { operation, .. } => {
                 let step = volume.homes[home].filesystem.first(true);
@@ -152,7 +153,7 @@ impl Reactor {
             }
             Action::Sync { extent, generation } => {
                 let token = Token::Sync { replica, number, file: (extent, generation) };
-                self.ring.sync(token, &volume.file(slot, extent));
+                self.io.ring.sync(token, &volume.file(slot, extent));
             }
             Action::Done { .. } | Action::Flushed { .. } | Action::FailReplica { .. } => {
                 unreachable!("ends are not submitted")
@@ -175,7 +176,7 @@ impl Reactor {
         };
         let file = volume.file(replica.slot, extent);
         let token = Token::Zero(replica, operation, volume.context(replica.slot, operation).number, step);
-        self.ring.fallocate(token, &file, offset.into(), length.into(), placement);
+        self.io.ring.fallocate(token, &file, offset.into(), length.into(), placement);
     }
 
     /// A step of zeroing has ended. Answers the operation's home if this was the last step and others wait
@@ -193,7 +194,7 @@ impl Reactor {
             Next::Ask(step) => {
                 volume.outstanding += 1;
                 // The drive has answered, so its time limit begins anew for the next step.
-                volume.context(replica.slot, operation).asked_ns = self.now_ns;
+                volume.context(replica.slot, operation).asked_ns = self.io.now_ns;
                 self.zero(replica, operation, step);
                 None
             }
@@ -206,11 +207,11 @@ impl Reactor {
         let ReplicaIndex { volume, slot } = replica;
         let volume = &mut self.volumes[volume];
         let file = volume.file(slot, extent);
-        let target = volume.lend_target(slot, operation, true, &self.pool);
+        let target = volume.lend_target(slot, operation, true, &self.io.pool);
         let (context, owner) = volume.context_and_owner(slot, operation);
         let (number, scratch) = (context.number, scratch_start(owner.part));
         let range = scratch..scratch + BLOCK_BYTES as usize;
-        self.ring.read(
+        self.io.ring.read(
             Token::Edge(replica, operation, number, edge),
             &file,
             edge.block_offset.into(),
@@ -426,7 +427,7 @@ impl Reactor {
         }
         let drive = volume.line_of(slot, extent).map(|home| volume.homes[home].drive);
         let alarm = Alarm { volume: volume.id, drive, extent: extent.into(), message };
-        self.raise_alarm(alarm);
+        self.io.alarms.raise(alarm);
         if is_lost {
             self.answer_changes(index, extent, None);
         }

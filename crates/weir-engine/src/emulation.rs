@@ -212,9 +212,9 @@ impl Reactor {
         if matches!(completion.token, Token::Journal { .. }) {
             return self.journal_landed(completion);
         }
-        let held = held_of(&completion.token).filter(|_| self.stop_by_ns.is_none());
+        let held = held_of(&completion.token).filter(|_| !self.io.is_stopping);
         let due_ns = held.and_then(|(volume, held)| self.volumes[volume].take_due_ns(held));
-        match (held, due_ns.filter(|&due_ns| due_ns > self.now_ns)) {
+        match (held, due_ns.filter(|&due_ns| due_ns > self.io.now_ns)) {
             (Some((volume, _)), Some(due_ns)) => {
                 self.held.hold(due_ns, completion);
                 // Gauges are published with answers, and the next answer may be far away.
@@ -236,7 +236,7 @@ impl Reactor {
 
     /// Passes on all due completions, or all completions if the daemon ends.
     pub(super) fn pass_on_due(&mut self) {
-        let by_ns = if self.stop_by_ns.is_some() { u64::MAX } else { self.now_ns };
+        let by_ns = if self.io.is_stopping { u64::MAX } else { self.io.now_ns };
         while let Some(completion) = self.held.take_due(by_ns) {
             self.pass_on(completion);
         }

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alarms;
 mod background;
 mod busy_poll;
 mod checksums;
@@ -15,9 +16,12 @@ mod disk;
 mod emulation;
 pub mod exports;
 mod helper;
+mod io;
 mod journals;
+mod locks;
 pub mod measure;
 mod memory;
+mod open_file;
 mod reactor;
 mod receive;
 mod receive_coalescing;
@@ -35,6 +39,7 @@ mod served_volume;
 mod sharing;
 mod snapshot;
 mod space;
+mod space_count;
 mod specification;
 mod stalled_clients;
 mod stalls;
@@ -44,18 +49,17 @@ mod status;
 mod tests;
 mod token;
 
+pub use alarms::Alarm;
 pub use background::{JobProgress, ProgressSnapshot};
 pub use connection::NewConnection;
-pub use data_plane::{Alarm, DataPlane, DataPlaneConfig, DataPlaneError};
+pub use data_plane::{DataPlane, DataPlaneConfig, DataPlaneError};
 pub use emulation::SharedEmulation;
 pub use journals::JournalSpec;
+pub use open_file::{Content, FileIdentity, OpenFile};
 pub use recording::Recording;
-pub use refusals::{Content, FileIdentity, OpenFile};
 pub use scrubbing::{ScrubEnd, ScrubProgress, ScrubSnapshot};
 pub use sharing::PolicyLevel;
 pub use snapshot::{SnapshotProgress, SnapshotSpec};
 pub use specification::{
     DriveQueueDepth, DriveSpec, NO_HOME, ReclaimSpec, VolumeHome, VolumeLayout, VolumeSpec, home_beyond_list,
 };
-
-pub(crate) use data_plane::locked;

@@ -4,9 +4,8 @@
 //! sends ready replies, and waits for the next arrival or due time.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use slab::Slab;
 use weir_reactor::{BufferPool, Clock, Completion, Ring};
@@ -14,23 +13,25 @@ use weir_types::VolumeId;
 use weir_types::bounds::{CONNECTIONS_PER_VOLUME_MAX, CONNECTIONS_SHARED_PER_REACTOR_MAX};
 use weir_volume::geometry::extent_count;
 
+use super::NO_HOME;
+use super::alarms::Alarms;
 use super::background::Background;
 use super::busy_poll::BusyPoll;
 use super::checksums::Keeping;
 use super::command::{Command, NewHome, NewSize, PolicyBinding};
 use super::connection::{Connection, NewConnection, Outgoing};
 use super::emulation::HeldCompletions;
-use super::helper::{Answer, Helper};
+use super::helper::{Answer, Helper, MetadataAnswer};
+use super::io::Io;
 use super::refusals::Refusals;
 use super::replica_metadata::MetadataIo;
 use super::resync_throttle::ResyncThrottle;
 use super::scrubbing::Scrubs;
 use super::served_volume::ServedVolume;
 use super::sharing::{DriveGrant, Pending, PolicyTreeIndex, PolicyTreeUse, SharedState, own_level};
-use super::space::SpaceAtHand;
+use super::space_count::SpaceAtHand;
 use super::status::Statuses;
 use super::token::{ConnectionIndex, Token, VolumeIndex};
-use super::{Alarm, NO_HOME};
 use weir_host::line_gate::LineGate;
 
 /// Time that clients have to read outstanding replies when the daemon stops, in nanoseconds.
@@ -46,9 +47,6 @@ const ROUND_COMPLETIONS_MAX: usize = 32;
 /// Rate limit of log lines about refused connections.
 static REFUSALS: LineGate = LineGate::new();
 
-/// Current faults, visible to all threads.
-pub(super) type Alarms = Arc<Mutex<Vec<Alarm>>>;
-
 /// Links of a reactor to the rest of the daemon.
 pub(super) struct Surroundings {
     /// Number of the reactor.
@@ -60,13 +58,9 @@ pub(super) struct Surroundings {
 
 /// The state of one reactor.
 pub(super) struct Reactor {
-    pub ring: Ring<Token>,
-    pub pool: BufferPool,
-    pub helper: Helper,
+    pub io: Io,
     pub volumes: Slab<ServedVolume>,
     pub connections: Slab<Connection>,
-    /// Time that counts as now in this round, in nanoseconds.
-    pub now_ns: u64,
     /// Connections with replies to send.
     pub outgoing: Vec<ConnectionIndex>,
     /// Connections that had to pause and may be able to continue now.
@@ -88,10 +82,7 @@ pub(super) struct Reactor {
     pub spare_batches: Vec<Outgoing>,
     clock: Clock,
     commands: Receiver<Command>,
-    alarms: Alarms,
     pub by_id: BTreeMap<VolumeId, VolumeIndex>,
-    /// Number of the reactor.
-    pub index: usize,
     pub shared_state: Arc<SharedState>,
     /// Policy trees of the volumes on this reactor.
     pub policy_trees: Slab<PolicyTreeUse>,
@@ -123,8 +114,6 @@ pub(super) struct Reactor {
     pub scrubs: Scrubs,
     /// Refused operations that are not answered yet.
     pub refusals: Refusals,
-    /// The reactor's share of the counted space.
-    pub space: Rc<SpaceAtHand>,
     /// The daemon stops, and the last writes of replica metadata have begun.
     pub is_tidying_up: bool,
     busy_poll: BusyPoll,
@@ -137,13 +126,12 @@ impl Reactor {
     pub fn new(ring: Ring<Token>, pool: BufferPool, helper: Helper, surroundings: Surroundings) -> Reactor {
         let Surroundings { index, commands, shared_state, alarms } = surroundings;
         let space = SpaceAtHand::new(&shared_state.space);
+        let (now_ns, reactor) = (Clock.now_ns(), index);
+        let io = Io { ring, pool, helper, now_ns, reactor, alarms, space, is_stopping: false };
         Reactor {
-            ring,
-            pool,
-            helper,
+            io,
             volumes: Slab::new(),
             connections: Slab::new(),
-            now_ns: Clock.now_ns(),
             outgoing: Vec::new(),
             resuming: Vec::new(),
             starved: Vec::new(),
@@ -154,9 +142,7 @@ impl Reactor {
             spare_batches: Vec::new(),
             clock: Clock,
             commands,
-            alarms,
             by_id: BTreeMap::new(),
-            index,
             shared_state,
             policy_trees: Slab::new(),
             deadlines: BTreeSet::new(),
@@ -175,7 +161,6 @@ impl Reactor {
             keeping: Keeping::default(),
             scrubs: Scrubs::default(),
             refusals: Refusals::default(),
-            space,
             is_tidying_up: false,
             busy_poll: BusyPoll::default(),
             journals_wake_ns: None,
@@ -198,9 +183,9 @@ impl Reactor {
 
     /// Does all work that needs no waiting.
     pub(super) fn begin_round(&mut self) {
-        self.now_ns = self.clock.now_ns();
+        self.io.now_ns = self.clock.now_ns();
         for _ in 0..ROUND_COMPLETIONS_MAX {
-            let Some(completion) = self.ring.next_completion() else { break };
+            let Some(completion) = self.io.ring.next_completion() else { break };
             self.on_completion(completion);
         }
         // After the completions, because one of them may have been the wake-up for these.
@@ -231,7 +216,7 @@ impl Reactor {
 
     /// Waits for the next arrival, unless a completion for the next round is there already.
     pub(super) fn wait_unless_ended(&mut self) {
-        if !self.ring.has_ended() {
+        if !self.io.ring.has_ended() {
             self.wait();
         }
     }
@@ -240,7 +225,7 @@ impl Reactor {
         let Some(by_ns) = self.stop_by_ns else { return false };
         let is_working = !self.background.is_quiet() || !self.scrubs.are_none();
         let is_quiet = self.connections.is_empty() && !is_working;
-        let is_late = self.now_ns >= by_ns;
+        let is_late = self.io.now_ns >= by_ns;
         if is_late && !is_quiet {
             let connections = self.connections.len();
             tracing::warn!(connections, "the end waits no longer for clients and work that do not go on");
@@ -253,16 +238,16 @@ impl Reactor {
         let near_ns = timeout_ns.filter(|timeout_ns| (1..=NEAR_NS).contains(timeout_ns));
         let poll_ns = near_ns.unwrap_or_else(|| self.poll_ns().min(timeout_ns.unwrap_or(u64::MAX)));
         if poll_ns > 0 {
-            let is_found = self.ring.look(poll_ns);
+            let is_found = self.io.ring.look(poll_ns);
             if near_ns.is_none() {
                 self.busy_poll.polled(is_found);
             }
             timeout_ns = if is_found { Some(0) } else { self.timeout_ns() };
         }
         if timeout_ns != Some(0) {
-            self.space.hand_back();
+            self.io.space.hand_back();
         }
-        if let Err(error) = self.ring.wait(timeout_ns) {
+        if let Err(error) = self.io.ring.wait(timeout_ns) {
             tracing::error!(%error, "a reactor cannot wait for its ring");
             std::process::abort();
         }
@@ -273,7 +258,7 @@ impl Reactor {
     /// client.
     fn poll_ns(&mut self) -> u64 {
         let waits_for_time = !(self.deadlines.is_empty() && self.rests.is_empty() && self.held.is_empty());
-        let waits_for_others = self.ring.take_drive_use() || waits_for_time;
+        let waits_for_others = self.io.ring.take_drive_use() || waits_for_time;
         if self.connections.is_empty() || waits_for_others { 0 } else { self.busy_poll.poll_ns() }
     }
 
@@ -386,7 +371,7 @@ impl Reactor {
     }
 
     fn take_answers(&mut self) {
-        while let Some(answer) = self.helper.next_answer() {
+        while let Some(answer) = self.io.helper.next_answer() {
             match answer {
                 Answer::Opened { replica, number, extent, result } => {
                     self.extent_opened((replica, number), extent, result);
@@ -398,7 +383,8 @@ impl Reactor {
                 Answer::FailureRecorded { volume, extent, result } => {
                     self.failure_recorded(volume, extent, result);
                 }
-                Answer::WithMetadata { replica, extent, number, due_ns, result } => {
+                Answer::Metadata(answer) => {
+                    let MetadataAnswer { replica, extent, number, due_ns, result } = answer;
                     self.metadata_answered(due_ns, (replica, extent, number, result));
                 }
                 Answer::SnapshotEnded { replica, number, result } => {
@@ -418,7 +404,7 @@ impl Reactor {
             }
             return;
         };
-        if !self.has_place_for(volume) || self.stop_by_ns.is_some() {
+        if !self.has_place_for(volume) || self.io.is_stopping {
             return;
         }
         let (served, export) = (&self.volumes[volume], &new.session.export);
@@ -536,19 +522,6 @@ impl Reactor {
         }
     }
 
-    pub fn raise_alarm(&self, alarm: Alarm) {
-        tracing::error!(volume = %alarm.volume, extent = alarm.extent, "{}", alarm.message);
-        let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
-        alarms.retain(|known| *known != alarm);
-        alarms.push(alarm);
-    }
-
-    /// Clears the alarms of an extent, because all its replicas are in sync again.
-    pub fn clear_alarms(&self, volume: VolumeId, extent: u32) {
-        let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
-        alarms.retain(|alarm| (alarm.volume, alarm.extent) != (volume, extent.into()));
-    }
-
     fn settle_unsettled(&mut self) {
         while let Some(index) = self.unsettled.pop() {
             // The volume may have been settled, and closed, in between.
@@ -647,14 +620,14 @@ impl Reactor {
         // A caller that still waits for a change of replicas learns that the volume was closed.
         let volume = self.volumes.remove(index);
         volume.publish();
-        let mut alarms = self.alarms.lock().unwrap_or_else(PoisonError::into_inner);
-        alarms.retain(|alarm| alarm.volume != volume.id);
+        self.io.alarms.clear_volume(volume.id);
         volume.closing.into_iter().for_each(answer);
     }
 
     /// Answers received requests, refuses waiting ones, and stops.
     fn stop(&mut self) {
-        self.stop_by_ns = Some(self.now_ns + STOP_TIMEOUT_NS);
+        self.stop_by_ns = Some(self.io.now_ns + STOP_TIMEOUT_NS);
+        self.io.is_stopping = true;
         self.stop_background();
         self.end_snapshots();
         self.interrupt_scrubs();

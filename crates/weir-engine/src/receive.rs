@@ -98,7 +98,7 @@ impl Reactor {
         let payload_bytes = request.payload_bytes();
         let connection = &mut self.connections[index];
         let volume = connection.volume;
-        let id = connection.requests.insert(ActiveRequest::new(request, self.now_ns));
+        let id = connection.requests.insert(ActiveRequest::new(request, self.io.now_ns));
         if payload_bytes == 0 {
             connection.coalescing.requested();
         }
@@ -135,7 +135,7 @@ impl Reactor {
             memory.append_zeroes(skew(part));
             let incoming = self.connections[index].incoming.as_mut().expect("a write is coming in");
             incoming.part =
-                Some(IncomingPart { part, memory: Some(memory), filled: 0, since_ns: self.now_ns });
+                Some(IncomingPart { part, memory: Some(memory), filled: 0, since_ns: self.io.now_ns });
         }
         self.fill_part(index)
     }
@@ -182,14 +182,14 @@ impl Reactor {
         if request.is_running {
             return self.finish_if_done(index, id);
         }
-        request.arrived_ns = self.now_ns;
+        request.arrived_ns = self.io.now_ns;
         self.admit((index, id));
     }
 
     /// Buffer bytes that a connection may hold at present. Requests that wait for admission get less, so
     /// that clients of a delayed volume do not use up the buffers of others.
     fn allowed_bytes(&self, is_for_running: bool) -> usize {
-        match (self.pool.free_bytes() > self.pool.total_bytes() / 2, is_for_running) {
+        match (self.io.pool.free_bytes() > self.io.pool.total_bytes() / 2, is_for_running) {
             (true, true) => CONNECTION_BUFFER_BYTES_MAX,
             (true, false) => CONNECTION_WAITING_BYTES_MAX,
             (false, _) => CONNECTION_BUFFER_BYTES_MIN,
@@ -211,14 +211,14 @@ impl Reactor {
             connection.is_short_of_buffers = true;
             return None;
         }
-        match self.pool.take(bytes) {
+        match self.io.pool.take(bytes) {
             Some(memory) => {
                 connection.held_bytes += footprint;
                 Some(memory)
             }
             None => {
                 self.starved.push(index);
-                self.returns_seen = self.pool.returns();
+                self.returns_seen = self.io.pool.returns();
                 None
             }
         }
@@ -243,7 +243,7 @@ impl Reactor {
 
     /// True if a connection found no buffer and one was returned since, by any holder.
     pub(super) fn can_feed_starved(&self) -> bool {
-        !self.starved.is_empty() && self.pool.returns() != self.returns_seen
+        !self.starved.is_empty() && self.io.pool.returns() != self.returns_seen
     }
 
     /// Resumes connections that found no buffer, once a buffer was returned.
@@ -303,14 +303,14 @@ impl Reactor {
         if gather_ns == 0 {
             return self.receive_input(index);
         }
-        let until_ns = self.now_ns + gather_ns;
+        let until_ns = self.io.now_ns + gather_ns;
         connection.rests_until_ns = Some(until_ns);
         self.rests.insert((until_ns, index));
     }
 
     /// Receives the input of connections whose gathering time is over.
     pub(super) fn end_due_rests(&mut self) {
-        while let Some(&(until_ns, index)) = self.rests.first().filter(|rest| rest.0 <= self.now_ns) {
+        while let Some(&(until_ns, index)) = self.rests.first().filter(|rest| rest.0 <= self.io.now_ns) {
             self.rests.remove(&(until_ns, index));
             let connection = &mut self.connections[index];
             connection.rests_until_ns = None;
@@ -329,7 +329,7 @@ impl Reactor {
         let range = connection.input_end..input.len();
         assert!(!range.is_empty(), "a full input holds something to parse");
         connection.is_receiving = true;
-        self.ring.receive(Token::Receive(index), &connection.socket, input, range);
+        self.io.ring.receive(Token::Receive(index), &connection.socket, input, range);
     }
 
     fn receive_into_part(&mut self, index: ConnectionIndex) {
@@ -339,7 +339,7 @@ impl Reactor {
         let memory = target.memory.take().expect("the kernel does not have the memory yet");
         connection.is_receiving = true;
         let token = Token::ReceivePayload(index);
-        self.ring.receive_payload(token, &connection.socket, memory, target.missing());
+        self.io.ring.receive_payload(token, &connection.socket, memory, target.missing());
     }
 
     pub(super) fn received(
@@ -388,7 +388,7 @@ impl Reactor {
         let connection = &mut self.connections[index];
         let is_ending = connection.is_draining || connection.is_closing;
         if !connection.is_receiving && !is_ending && !std::mem::replace(&mut connection.is_watched, true) {
-            self.ring.watch_hang_up(Token::HangUp(index), &connection.socket);
+            self.io.ring.watch_hang_up(Token::HangUp(index), &connection.socket);
         }
     }
 

@@ -11,11 +11,10 @@ use weir_qos::Kind;
 use weir_reactor::Clock;
 use weir_types::VolumeId;
 
-use super::command::Command;
 use super::connection::ActiveRequest;
+use super::locks::locked;
 use super::reactor::Reactor;
 use super::token::ConnectionIndex;
-use super::{DataPlane, DataPlaneError, locked};
 use weir_replay::trace::Record;
 
 /// Number of records for which memory is allocated at a time. A longer list would have to be moved as it
@@ -41,7 +40,8 @@ pub(super) struct Tap {
 }
 
 impl Recording {
-    fn new(reactors: usize, duration_ns: u64, records_max: u64) -> Recording {
+    /// A recording that has not begun.
+    pub(crate) fn new(reactors: usize, duration_ns: u64, records_max: u64) -> Recording {
         Recording {
             started_ns: AtomicU64::new(u64::MAX),
             duration_ns,
@@ -49,6 +49,11 @@ impl Recording {
             count: AtomicU64::new(0),
             buffers: (0..reactors).map(|_| Mutex::default()).collect(),
         }
+    }
+
+    /// Begins the recording for all volumes that have a tap.
+    pub(crate) fn start(&self) {
+        self.started_ns.store(Clock.now_ns(), Relaxed);
     }
 
     /// True once the recording has no room for more records.
@@ -75,6 +80,11 @@ impl Recording {
 }
 
 impl Tap {
+    /// The part of a recording for the volume with this number in it.
+    pub fn new(recording: &Arc<Recording>, volume: u16) -> Tap {
+        Tap { recording: Arc::clone(recording), volume }
+    }
+
     /// Records a request that is answered now, if the recording has begun and is not over. Of a request
     /// that arrived before the start, only the time since the start counts.
     pub fn note(&self, reactor: usize, connection: ConnectionIndex, now_ns: u64, request: &ActiveRequest) {
@@ -122,53 +132,6 @@ impl Reactor {
     pub(super) fn tap(&mut self, id: VolumeId, tap: Option<Tap>) {
         if let Some(&index) = self.by_id.get(&id) {
             self.volumes[index].tap = tap;
-        }
-    }
-}
-
-impl DataPlane {
-    /// Begins to record volumes, which are numbered in this order. One recording runs at a time, so that
-    /// its memory is bounded.
-    ///
-    /// # Errors
-    /// If another recording runs, a volume is not open, or a reactor has stopped. Nothing is recorded then.
-    pub fn start_recording(
-        &self,
-        volumes: &[VolumeId],
-        duration_ns: u64,
-        records_max: u64,
-    ) -> Result<Arc<Recording>, DataPlaneError> {
-        let recording = Arc::new(Recording::new(self.reactors.len(), duration_ns, records_max));
-        {
-            let mut running = locked(&self.recording);
-            if running.strong_count() > 0 {
-                return Err(DataPlaneError::Recording);
-            }
-            *running = Arc::downgrade(&recording);
-        }
-        for (&volume, number) in volumes.iter().zip(0..) {
-            let tap = Some(Tap { recording: Arc::clone(&recording), volume: number });
-            let reactor = self.reactor_of(volume);
-            let begun = reactor
-                .and_then(|reactor| self.ask(reactor, volume, |done| Command::Tap { volume, tap, done }));
-            if let Err(error) = begun {
-                self.stop_recording(volumes);
-                return Err(error);
-            }
-        }
-        recording.started_ns.store(Clock.now_ns(), Relaxed);
-        Ok(recording)
-    }
-
-    /// Ends recording volumes, and waits until that is in effect. A volume that was closed is no longer
-    /// recorded already.
-    pub fn stop_recording(&self, volumes: &[VolumeId]) {
-        for &volume in volumes {
-            let reactor = self.reactor_of(volume);
-            // A reactor that has stopped records nothing.
-            let _ = reactor.and_then(|reactor| {
-                self.ask(reactor, volume, |done| Command::Tap { volume, tap: None, done })
-            });
         }
     }
 }

@@ -12,64 +12,21 @@
 //! after it was unlinked.
 
 use std::collections::VecDeque;
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::mpsc::{SyncSender, sync_channel};
 
 use weir_reactor::Descriptor;
+use weir_types::DriveId;
 use weir_types::bounds::EXTENT_BYTES;
-use weir_types::{DriveId, VolumeId};
 use weir_volume::mirror::Answer;
 use weir_volume::mirror::absence::is_asked_while_away;
 use weir_volume::{Action, Fault, OperationId};
 
-use super::command::Command;
 use super::helper::OpenError;
+use super::open_file::{Content, OpenFile};
 use super::reactor::Reactor;
-use super::space::{IsCounted, Permission, SpaceAtHand};
+use super::space::{IsCounted, Permission};
+use super::space_count::SpaceAtHand;
 use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
-use crate::DataPlane;
-
-/// Identity of a file regardless of its name: the filesystem's device number and the inode number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileIdentity {
-    /// Device number of the filesystem.
-    pub device: u64,
-    /// Inode number of the file.
-    pub inode: u64,
-}
-
-impl FileIdentity {
-    /// The identity of a file or folder.
-    pub fn of(metadata: &std::fs::Metadata) -> FileIdentity {
-        FileIdentity { device: metadata.dev(), inode: metadata.ino() }
-    }
-}
-
-/// An open file of a volume, as it was when it was opened.
-#[derive(Clone, Debug)]
-pub struct OpenFile {
-    /// The volume that the file belongs to.
-    pub volume: VolumeId,
-    /// Content of the file.
-    pub content: Content,
-    /// Path at which the file was opened.
-    pub path: PathBuf,
-    /// Identity of the file.
-    pub identity: FileIdentity,
-    /// Size of the file in bytes.
-    pub size_bytes: u64,
-}
-
-/// Content of a volume's file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
-    /// A replica of an extent, by extent and slot.
-    Replica(u32, usize),
-    /// The volume's write journal on the drive.
-    Journal,
-}
 
 /// A refused operation, which is answered in the next round.
 enum Refused {
@@ -234,28 +191,6 @@ impl Reactor {
         let log = volume.journals.log_of(extent, replica.slot);
         volume.is_away(replica.slot, extent)
             && (is_nameless(&volume.file(replica.slot, extent)) || log.is_some_and(is_nameless))
-    }
-}
-
-impl DataPlane {
-    /// Stops all operations except syncs on a drive whose folder is gone, or resumes them. In effect for
-    /// all later orders.
-    pub fn set_drive_away(&self, drive: DriveId, is_away: bool) {
-        for reactor in &self.reactors {
-            reactor.order(Command::SetAway { drive, is_away });
-        }
-    }
-
-    /// The files that volumes have open on a drive.
-    pub fn open_files(&self, drive: DriveId) -> Vec<OpenFile> {
-        let mut files = Vec::new();
-        for reactor in &self.reactors {
-            let (done, answer): (SyncSender<Vec<OpenFile>>, _) = sync_channel(1);
-            reactor.order(Command::OpenFiles { drive, done });
-            // A reactor that has stopped has no open files.
-            files.extend(answer.recv().unwrap_or_default());
-        }
-        files
     }
 }
 

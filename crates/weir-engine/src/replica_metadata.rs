@@ -14,7 +14,7 @@ use super::helper::{Job, MetadataError};
 use super::reactor::Reactor;
 use super::stalls::{NO_ANSWER, OrphanedIo};
 use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
-use crate::Alarm;
+use crate::alarms::Alarm;
 use weir_store::replica_metadata::metadata_file_name;
 
 /// Result of writing the metadata of an extent replica.
@@ -52,7 +52,13 @@ impl Reactor {
             match action {
                 MetadataAction::Record { extent, epoch, is_committed } => {
                     let path = self.volumes[index].epoch_records.clone();
-                    self.helper.submit(Job::EpochRecord { volume: index, path, extent, epoch, is_committed });
+                    self.io.helper.submit(Job::EpochRecord {
+                        volume: index,
+                        path,
+                        extent,
+                        epoch,
+                        is_committed,
+                    });
                 }
                 MetadataAction::Write { extent, slots, metadata, anew } => {
                     self.write_metadata(index, extent, (slots, anew), &metadata);
@@ -70,7 +76,7 @@ impl Reactor {
         extent: u32,
         result: Result<(), MetadataError>,
     ) {
-        let (mut actions, now_ns) = (Vec::new(), self.now_ns);
+        let (mut actions, now_ns) = (Vec::new(), self.io.now_ns);
         let result = self.volumes[index].metadata_result(result);
         let volume = &mut self.volumes[index];
         volume.metadata.recorded(now_ns, extent, volume.mirror.in_service(extent), result, &mut actions);
@@ -82,7 +88,7 @@ impl Reactor {
         let volume = &mut self.volumes[index];
         volume.outstanding += 1;
         let path = volume.epoch_records.clone();
-        self.helper.submit(Job::Failure { volume: index, path, extent });
+        self.io.helper.submit(Job::Failure { volume: index, path, extent });
     }
 
     pub(super) fn failure_recorded(
@@ -97,7 +103,7 @@ impl Reactor {
             let message =
                 format!("would be served again after a restart, though it failed: {}", error.message);
             let alarm = Alarm { volume: volume.id, drive: None, extent: extent.into(), message };
-            self.raise_alarm(alarm);
+            self.io.alarms.raise(alarm);
         }
         self.settle_volume(index);
     }
@@ -109,7 +115,7 @@ impl Reactor {
         (slots, anew): (Slots, Slots),
         metadata: &Arc<ReplicaMetadata>,
     ) {
-        let now_ns = self.now_ns;
+        let now_ns = self.io.now_ns;
         let volume = &mut self.volumes[index];
         for slot in slots.iter() {
             let home =
@@ -125,14 +131,14 @@ impl Reactor {
             let is_anew = anew.contains(slot);
             let job =
                 Job::ReplicaMetadata { replica, extent, number, drive, path, metadata, is_anew, due_ns };
-            self.helper.submit(job);
+            self.io.helper.submit(job);
         }
     }
 
     /// Takes a drive's answer to a write of replica metadata.
     pub(super) fn metadata_answered(&mut self, due_ns: u64, answered: Answered) {
-        let is_ending = self.stop_by_ns.is_some() || self.volumes[answered.0.volume].is_ending();
-        if due_ns > self.now_ns && !is_ending {
+        let is_ending = self.io.is_stopping || self.volumes[answered.0.volume].is_ending();
+        if due_ns > self.io.now_ns && !is_ending {
             self.metadata_io.count += 1;
             self.metadata_io.held.insert((due_ns, self.metadata_io.count), answered);
         } else {
@@ -158,8 +164,8 @@ impl Reactor {
     pub(super) fn retry_metadata(&mut self, index: VolumeIndex) {
         let mut actions = Vec::new();
         let volume = &mut self.volumes[index];
-        volume.metadata.retry(self.now_ns, &mut actions);
-        if !volume.is_ending() && self.stop_by_ns.is_none() {
+        volume.metadata.retry(self.io.now_ns, &mut actions);
+        if !volume.is_ending() && !self.io.is_stopping {
             volume.mirror.retry_refused(&mut volume.effects);
         }
         self.act_on_metadata(index, actions);
@@ -197,11 +203,11 @@ impl Reactor {
             volume.metadata_alarms.insert(extent);
             let message = format!("takes no change of its replicas and no write that needs one: {message}");
             let alarm = Alarm { volume: volume.id, drive: None, extent: extent.into(), message };
-            self.raise_alarm(alarm);
+            self.io.alarms.raise(alarm);
         } else if written.is_committed && volume.metadata_alarms.remove(&extent) {
             let (id, replica_states) = (volume.id, volume.mirror.replica_states(extent));
             if !replica_states.contains(&ReplicaState::Stale) {
-                self.clear_alarms(id, extent);
+                self.io.alarms.clear_extent(id, extent);
             }
         }
         self.settle_volume(index);
@@ -209,7 +215,7 @@ impl Reactor {
 
     /// Passes on held answers that are due, or all of them if the daemon ends.
     pub(super) fn pass_on_due_metadata(&mut self) {
-        let by_ns = if self.stop_by_ns.is_some() { u64::MAX } else { self.now_ns };
+        let by_ns = if self.io.is_stopping { u64::MAX } else { self.io.now_ns };
         while let Some(first) = self.metadata_io.held.first_entry().filter(|entry| entry.key().0 <= by_ns) {
             let (_, answered) = first.remove_entry();
             self.metadata_written(answered);

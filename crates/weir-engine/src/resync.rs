@@ -17,7 +17,7 @@ use super::reactor::Reactor;
 use super::served_volume::{Owner, Purpose, ServedVolume};
 use super::stalls::LOOK_INTERVAL_NS;
 use super::token::VolumeIndex;
-use crate::locked;
+use crate::locks::locked;
 
 /// The kind of background work.
 const KIND: BackgroundKind = BackgroundKind::Resync;
@@ -54,7 +54,7 @@ impl Reactor {
         let volume = &mut self.volumes[index];
         volume.set_read_costs();
         volume.mirror.begin(&mut volume.effects);
-        volume.resync.tidy_at_ns = self.now_ns + TIDY_INTERVAL_NS;
+        volume.resync.tidy_at_ns = self.io.now_ns + TIDY_INTERVAL_NS;
         volume.publish_replica_states();
         self.resyncing_volumes.insert(index);
         self.go_on_with_resync(index);
@@ -75,7 +75,7 @@ impl Reactor {
 
     /// Does all work that is due for the replicas of all volumes.
     pub(super) fn look_at_resync(&mut self) {
-        if self.resync_wake_ns.is_none_or(|wake_ns| wake_ns > self.now_ns) {
+        if self.resync_wake_ns.is_none_or(|wake_ns| wake_ns > self.io.now_ns) {
             return;
         }
         for index in self.resyncing_volumes.clone() {
@@ -88,13 +88,13 @@ impl Reactor {
             }
         }
         let volumes = self.resyncing_volumes.iter().map(|index| &self.volumes[*index].resync);
-        let look_ns = (!self.resyncing_volumes.is_empty()).then_some(self.now_ns + LOOK_INTERVAL_NS);
+        let look_ns = (!self.resyncing_volumes.is_empty()).then_some(self.io.now_ns + LOOK_INTERVAL_NS);
         self.resync_wake_ns = volumes.map(Resync::wake_ns).chain(look_ns).min();
     }
 
     /// Resumes the resync of volumes that gave way to clients.
     pub(super) fn resume_resync(&mut self) {
-        for index in self.resync_throttle.take_due(self.now_ns) {
+        for index in self.resync_throttle.take_due(self.io.now_ns) {
             if self.volumes.contains(index) {
                 self.go_on_with_resync(index);
             }
@@ -103,7 +103,7 @@ impl Reactor {
 
     /// Schedules a check of resync in this round.
     pub(super) fn wake_resync(&mut self) {
-        self.wake_resync_at(self.now_ns);
+        self.wake_resync_at(self.io.now_ns);
     }
 
     /// Schedules a check of resync at this time or earlier.
@@ -131,9 +131,9 @@ impl Reactor {
     /// Requests all steps that can be taken now from the mirror. The caller has to carry out the volume's
     /// effects.
     fn ask_for_replicas(&mut self, index: VolumeIndex) {
-        let now_ns = self.now_ns;
+        let now_ns = self.io.now_ns;
         let volume = &mut self.volumes[index];
-        if self.stop_by_ns.is_some() || volume.is_ending() {
+        if self.io.is_stopping || volume.is_ending() {
             return;
         }
         volume.tidy(now_ns);
@@ -157,7 +157,7 @@ impl Reactor {
 
     /// Begins to resync a region, if that may begin now.
     fn begin_step(&mut self, index: VolumeIndex, (extent, slot): ExtentReplica) -> bool {
-        let (now_ns, policy) = (self.now_ns, self.background.policy(KIND));
+        let (now_ns, policy) = (self.io.now_ns, self.background.policy(KIND));
         let volume = &mut self.volumes[index];
         let home = volume.home_of(slot, extent).expect("the mirror knows replicas that there are");
         let has_clients = self.resync_throttle.has_clients(now_ns);
@@ -170,7 +170,7 @@ impl Reactor {
             self.wake_resync_at(ready_ns);
             return false;
         }
-        let Some(memory) = self.pool.take(PIECE_BYTES as usize) else {
+        let Some(memory) = self.io.pool.take(PIECE_BYTES as usize) else {
             volume.resync.queue.rest((extent, slot), now_ns);
             return false;
         };
@@ -197,7 +197,7 @@ impl Reactor {
         owner: Owner,
         result: Result<Content, Fault>,
     ) {
-        let (now_ns, policy) = (self.now_ns, self.background.policy(KIND));
+        let (now_ns, policy) = (self.io.now_ns, self.background.policy(KIND));
         drop(owner);
         let volume = &mut self.volumes[index];
         volume.resync.queue.step_ended();
@@ -231,7 +231,7 @@ impl Reactor {
         volume.publish_away(extent);
         let id = volume.id;
         if !replica_states.contains(&ReplicaState::Stale) {
-            self.clear_alarms(id, extent);
+            self.io.alarms.clear_extent(id, extent);
         }
         self.answer_changes(index, extent, Some(&replica_states));
         self.publish_replication(index);

@@ -22,11 +22,9 @@ use weir_volume::geometry::Part;
 use weir_volume::mirror::{MirrorId, SECTIONS, SectionReport, Slots};
 use weir_volume::{Content, OperationId};
 
-use super::command::Command;
 use super::reactor::Reactor;
 use super::served_volume::{Owner, Purpose, ServedVolume};
 use super::token::VolumeIndex;
-use super::{DataPlane, DataPlaneError};
 
 /// The kind of background work.
 const KIND: BackgroundKind = BackgroundKind::Scrub;
@@ -167,7 +165,7 @@ impl Reactor {
     /// Begins to scrub a volume, now or after others.
     pub(super) fn begin_scrub(&mut self, id: VolumeId, progress: Arc<ScrubProgress>, done: SyncSender<bool>) {
         let known = self.by_id.get(&id).copied();
-        let index = known.filter(|index| !self.volumes[*index].is_ending() && self.stop_by_ns.is_none());
+        let index = known.filter(|index| !self.volumes[*index].is_ending() && !self.io.is_stopping);
         let is_begun = index.is_some_and(|index| self.volumes[index].scrubbing.is_none());
         if let Some(index) = index.filter(|_| is_begun) {
             let volume = &mut self.volumes[index];
@@ -218,7 +216,7 @@ impl Reactor {
 
     /// Schedules a check of the scrubs in this round.
     pub(super) fn wake_scrubs(&mut self) {
-        self.wake_scrubs_at(self.now_ns);
+        self.wake_scrubs_at(self.io.now_ns);
     }
 
     fn wake_scrubs_at(&mut self, at_ns: u64) {
@@ -227,7 +225,7 @@ impl Reactor {
 
     /// Does all work that is due for scrubs.
     pub(super) fn look_at_scrubs(&mut self) {
-        if self.scrubs.wake_ns.is_none_or(|wake_ns| wake_ns > self.now_ns) {
+        if self.scrubs.wake_ns.is_none_or(|wake_ns| wake_ns > self.io.now_ns) {
             return;
         }
         self.scrubs.wake_ns = None;
@@ -236,7 +234,7 @@ impl Reactor {
         {
             self.scrubs.running.insert(index);
             if let Some(scrubbing) = &self.volumes[index].scrubbing {
-                scrubbing.progress.started_ns.store(self.now_ns.max(1), Relaxed);
+                scrubbing.progress.started_ns.store(self.io.now_ns.max(1), Relaxed);
             }
         }
         for index in self.scrubs.running.clone() {
@@ -273,7 +271,7 @@ impl Reactor {
 
     /// Begins to examine a piece, if that may begin now.
     fn begin_piece(&mut self, index: VolumeIndex) -> bool {
-        let (now_ns, policy) = (self.now_ns, self.background.policy(KIND));
+        let (now_ns, policy) = (self.io.now_ns, self.background.policy(KIND));
         let volume = &mut self.volumes[index];
         let Some(scrubbing) = &volume.scrubbing else { return false };
         let extent = scrubbing.extent;
@@ -291,7 +289,7 @@ impl Reactor {
             self.wake_scrubs_at(ready_ns);
             return false;
         }
-        let Some(memory) = self.pool.take(PIECE_BYTES as usize) else {
+        let Some(memory) = self.io.pool.take(PIECE_BYTES as usize) else {
             scrubbing.rests_until_ns = now_ns + RETRY_NS;
             self.wake_scrubs_at(now_ns + RETRY_NS);
             return false;
@@ -309,7 +307,7 @@ impl Reactor {
 
     /// A piece was examined.
     pub(super) fn piece_scrubbed(&mut self, index: VolumeIndex, extent: u32, owner: Owner) {
-        let (now_ns, policy) = (self.now_ns, self.background.policy(KIND));
+        let (now_ns, policy) = (self.io.now_ns, self.background.policy(KIND));
         drop(owner);
         let volume = &mut self.volumes[index];
         for home in volume.homes_read(extent) {
@@ -431,26 +429,3 @@ impl ServedVolume {
 }
 
 const _: () = assert!(SECTION_BYTES.is_multiple_of(PIECE_BYTES));
-
-impl DataPlane {
-    /// Begins to scrub a volume in the background, or queues it until others are done. The end shows in
-    /// [`ScrubProgress::end`]. False if the volume is being scrubbed already, or is about to close.
-    ///
-    /// # Errors
-    /// If the volume is not open or the reactor has stopped.
-    pub fn scrub(&self, volume: VolumeId, progress: Arc<ScrubProgress>) -> Result<bool, DataPlaneError> {
-        let reactor = self.reactor_of(volume)?;
-        let (done, answer) = std::sync::mpsc::sync_channel(1);
-        self.reactors[reactor].order(Command::Scrub { volume, progress, done });
-        answer.recv().map_err(|_| DataPlaneError::Stopped(volume))
-    }
-
-    /// Cancels the scrub of a volume, if there is one. Pieces under way end soon.
-    ///
-    /// # Errors
-    /// If the volume is not open or the reactor has stopped.
-    pub fn end_scrub(&self, volume: VolumeId) -> Result<(), DataPlaneError> {
-        let reactor = self.reactor_of(volume)?;
-        self.ask(reactor, volume, |done| Command::EndScrub { volume, done })
-    }
-}

@@ -197,8 +197,8 @@ impl Reactor {
             return;
         }
         if let Some(Outgoing { batch, held_bytes }) = connection.outbox.pop_front() {
-            (connection.sending, connection.sending_since_ns) = (Some(held_bytes), self.now_ns);
-            self.ring.send(Token::Send(index), &connection.socket, batch);
+            (connection.sending, connection.sending_since_ns) = (Some(held_bytes), self.io.now_ns);
+            self.io.ring.send(Token::Send(index), &connection.socket, batch);
         }
     }
 

@@ -57,7 +57,7 @@ impl Reactor {
     pub(super) fn run_request(&mut self, (index, id): Ticket) {
         let request = &mut self.connections[index].requests[id];
         request.is_running = true;
-        request.accounted_ns = self.now_ns;
+        request.accounted_ns = self.io.now_ns;
         match request.request.command {
             Command::Read { .. } => self.start_reading(index, id),
             Command::Write { .. } => self.start_parked(index, id),
@@ -106,7 +106,7 @@ impl Reactor {
         let request = &mut connection.requests[id];
         request.parts_left += 1;
         request.position = part.position + u64::from(part.length);
-        self.resync_throttle.client_asked(self.now_ns);
+        self.resync_throttle.client_asked(self.io.now_ns);
         let volume = &mut self.volumes[connection.volume];
         let Part { extent, offset, length, .. } = part;
         let wanted = weir_volume::Request { kind, extent, offset, length };
@@ -214,7 +214,7 @@ impl Reactor {
     ) {
         let request = &mut self.connections[index].requests[id];
         request.parts_left -= 1;
-        request.metadata(self.now_ns, owner.spent);
+        request.metadata(self.io.now_ns, owner.spent);
         match (request.request.command, result) {
             (Command::Read { .. }, Ok(content)) => self.piece_read(index, id, owner, content),
             (command, result) => {
@@ -272,8 +272,8 @@ impl Reactor {
         let request = &mut self.connections[index].requests[id];
         request.parts_left -= 1;
         // A flush spends its time at the drive.
-        request.drive_ns += self.now_ns.saturating_sub(request.accounted_ns);
-        request.accounted_ns = self.now_ns;
+        request.drive_ns += self.io.now_ns.saturating_sub(request.accounted_ns);
+        request.accounted_ns = self.io.now_ns;
         request.error = request.error.or(result.err().map(nbd_error));
         self.finish(index, id);
     }
@@ -313,7 +313,7 @@ impl Reactor {
         volume.open_requests -= 1;
         let served = Served {
             bytes: request.length(),
-            latency_ns: self.now_ns.saturating_sub(request.arrived_ns),
+            latency_ns: self.io.now_ns.saturating_sub(request.arrived_ns),
             delayed_ns: request.waited_ns,
             queue_ns: request.queue_ns,
             floors_ns: request.floors_ns,
@@ -326,7 +326,7 @@ impl Reactor {
             _ => volume.statistics.other.record(served),
         }
         if let Some(tap) = &volume.tap {
-            tap.note(self.index, index, self.now_ns, request);
+            tap.note(self.io.reactor, index, self.io.now_ns, request);
         }
         volume.publish();
     }

@@ -22,18 +22,20 @@ use super::command::NewSize;
 use super::emulation::Emulated;
 use super::helper::MetadataError;
 use super::journals::VolumeJournals;
+use super::locks::locked;
 use super::memory::Memory;
+use super::open_file::FileIdentity;
 use super::recording::Tap;
-use super::refusals::FileIdentity;
 use super::replicas::ReplicaWaiter;
 use super::resync::Resync;
 use super::scrubbing::Scrubbing;
 use super::sharing::{DriveQueueEntry, Shaping};
 use super::snapshot::VolumeSnapshot;
-use super::space::{IsCounted, TakenSpace};
+use super::space::IsCounted;
+use super::space_count::TakenSpace;
 use super::stalls::{OrphanedIo, OrphanedIos};
 use super::token::{AskNumber, ConnectionIndex};
-use super::{NO_HOME, VolumeSpec, home_beyond_list, locked};
+use super::{NO_HOME, VolumeSpec, home_beyond_list};
 use crate::statistics::VolumeStatistics;
 
 /// A client's request: the connection's index and the request's index in the connection.

@@ -9,25 +9,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::Duration;
+use std::sync::mpsc::SyncSender;
 
 use weir_types::{DriveId, VolumeId};
 use weir_volume::mirror::Slots;
 use weir_volume::mirror::stall::Waiting;
 
-use super::command::Command;
 use super::helper::Job;
 use super::reactor::Reactor;
 use super::stalls::{LOOK_INTERVAL_NS, NO_ANSWER, OrphanedIo};
 use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
-use super::{DataPlane, DataPlaneError};
 use weir_store::extent_file_name;
 use weir_store::snapshot::Target;
 
 /// Longest time that writes are quiesced while other volumes are brought to the same instant, in nanoseconds.
 /// It is the longest pause that clients may notice.
-const QUIESCE_NS_MAX: u64 = 50_000_000;
+pub(super) const QUIESCE_NS_MAX: u64 = 50_000_000;
 
 /// The snapshot to take of one volume.
 #[derive(Clone, Debug)]
@@ -92,7 +89,7 @@ impl Reactor {
         let index = self.by_id.get(&id).copied().filter(|index| self.can_be_in_snapshot(*index));
         if let Some(index) = index {
             self.volumes[index].mirror.quiesce();
-            self.quiesces.insert((self.now_ns + QUIESCE_NS_MAX, index));
+            self.quiesces.insert((self.io.now_ns + QUIESCE_NS_MAX, index));
         }
         // The caller may have stopped waiting. Then the quiesce ends by itself.
         let _ = done.send(index.is_some());
@@ -100,12 +97,13 @@ impl Reactor {
 
     fn can_be_in_snapshot(&self, index: VolumeIndex) -> bool {
         let volume = &self.volumes[index];
-        !volume.is_ending() && !volume.mirror.has_snapshot_in_progress() && self.stop_by_ns.is_none()
+        !volume.is_ending() && !volume.mirror.has_snapshot_in_progress() && !self.io.is_stopping
     }
 
     /// Resumes volumes whose quiesce has lasted too long.
     pub(super) fn end_due_quiesces(&mut self) {
-        while let Some((_, index)) = self.quiesces.first().copied().filter(|(until, _)| *until <= self.now_ns)
+        while let Some((_, index)) =
+            self.quiesces.first().copied().filter(|(until, _)| *until <= self.io.now_ns)
         {
             self.end_snapshot(index, "changes were held for too long");
         }
@@ -125,7 +123,7 @@ impl Reactor {
             tell(&done, Err(error.to_string()));
         } else {
             volume.snapshot = Some(VolumeSnapshot { spec, done, step: Step::default(), fault: None });
-            self.snapshot_look_ns.get_or_insert(self.now_ns + LOOK_INTERVAL_NS);
+            self.snapshot_look_ns.get_or_insert(self.io.now_ns + LOOK_INTERVAL_NS);
         }
         self.carry_out(index);
     }
@@ -144,7 +142,7 @@ impl Reactor {
         slots: Slots,
         (offset, length): (u32, u32),
     ) {
-        let now_ns = self.now_ns;
+        let now_ns = self.io.now_ns;
         let volume = &mut self.volumes[index];
         let mut step = Step { extent, end: offset + length, ..Step::default() };
         let snapshot = volume.snapshot.take().expect("the mirror has ranges for a snapshot in progress");
@@ -165,7 +163,7 @@ impl Reactor {
             step.waiting.insert(slot, (number, now_ns));
             volume.outstanding += 1;
             let (range, can_share) = ((offset, length), *can_share);
-            self.helper.submit(Job::Snapshot { replica, number, drive, source, target, range, can_share });
+            self.io.helper.submit(Job::Snapshot { replica, number, drive, source, target, range, can_share });
         }
         volume.snapshot = Some(VolumeSnapshot { step, ..snapshot });
         self.go_on_with_step(index);
@@ -214,17 +212,17 @@ impl Reactor {
 
     /// Gives up on drives whose answer is overdue, and asks them nothing more for this snapshot.
     pub(super) fn look_at_snapshots(&mut self) {
-        if self.snapshot_look_ns.is_none_or(|look_ns| look_ns > self.now_ns) {
+        if self.snapshot_look_ns.is_none_or(|look_ns| look_ns > self.io.now_ns) {
             return;
         }
         let in_snapshot = self.volumes.iter().filter(|(_, volume)| volume.snapshot.is_some());
         let in_snapshot: Vec<VolumeIndex> = in_snapshot.map(|(index, _)| index).collect();
-        self.snapshot_look_ns = (!in_snapshot.is_empty()).then_some(self.now_ns + LOOK_INTERVAL_NS);
+        self.snapshot_look_ns = (!in_snapshot.is_empty()).then_some(self.io.now_ns + LOOK_INTERVAL_NS);
         in_snapshot.into_iter().for_each(|index| self.give_up_late(index));
     }
 
     fn give_up_late(&mut self, index: VolumeIndex) {
-        let now_ns = self.now_ns;
+        let now_ns = self.io.now_ns;
         let volume = &mut self.volumes[index];
         let Some(mut snapshot) = volume.snapshot.take() else { return };
         let VolumeSnapshot { step, fault, spec, .. } = &mut snapshot;
@@ -286,72 +284,4 @@ impl Reactor {
 /// Reports the outcome to the caller, who may have stopped waiting.
 fn tell(done: &SyncSender<Outcome>, outcome: Outcome) {
     let _ = done.send(outcome);
-}
-
-impl DataPlane {
-    /// Takes a snapshot of volumes, all at the same instant, while clients write to them. Returns when the
-    /// snapshot is complete, for each volume and extent, the replicas in it. All of them are identical, and
-    /// not durable yet. The caller adds and removes no replicas until then. Writes wait at most 50 ms for all
-    /// volumes to begin.
-    ///
-    /// # Errors
-    /// If a volume is not open or cannot be in a snapshot now. Then no snapshot stays in progress.
-    pub fn snapshot(&self, specs: &[SnapshotSpec]) -> Result<Vec<Vec<Slots>>, DataPlaneError> {
-        let is_quiesced = specs.len() > 1;
-        let begun = if is_quiesced { self.quiesce(specs) } else { Ok(()) };
-        let outcome = begun.and_then(|()| self.snapshot_quiesced(specs, is_quiesced));
-        if outcome.is_err() {
-            specs.iter().for_each(|spec| self.abandon_snapshot(spec.volume));
-        }
-        outcome
-    }
-
-    /// Abandons the snapshot of a volume, if one is in progress.
-    pub fn abandon_snapshot(&self, volume: VolumeId) {
-        if let Ok(reactor) = self.reactor_of(volume) {
-            self.reactors[reactor].order(Command::AbandonSnapshot { volume });
-        }
-    }
-
-    fn quiesce(&self, specs: &[SnapshotSpec]) -> Result<(), DataPlaneError> {
-        let ask = |spec: &SnapshotSpec| {
-            let (done, answer) = sync_channel(1);
-            let reactor = self.reactor_of(spec.volume)?;
-            self.reactors[reactor].order(Command::Quiesce { volume: spec.volume, done });
-            Ok((spec.volume, answer))
-        };
-        let answers: Vec<(VolumeId, Receiver<bool>)> =
-            specs.iter().map(ask).collect::<Result<_, DataPlaneError>>()?;
-        let is_quiesced = |(volume, answer): (VolumeId, Receiver<bool>)| {
-            let is_quiesced = answer.recv_timeout(Duration::from_nanos(QUIESCE_NS_MAX)).unwrap_or(false);
-            if is_quiesced { Ok(()) } else { Err(busy(volume)) }
-        };
-        answers.into_iter().try_for_each(is_quiesced)
-    }
-
-    fn snapshot_quiesced(
-        &self,
-        specs: &[SnapshotSpec],
-        is_quiesced: bool,
-    ) -> Result<Vec<Vec<Slots>>, DataPlaneError> {
-        let ask = |spec: &SnapshotSpec| {
-            let (done, answer) = sync_channel(1);
-            let reactor = self.reactor_of(spec.volume)?;
-            let snapshot = Box::new(NewSnapshot { spec: spec.clone(), is_quiesced, done });
-            self.reactors[reactor].order(Command::Snapshot(snapshot));
-            Ok((spec.volume, answer))
-        };
-        let answers: Vec<(VolumeId, Receiver<Outcome>)> =
-            specs.iter().map(ask).collect::<Result<_, DataPlaneError>>()?;
-        let outcome = |(volume, answer): (VolumeId, Receiver<Outcome>)| {
-            let outcome = answer.recv().map_err(|_| DataPlaneError::Stopped(volume))?;
-            outcome.map_err(|reason| DataPlaneError::SnapshotRefused { volume, reason })
-        };
-        answers.into_iter().map(outcome).collect()
-    }
-}
-
-fn busy(volume: VolumeId) -> DataPlaneError {
-    let reason = "it could not be held for the same instant".to_owned();
-    DataPlaneError::SnapshotRefused { volume, reason }
 }

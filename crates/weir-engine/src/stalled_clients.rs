@@ -23,17 +23,17 @@ impl Reactor {
             self.stalled_clients_look_ns = None;
             return;
         }
-        if self.stalled_clients_look_ns.is_some_and(|look_ns| look_ns > self.now_ns) {
+        if self.stalled_clients_look_ns.is_some_and(|look_ns| look_ns > self.io.now_ns) {
             return;
         }
-        self.stalled_clients_look_ns = Some(self.now_ns + LOOK_INTERVAL_NS);
+        self.stalled_clients_look_ns = Some(self.io.now_ns + LOOK_INTERVAL_NS);
         let waits_for_buffer = |index: &ConnectionIndex| {
             self.connections.get(*index).is_some_and(|one| one.stalled_since_ns().is_none())
         };
         if !self.starved.iter().any(waits_for_buffer) {
             return;
         }
-        let is_over = |since_ns: u64| since_ns.saturating_add(CLIENT_STALL_NS_MAX) <= self.now_ns;
+        let is_over = |since_ns: u64| since_ns.saturating_add(CLIENT_STALL_NS_MAX) <= self.io.now_ns;
         let stalled = self.connections.iter().filter(|(_, one)| one.stalled_since_ns().is_some_and(is_over));
         let stalled: Vec<ConnectionIndex> = stalled.map(|(index, _)| index).collect();
         if !stalled.is_empty()

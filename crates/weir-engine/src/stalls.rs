@@ -11,9 +11,9 @@ use weir_volume::mirror::stall::STALL_NS;
 
 use super::reactor::Reactor;
 use super::sharing::SharedDriveQueue;
-use super::space::TakenSpace;
+use super::space_count::TakenSpace;
 use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
-use crate::locked;
+use crate::locks::locked;
 
 /// What is told of a replica that was given up.
 pub(super) const NO_ANSWER: &str = "did not answer for 10 s";
@@ -59,10 +59,10 @@ impl OrphanedIos {
 impl Reactor {
     /// Fails replicas that do not answer.
     pub(super) fn look_for_stalls(&mut self, index: VolumeIndex) {
-        let before_ns = self.now_ns.saturating_sub(STALL_NS);
+        let before_ns = self.io.now_ns.saturating_sub(STALL_NS);
         self.give_up_metadata_io(index, before_ns);
         self.give_up_keeps(index, before_ns);
-        for (slot, extent) in self.volumes[index].stalled(self.now_ns) {
+        for (slot, extent) in self.volumes[index].stalled(self.io.now_ns) {
             if self.volumes[index].mirror.is_failed_when_late(extent, slot) {
                 self.give_up(index, slot, extent);
             }
@@ -72,7 +72,7 @@ impl Reactor {
     fn give_up(&mut self, index: VolumeIndex, slot: usize, extent: u32) {
         let volume = &mut self.volumes[index];
         volume.fault_message = Some(NO_ANSWER.to_owned());
-        let operations = volume.give_up(slot, extent, &self.pool);
+        let operations = volume.give_up(slot, extent, &self.io.pool);
         volume.mirror.give_up_replica((extent, slot), &operations, &mut volume.effects);
         self.carry_out(index);
         // If it was failed by something else before, this message is nobody's.
@@ -113,7 +113,7 @@ impl Reactor {
         self.unsettled.push(replica.volume);
         let Some((home, cost)) = emulated else { return Orphan::Ended };
         let drive_queue = &volume.homes[home].queue_entry.drive_queue;
-        let is_waited_for = locked(drive_queue).queue.completed(self.now_ns, cost);
+        let is_waited_for = locked(drive_queue).queue.completed(self.io.now_ns, cost);
         if is_waited_for { Orphan::LeftRoom(SharedDriveQueue::clone(drive_queue)) } else { Orphan::Ended }
     }
 }

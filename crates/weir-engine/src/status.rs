@@ -116,7 +116,7 @@ impl Reactor {
             .filter(|slot| !asked.contains(*slot))
             .filter_map(|slot| Some((slot, drive_of(slot)?)))
             .collect();
-        let prompt = left.iter().find(|(_, drive)| self.statuses.is_prompt(*drive, self.now_ns));
+        let prompt = left.iter().find(|(_, drive)| self.statuses.is_prompt(*drive, self.io.now_ns));
         let Some((slot, drive)) = prompt.or_else(|| left.first()).copied() else {
             if readable.iter().any(|slot| !is_direct(&slot)) {
                 // The reactor does not search the journal: all of its range may be data.
@@ -126,23 +126,24 @@ impl Reactor {
             return false;
         };
         let path = volume.extent_path(slot, part.extent);
-        let look = Look { question: number, slot, drive, renewals: volume.renewals, asked_ns: self.now_ns };
+        let look =
+            Look { question: number, slot, drive, renewals: volume.renewals, asked_ns: self.io.now_ns };
         let question = self.statuses.questions.get_mut(&number).expect("it was just found");
         question.asked.insert(slot);
-        question.next_ns = volume.mirror.has_replicas().then_some(self.now_ns + ANSWER_NS);
+        question.next_ns = volume.mirror.has_replicas().then_some(self.io.now_ns + ANSWER_NS);
         let number = self.statuses.next_number();
         self.statuses.looks.insert(number, look);
         let (offset, length) = (part.offset, part.length);
-        self.helper.submit(Job::Status { number, drive, path, offset, length });
+        self.io.helper.submit(Job::Status { number, drive, path, offset, length });
         true
     }
 
     /// Asks other replicas where drives have not answered.
     pub(super) fn look_at_statuses(&mut self) {
-        if self.statuses.next_ns().is_none_or(|next_ns| next_ns > self.now_ns) {
+        if self.statuses.next_ns().is_none_or(|next_ns| next_ns > self.io.now_ns) {
             return;
         }
-        let is_due = |question: &Question| question.next_ns.is_some_and(|next_ns| next_ns <= self.now_ns);
+        let is_due = |question: &Question| question.next_ns.is_some_and(|next_ns| next_ns <= self.io.now_ns);
         let questions = self.statuses.questions.iter();
         let due: Vec<u64> =
             questions.filter(|(_, question)| is_due(question)).map(|(number, _)| *number).collect();

@@ -15,13 +15,15 @@ use weir_volume::zeroing::Step;
 use weir_volume::{Action, Fault, Generation, OperationId};
 
 use super::*;
+use crate::alarms::Alarms;
 use crate::command::{Command, NewHome};
 use crate::helper::Helper;
-use crate::reactor::{Alarms, Reactor, Surroundings};
+use crate::helper::SpaceAnswer;
+use crate::locks::locked;
+use crate::reactor::{Reactor, Surroundings};
 use crate::replicas::NewChange;
 use crate::sharing::*;
 use crate::sharing::{DriveGrant, Message, Pending, Waiter};
-use crate::space::SpaceAnswer;
 use crate::stalls::OrphanedIo;
 use crate::token::{AskNumber, ReplicaIndex};
 use std::sync::mpsc::{Sender, channel, sync_channel};
@@ -64,7 +66,7 @@ impl World {
         let (orders, commands) = channel();
         let (alarms, shared_state) = (Alarms::default(), Arc::new(SharedState::new(1)));
         shared_state.introduce(0, ring.waker());
-        let surroundings = Surroundings { index: 0, commands, shared_state, alarms: Arc::clone(&alarms) };
+        let surroundings = Surroundings { index: 0, commands, shared_state, alarms: alarms.clone() };
         let reactor = Reactor::new(ring, pool, helper, surroundings);
         let folder = tempfile::tempdir_in(".").unwrap();
         let mut world = World { reactor, orders, alarms, folder, queue_target };
@@ -174,7 +176,7 @@ impl World {
 
     /// Takes all free buffers of a size.
     fn exhaust(&self, bytes: usize) -> Vec<Unfilled> {
-        std::iter::from_fn(|| self.reactor.pool.take(bytes)).collect()
+        std::iter::from_fn(|| self.reactor.io.pool.take(bytes)).collect()
     }
 }
 
@@ -216,7 +218,7 @@ fn exhausted_buffer_pool_fails_neither_replicas_nor_clients() {
     }
     let expected: Vec<u8> = (0..8_u8).flat_map(|sector| [sector + 10; 512]).collect();
     assert_eq!(world.read(&mut client, 0, 4096), expected);
-    assert!(locked(&world.alarms).is_empty(), "{:?}", locked(&world.alarms));
+    assert!(world.alarms.current().is_empty(), "{:?}", world.alarms.current());
     let (_, volume) = world.reactor.volumes.iter().next().unwrap();
     assert_eq!(volume.mirror.readable(0, 0, 4096).iter().count(), 2, "both replicas are in sync");
     drop(held);
@@ -277,7 +279,7 @@ fn look_for_given_up_file_allocates_nothing() {
 fn orphaned_io_keeps_its_space_until_it_ends() {
     const LEFT_BYTES: u64 = 1 << 20;
     let mut world = World::new(1);
-    let space = Rc::clone(&world.reactor.space);
+    let space = Rc::clone(&world.reactor.io.space);
     let look = || {
         space.hand_back();
         space.count().end_look(space.count().begin_look(), LEFT_BYTES);
@@ -310,7 +312,7 @@ fn give_up_in_queue(world: &mut World, count: usize) -> (ReplicaIndex, AskNumber
         volume.outstanding += 1;
         let mut state = locked(&volume.homes[1].queue_entry.drive_queue);
         let cost = state.queue.cost(Kind::Read, 4096, true);
-        let verdict = state.queue.arrive(reactor.now_ns, leaf, Waiter { reactor: 0, pending }, cost);
+        let verdict = state.queue.arrive(reactor.io.now_ns, leaf, Waiter { reactor: 0, pending }, cost);
         drop(state);
         if verdict == Verdict::Run {
             at_drive.push((replica, number, cost));
@@ -346,13 +348,13 @@ fn take_turn(world: &mut World, turn: Turn, (replica, number, cost): (ReplicaInd
             assert!(reactor.is_orphaned(replica, number));
         }
         Turn::Answer => {
-            complete(reactor.now_ns);
+            complete(reactor.io.now_ns);
             reactor.answered(replica.volume, Some(1));
         }
         Turn::Message => {
-            complete(reactor.now_ns);
+            complete(reactor.io.now_ns);
             reactor.volumes[replica.volume].outstanding -= 1;
-            let granted = locked(&pool).queue.release(reactor.now_ns).unwrap();
+            let granted = locked(&pool).queue.release(reactor.io.now_ns).unwrap();
             let Granted { ticket, waited_ns, waited_for_floors_ns, .. } = granted;
             let grant = DriveGrant { pending: ticket.pending, waited_ns, waited_for_floors_ns };
             reactor.shared_state.post(0, Message::Granted(grant));
@@ -388,10 +390,10 @@ fn drive_answering_zeroing_steps_is_not_failed() {
     let (operation, replica) = (OperationId(0), ReplicaIndex { volume: index, slot: 0 });
     assert!(world.reactor.volumes[index].mirror.zeroing(0, operation).is_some());
     let is_late = |reactor: &Reactor| {
-        let stalled = reactor.volumes[index].stalled(reactor.now_ns);
+        let stalled = reactor.volumes[index].stalled(reactor.io.now_ns);
         stalled.contains(&(0, 0))
     };
-    world.reactor.now_ns += STALL_NS + 1;
+    world.reactor.io.now_ns += STALL_NS + 1;
     assert!(is_late(&world.reactor));
     world.reactor.volumes[index].outstanding -= 1;
     world.reactor.zeroed(replica, operation, Step::Zero, Err(Fault::Unsupported));

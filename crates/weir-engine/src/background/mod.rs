@@ -21,13 +21,12 @@ use weir_qos::{Cost, Kind, NodeId, Verdict};
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Terms, VolumeId};
 
 use super::emulation::{self, SharedEmulation};
-use super::helper;
-use super::locked;
+use super::helper::{Job as HelperJob, ReclaimDone, ReclaimOutcome, ReclaimStep};
+use super::locks::locked;
 use super::reactor::Reactor;
 use super::sharing::{DriveQueueState, Pending, SharedDriveQueue, Waiter, without_ceilings};
 use lane::{Job, Lane};
 pub use progress::{JobProgress, ProgressSnapshot};
-pub(super) use reclaim::{Done, Outcome, Step};
 use weir_store::PendingDeletion;
 
 /// Key of a lane.
@@ -63,12 +62,12 @@ struct ServedLane {
 struct Operation {
     key: LaneKey,
     id: VolumeId,
-    step: Step,
+    step: ReclaimStep,
     /// Cost for the drive, if the step uses the drive.
     cost: Option<Cost>,
     /// When an emulated drive answers, in nanoseconds.
     due_ns: u64,
-    outcome: Option<Outcome>,
+    outcome: Option<ReclaimOutcome>,
 }
 
 /// A reactor's background work. The operations under way are bounded per lane; control bounds the number of
@@ -157,7 +156,7 @@ impl Reactor {
     /// Begins a reclaim.
     pub(super) fn begin_reclaim(&mut self, new: NewReclaim) {
         let kind = BackgroundKind::Reclaim;
-        let (key, now_ns) = ((new.drive, kind), self.now_ns);
+        let (key, now_ns) = ((new.drive, kind), self.io.now_ns);
         let policy = self.background.policy(kind);
         let served = self.background.lanes.entry(key);
         let served =
@@ -169,7 +168,7 @@ impl Reactor {
 
     /// Changes the policy of a kind of background work.
     pub(super) fn change_background(&mut self, kind: BackgroundKind, policy: BackgroundPolicy) {
-        let now_ns = self.now_ns;
+        let now_ns = self.io.now_ns;
         self.background.policies.insert(kind, policy);
         if kind != BackgroundKind::Reclaim {
             return self.change_work_for_volumes(kind, policy);
@@ -186,7 +185,7 @@ impl Reactor {
 
     /// Takes the steps of a lane that can be taken now.
     fn go_on(&mut self, key: LaneKey) {
-        let now_ns = self.now_ns;
+        let now_ns = self.io.now_ns;
         if let Some(served) = self.background.lanes.get_mut(&key) {
             served.claim(key.1, now_ns);
         }
@@ -196,23 +195,23 @@ impl Reactor {
         let is_done = self.background.lanes.get(&key).is_some_and(|served| served.lane.is_empty());
         if is_done && let Some(served) = self.background.lanes.remove(&key) {
             served.leave(key.1);
-            self.helper.close_worker(key.0);
+            self.io.helper.close_worker(key.0);
         }
-        let lanes = self.background.lanes.values().filter(|_| self.stop_by_ns.is_none());
+        let lanes = self.background.lanes.values().filter(|_| !self.io.is_stopping);
         self.background.wake_ns = lanes.filter_map(|served| served.lane.wake_ns(now_ns)).min();
     }
 
-    fn take_step(&mut self, key: LaneKey) -> Option<(VolumeId, Step)> {
+    fn take_step(&mut self, key: LaneKey) -> Option<(VolumeId, ReclaimStep)> {
         // The next daemon does the work that an ending daemon leaves.
-        if self.stop_by_ns.is_some() {
+        if self.io.is_stopping {
             return None;
         }
-        self.background.lanes.get_mut(&key)?.lane.take(self.now_ns)
+        self.background.lanes.get_mut(&key)?.lane.take(self.io.now_ns)
     }
 
     /// Has a step carried out, or queues it until the drive queue grants it.
-    fn ask_for(&mut self, key: LaneKey, id: VolumeId, step: Step) {
-        let (now_ns, reactor) = (self.now_ns, self.index);
+    fn ask_for(&mut self, key: LaneKey, id: VolumeId, step: ReclaimStep) {
+        let (now_ns, reactor) = (self.io.now_ns, self.io.reactor);
         let operation = Operation { key, id, step, cost: None, due_ns: 0, outcome: None };
         let index = self.background.operations.insert(operation);
         let served = self.background.lanes.get(&key).filter(|_| step.is_for_drive());
@@ -231,26 +230,26 @@ impl Reactor {
 
     /// Carries out a step that needs no grant or was granted.
     pub(super) fn carry_out_step(&mut self, index: usize) {
-        let now_ns = self.now_ns;
+        let now_ns = self.io.now_ns;
         let operation = &mut self.background.operations[index];
         let served = self.background.lanes.get(&operation.key);
         let served = served.expect("a lane stands while a step of it is under way");
-        if let (Some(emulated), Step::GiveBack(extent)) = (&served.emulated, operation.step) {
+        if let (Some(emulated), ReclaimStep::GiveBack(extent)) = (&served.emulated, operation.step) {
             // Successive steps give back adjacent ranges of an extent.
             let position = emulation::position(operation.id, extent, 0);
             operation.due_ns = emulation::lock(emulated).submit(now_ns, position, 0);
         }
         let files = served.files.get(&operation.id).expect("work has files until it is finished");
         let (drive, pending_deletion, step) = (operation.key.0, files.clone(), operation.step);
-        self.helper.submit(helper::Job::Background { operation: index, drive, pending_deletion, step });
+        self.io.helper.submit(HelperJob::Background { operation: index, drive, pending_deletion, step });
     }
 
     /// Takes the helper's answer to a step.
-    pub(super) fn step_answered(&mut self, index: usize, outcome: Outcome) {
+    pub(super) fn step_answered(&mut self, index: usize, outcome: ReclaimOutcome) {
         let operation = &mut self.background.operations[index];
         operation.outcome = Some(outcome);
         let due_ns = operation.due_ns;
-        if due_ns > self.now_ns && self.stop_by_ns.is_none() {
+        if due_ns > self.io.now_ns && !self.io.is_stopping {
             self.background.held.insert((due_ns, index));
         } else {
             self.step_ended(index);
@@ -258,11 +257,11 @@ impl Reactor {
     }
 
     fn step_ended(&mut self, index: usize) {
-        let now_ns = self.now_ns;
+        let now_ns = self.io.now_ns;
         let Operation { key, id, step, cost, outcome, .. } = self.background.operations.remove(index);
         let outcome = outcome.expect("a step ends with an outcome");
         let Some(served) = self.background.lanes.get_mut(&key) else { return };
-        if outcome == Ok(Done::Concluded) {
+        if outcome == Ok(ReclaimDone::Concluded) {
             served.files.remove(&id);
         }
         if let Some(fault) = served.lane.ended(now_ns, id, step, outcome) {
@@ -280,12 +279,13 @@ impl Reactor {
 
     /// Does all work that is due.
     pub(super) fn look_at_background(&mut self) {
-        while let Some((_, index)) = self.background.held.first().copied().filter(|due| due.0 <= self.now_ns)
+        while let Some((_, index)) =
+            self.background.held.first().copied().filter(|due| due.0 <= self.io.now_ns)
         {
             self.background.held.pop_first();
             self.step_ended(index);
         }
-        if self.background.wake_ns.is_some_and(|wake_ns| wake_ns <= self.now_ns) {
+        if self.background.wake_ns.is_some_and(|wake_ns| wake_ns <= self.io.now_ns) {
             let keys: Vec<_> = self.background.lanes.keys().copied().collect();
             keys.into_iter().for_each(|key| self.go_on(key));
         }
@@ -294,7 +294,7 @@ impl Reactor {
     /// Takes back all waiting steps. Steps under way are waited for, except those that an emulated drive
     /// holds back.
     pub(super) fn stop_background(&mut self) {
-        let now_ns = self.now_ns;
+        let now_ns = self.io.now_ns;
         self.background.wake_ns = None;
         for served in self.background.lanes.values_mut() {
             let waiting: Vec<_> = locked(&served.drive_queue).queue.drain(now_ns, served.leaf).collect();

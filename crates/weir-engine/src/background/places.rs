@@ -7,7 +7,7 @@ use weir_qos::{NodeId, Pace};
 use weir_types::{BackgroundKind, BackgroundPolicy, Terms};
 
 use super::plant;
-use crate::locked;
+use crate::locks::locked;
 use crate::reactor::Reactor;
 use crate::served_volume::Home;
 use crate::sharing::{DriveQueueState, without_ceilings};
@@ -21,7 +21,7 @@ impl Reactor {
         home: usize,
         kind: BackgroundKind,
     ) -> NodeId {
-        let (now_ns, terms) = (self.now_ns, self.background.policy(kind).terms(None));
+        let (now_ns, terms) = (self.io.now_ns, self.background.policy(kind).terms(None));
         let home = &mut self.volumes[index].homes[home];
         *home.background_leaves.entry(kind).or_insert_with(|| {
             let node = plant(&home.queue_entry.drive_queue, kind, &terms, now_ns);
@@ -31,7 +31,7 @@ impl Reactor {
 
     /// Changes the policy of a kind of work for volumes.
     pub(super) fn change_work_for_volumes(&mut self, kind: BackgroundKind, policy: BackgroundPolicy) {
-        let (now_ns, terms) = (self.now_ns, without_ceilings(&policy.terms(None)));
+        let (now_ns, terms) = (self.io.now_ns, without_ceilings(&policy.terms(None)));
         for (_, volume) in &self.volumes {
             for home in volume.homes.iter().filter(|home| home.background_leaves.contains_key(&kind)) {
                 let mut state = locked(&home.queue_entry.drive_queue);

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weir_reactor::Clock;
 
-use super::reclaim::{Done, Outcome};
+use crate::helper::{ReclaimDone, ReclaimOutcome};
 
 /// Counters of a running job. One reactor writes them.
 #[derive(Debug, Default)]
@@ -77,15 +77,15 @@ impl JobProgress {
     }
 
     /// Counts the outcome of a step. Answers the bytes that the step gave back.
-    pub(super) fn note(&self, outcome: &Outcome) -> u64 {
+    pub(super) fn note(&self, outcome: &ReclaimOutcome) -> u64 {
         match outcome {
-            Ok(Done::Surveyed(survey)) => {
+            Ok(ReclaimDone::Surveyed(survey)) => {
                 self.operations_left.store(survey.operations, Relaxed);
                 self.bytes_left.store(survey.bytes, Relaxed);
                 *self.fault() = None;
                 0
             }
-            Ok(Done::Given(given)) => {
+            Ok(ReclaimDone::Given(given)) => {
                 self.operations_done.fetch_add(1, Relaxed);
                 self.bytes_done.fetch_add(given.bytes, Relaxed);
                 // Only one thread writes, so no update is lost between load and store.
@@ -97,7 +97,7 @@ impl JobProgress {
                 self.bytes_left.store(bytes.saturating_sub(given.bytes), Relaxed);
                 given.bytes
             }
-            Ok(Done::Concluded) | Err(_) => 0,
+            Ok(ReclaimDone::Concluded) | Err(_) => 0,
         }
     }
 

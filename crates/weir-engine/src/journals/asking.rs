@@ -68,13 +68,13 @@ impl Reactor {
         }
         match *action {
             Action::Read { operation, offset, buffer_offset, length, .. } => {
-                let target = self.volumes[index].lend_target(slot, operation, false, &self.pool);
+                let target = self.volumes[index].lend_target(slot, operation, false, &self.io.pool);
                 let token = Token::Operation(replica, operation, number);
                 self.read_journaled(index, binding, Wanted { token, offset, length, buffer_offset }, target);
             }
             Action::ReadEdge { operation, edge, .. } => {
                 let volume = &mut self.volumes[index];
-                let target = volume.lend_target(slot, operation, true, &self.pool);
+                let target = volume.lend_target(slot, operation, true, &self.io.pool);
                 let scratch = scratch_start(volume.context_and_owner(slot, operation).1.part);
                 let token = Token::Edge(replica, operation, number, edge);
                 let (offset, length) = (edge.block_offset, BLOCK_BYTES as u32);
@@ -140,7 +140,7 @@ impl Reactor {
     /// Records the time of a change behind a journal.
     fn note_journal_change(&mut self, index: VolumeIndex, journal_index: usize) {
         let mut actions = Vec::new();
-        self.volumes[index].journals.at_mut(journal_index).note_change(self.now_ns, &mut actions);
+        self.volumes[index].journals.at_mut(journal_index).note_change(self.io.now_ns, &mut actions);
         self.carry_out_journal(index, journal_index, actions);
     }
 

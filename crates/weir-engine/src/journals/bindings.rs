@@ -52,7 +52,7 @@ impl Reactor {
             files: Default::default(),
             is_stopped: false,
             has_failed: false,
-            changed_ns: self.now_ns,
+            changed_ns: self.io.now_ns,
             is_draining: false,
             is_told_empty: false,
         }));

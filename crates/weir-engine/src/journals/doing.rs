@@ -170,34 +170,34 @@ impl Reactor {
         position_bytes: u64,
         is_durable: bool,
     ) {
-        let parts = compose_record(self.volumes[index].journals.at_mut(journal_index), &self.pool);
+        let parts = compose_record(self.volumes[index].journals.at_mut(journal_index), &self.io.pool);
         self.volumes[index].journals.at_mut(journal_index).record = Parts { left: parts.len(), fault: None };
         let mut position = position_bytes;
         for (payload, range) in parts {
             let length = range.len() as u32;
             let due_ns =
-                self.volumes[index].log_due(journal_index, self.now_ns, position, length, is_durable);
+                self.volumes[index].log_due(journal_index, self.io.now_ns, position, length, is_durable);
             let (token, file) = self.fly(index, journal_index, due_ns, Work::Record(length));
-            self.ring.write(token, &file, position, payload, range, is_durable);
+            self.io.ring.write(token, &file, position, payload, range, is_durable);
             position += u64::from(length);
         }
     }
 
     fn sync_journal_file(&mut self, index: VolumeIndex, journal_index: usize) {
         let volume = &mut self.volumes[index];
-        let due_ns = volume.emulated.flush(self.now_ns, volume.journals.at(journal_index).home);
+        let due_ns = volume.emulated.flush(self.io.now_ns, volume.journals.at(journal_index).home);
         let (token, file) = self.fly(index, journal_index, due_ns, Work::SyncJournal);
-        self.ring.sync(token, &file);
+        self.io.ring.sync(token, &file);
     }
 
     fn write_superblock(&mut self, index: VolumeIndex, journal_index: usize, position_bytes: u64) {
-        let mut memory = fresh(BLOCK_BYTES as usize, &self.pool);
+        let mut memory = fresh(BLOCK_BYTES as usize, &self.io.pool);
         self.volumes[index].journals.at(journal_index).core.encode_superblock(first_block(&mut memory));
         let buffer = memory.completed();
         let length = BLOCK_BYTES as u32;
-        let due_ns = self.volumes[index].log_due(journal_index, self.now_ns, position_bytes, length, true);
+        let due_ns = self.volumes[index].log_due(journal_index, self.io.now_ns, position_bytes, length, true);
         let (token, file) = self.fly(index, journal_index, due_ns, Work::Superblock);
-        self.ring.write(token, &file, position_bytes, Payload::Own(buffer), 0..length as usize, true);
+        self.io.ring.write(token, &file, position_bytes, Payload::Own(buffer), 0..length as usize, true);
     }
 
     fn bring(
@@ -241,7 +241,7 @@ impl Reactor {
         let slow = self.volumes[index].slow(journal_index, file);
         for (offset, sources) in parts {
             let length: u32 = sources.iter().map(|source| source.length).sum();
-            let mut memory = fresh(length as usize, &self.pool);
+            let mut memory = fresh(length as usize, &self.io.pool);
             let fetching = Fetching { operation, file, slow: slow.clone(), offset, sources, gathered: 0 };
             if is_data {
                 self.fetch(index, journal_index, fetching, memory);
@@ -263,9 +263,9 @@ impl Reactor {
         let volume = &mut self.volumes[index];
         volume.journals.at_mut(journal_index).destages.insert(operation, Parts { left: 1, fault: None });
         let slow = volume.slow(journal_index, file);
-        let due_ns = volume.slow_due(&slow, self.now_ns, (offset, 0), false);
+        let due_ns = volume.slow_due(&slow, self.io.now_ns, (offset, 0), false);
         let (token, _) = self.fly(index, journal_index, due_ns, Work::Destage(operation, file, None));
-        self.ring.fallocate(token, &slow.descriptor, offset.into(), length.into(), placement);
+        self.io.ring.fallocate(token, &slow.descriptor, offset.into(), length.into(), placement);
     }
 
     /// Reads the next source of a destage.
@@ -273,27 +273,28 @@ impl Reactor {
         let Source { position_bytes, length } =
             *fetching.sources.front().expect("there is something to read");
         let range = fetching.gathered as usize..(fetching.gathered + length) as usize;
-        let due_ns = self.volumes[index].log_due(journal_index, self.now_ns, position_bytes, length, false);
+        let due_ns =
+            self.volumes[index].log_due(journal_index, self.io.now_ns, position_bytes, length, false);
         let (token, file) = self.fly(index, journal_index, due_ns, Work::Fetch(fetching));
-        self.ring.read(token, &file, position_bytes, memory, range);
+        self.io.ring.read(token, &file, position_bytes, memory, range);
     }
 
     /// Writes the gathered data to the slow file.
     fn write_slow(&mut self, index: VolumeIndex, journal_index: usize, fetching: &Fetching, buffer: Buffer) {
         let length = buffer.len() as u32;
         let Fetching { operation, file, offset, ref slow, .. } = *fetching;
-        let due_ns = self.volumes[index].slow_due(slow, self.now_ns, (offset, length), false);
+        let due_ns = self.volumes[index].slow_due(slow, self.io.now_ns, (offset, length), false);
         let (token, _) = self.fly(index, journal_index, due_ns, Work::Destage(operation, file, Some(length)));
         let range = 0..length as usize;
-        self.ring.write(token, &slow.descriptor, offset.into(), Payload::Own(buffer), range, false);
+        self.io.ring.write(token, &slow.descriptor, offset.into(), Payload::Own(buffer), range, false);
     }
 
     fn sync_slow_file(&mut self, index: VolumeIndex, journal_index: usize, file: FileId) {
         let volume = &mut self.volumes[index];
         let slow = volume.slow(journal_index, file);
-        let due_ns = volume.emulated.flush(self.now_ns, slow.home);
+        let due_ns = volume.emulated.flush(self.io.now_ns, slow.home);
         let (token, _) = self.fly(index, journal_index, due_ns, Work::SyncSlow(file));
-        self.ring.sync(token, &slow.descriptor);
+        self.io.ring.sync(token, &slow.descriptor);
     }
 
     fn pass_by(
@@ -306,13 +307,13 @@ impl Reactor {
     ) {
         let volume = &mut self.volumes[index];
         let slow = volume.slow(journal_index, file);
-        let due_ns = volume.slow_due(&slow, self.now_ns, (offset, length), is_durable);
+        let due_ns = volume.slow_due(&slow, self.io.now_ns, (offset, length), is_durable);
         let asked = volume.journals.at_mut(journal_index).asked.get_mut(&ticket);
         let asked = asked.expect("a write that passes by was asked for");
         let payload = asked.payload.take().expect("a write has its payload until it is carried out");
         let range = asked.range.clone();
         let (token, _) = self.fly(index, journal_index, due_ns, Work::PassBy(ticket, file, length));
-        self.ring.write(token, &slow.descriptor, offset.into(), payload, range, is_durable);
+        self.io.ring.write(token, &slow.descriptor, offset.into(), payload, range, is_durable);
     }
 
     /// The kernel has ended an operation of a journal. An emulated drive may still hold back the answer.
@@ -322,7 +323,7 @@ impl Reactor {
         };
         let flights = &self.volumes[volume].journals.at(journal).flights;
         let due_ns = flights.get(&flight).expect("a flight lands once").due_ns;
-        match due_ns > self.now_ns && self.stop_by_ns.is_none() {
+        match due_ns > self.io.now_ns && !self.io.is_stopping {
             true => self.held.hold(due_ns, completion),
             false => self.held.pass_on_next(completion),
         }

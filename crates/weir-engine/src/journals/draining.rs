@@ -16,12 +16,12 @@ const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
 impl Reactor {
     /// Schedules the next check of the journals.
     pub(super) fn wake_journals(&mut self) {
-        self.journals_wake_ns.get_or_insert(self.now_ns + LOOK_INTERVAL_NS);
+        self.journals_wake_ns.get_or_insert(self.io.now_ns + LOOK_INTERVAL_NS);
     }
 
     /// Empties journals that receive no writes.
     pub(crate) fn look_at_journals(&mut self) {
-        if self.journals_wake_ns.is_none_or(|wake_ns| wake_ns > self.now_ns) {
+        if self.journals_wake_ns.is_none_or(|wake_ns| wake_ns > self.io.now_ns) {
             return;
         }
         self.journals_wake_ns = None;
@@ -35,7 +35,7 @@ impl Reactor {
         };
         let all: Vec<(VolumeIndex, usize)> = self.volumes.iter().flat_map(journal_indices).collect();
         for (index, journal_index) in all {
-            let now_ns = self.now_ns;
+            let now_ns = self.io.now_ns;
             let mut actions = Vec::new();
             let journal = self.volumes[index].journals.at_mut(journal_index);
             if journal.look(now_ns, &mut actions) {

@@ -24,8 +24,9 @@ use weir_journal::{Action, DestageFault, DestageId, FileId, FileKey, Journal, Ti
 use weir_reactor::Descriptor;
 use weir_types::DriveId;
 
+use super::VolumeHome;
 use super::command::NewHome;
-use super::{FileIdentity, VolumeHome};
+use super::open_file::FileIdentity;
 use asking::{Asked, Unasked};
 use doing::Flight;
 pub(super) use doing::Site;

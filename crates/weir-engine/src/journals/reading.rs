@@ -72,15 +72,15 @@ impl Reactor {
             }
             Some(Part::Journal { position_bytes, length }) => {
                 let due_ns =
-                    self.volumes[index].log_due(journal_index, self.now_ns, position_bytes, length, false);
+                    self.volumes[index].log_due(journal_index, self.io.now_ns, position_bytes, length, false);
                 let (token, file) = self.fly(index, journal_index, due_ns, Work::Read(gathering));
-                self.ring.read(token, &file, position_bytes, target, range(length));
+                self.io.ring.read(token, &file, position_bytes, target, range(length));
             }
             Some(Part::Slow { offset, length }) => {
                 let slow = gathering.slow.clone().expect("a replica is read once its file is open");
-                let due_ns = self.volumes[index].slow_due(&slow, self.now_ns, (offset, length), false);
+                let due_ns = self.volumes[index].slow_due(&slow, self.io.now_ns, (offset, length), false);
                 let (token, _) = self.fly(index, journal_index, due_ns, Work::Read(gathering));
-                self.ring.read(token, &slow.descriptor, offset.into(), target, range(length));
+                self.io.ring.read(token, &slow.descriptor, offset.into(), target, range(length));
             }
         }
     }

@@ -11,7 +11,7 @@ use weir_volume::{Action, OperationId};
 use super::shared_state::{Message, SharedState};
 use super::{DriveGrant, PolicyLevel, SharedDriveQueue, Waiter};
 use crate::command::NewHome;
-use crate::locked;
+use crate::locks::locked;
 use crate::reactor::Reactor;
 use crate::served_volume::{Home, Purpose};
 use crate::stalls::Orphan;
@@ -107,9 +107,9 @@ impl Reactor {
     /// Adds homes to a volume, with leaves in their drive queues for the volume's connections.
     pub(crate) fn add_homes(&mut self, index: VolumeIndex, homes: Vec<NewHome>, path: &[PolicyLevel]) {
         for NewHome { drive, directory, read_cost, is_counted, emulated, drive_queue } in homes {
-            let queue_entry = DriveQueueEntry::new(drive_queue, path, self.now_ns);
+            let queue_entry = DriveQueueEntry::new(drive_queue, path, self.io.now_ns);
             for connection in self.connections_of(index) {
-                let leaf = queue_entry.add_leaf(self.now_ns);
+                let leaf = queue_entry.add_leaf(self.io.now_ns);
                 self.connections[connection].queue_leaves.push(leaf);
             }
             let volume = &mut self.volumes[index];
@@ -130,7 +130,8 @@ impl Reactor {
     /// Submits an action on a replica's files to the kernel, or queues it until the drive queue grants it.
     pub(crate) fn enqueue_for_drive(&mut self, replica: ReplicaIndex, action: Action) {
         let Some((operation, kind, bytes)) = work_of(&action) else { return self.submit(replica, action) };
-        let (now_ns, reactor, ReplicaIndex { volume: index, slot }) = (self.now_ns, self.index, replica);
+        let (now_ns, reactor, ReplicaIndex { volume: index, slot }) =
+            (self.io.now_ns, self.io.reactor, replica);
         let (context, owner) = self.volumes[index].context_and_owner(slot, operation);
         let is_first = owner.part.position == 0 && context.cost.is_none();
         let (home, purpose) = (context.home, owner.purpose);
@@ -176,7 +177,7 @@ impl Reactor {
     }
 
     fn submit_to_drive(&mut self, replica: ReplicaIndex, action: Action, grant: &DriveGrant) {
-        let now_ns = self.now_ns;
+        let now_ns = self.io.now_ns;
         if let Some((operation, ..)) = work_of(&action) {
             let context = self.volumes[replica.volume].context(replica.slot, operation);
             context.spent.queue_ns += grant.waited_ns;
@@ -189,7 +190,7 @@ impl Reactor {
     /// The drive has ended an operation. Answers the operation's home if others wait in its drive queue and
     /// may run now.
     pub(crate) fn left_drive(&mut self, replica: ReplicaIndex, operation: OperationId) -> Option<usize> {
-        let now_ns = self.now_ns;
+        let now_ns = self.io.now_ns;
         let volume = &mut self.volumes[replica.volume];
         let context = volume.context(replica.slot, operation);
         context.spent.drive_ns += now_ns.saturating_sub(context.at_drive_since_ns);
@@ -220,7 +221,7 @@ impl Reactor {
         // next.
         let mut is_waited_for = true;
         while std::mem::take(&mut is_waited_for) {
-            take_grants(drive_queue, self.now_ns, self.index, &self.shared_state, &mut own);
+            take_grants(drive_queue, self.io.now_ns, self.io.reactor, &self.shared_state, &mut own);
             for grant in own.drain(..) {
                 is_waited_for |= self.granted(grant).is_some();
             }
@@ -230,7 +231,7 @@ impl Reactor {
 
     /// Takes the messages of other reactors: requests and operations that may run.
     pub(crate) fn take_messages(&mut self) {
-        for messages in self.shared_state.collect(self.index) {
+        for messages in self.shared_state.collect(self.io.reactor) {
             match messages {
                 Message::Admitted(admitted) => self.admitted(admitted),
                 Message::Granted(grant) => {
@@ -246,7 +247,8 @@ impl Reactor {
     pub(crate) fn join_drive_queues(&mut self, index: ConnectionIndex) {
         let connection = &mut self.connections[index];
         let homes = &self.volumes[connection.volume].homes;
-        connection.queue_leaves = homes.iter().map(|home| home.queue_entry.add_leaf(self.now_ns)).collect();
+        connection.queue_leaves =
+            homes.iter().map(|home| home.queue_entry.add_leaf(self.io.now_ns)).collect();
     }
 
     /// Removes a connection's leaves. Answers the operations that waited there, by home.
@@ -256,7 +258,7 @@ impl Reactor {
         let leaves = std::mem::take(&mut connection.queue_leaves);
         let leave = |(home, leaf): (&Home, NodeId)| {
             let mut state = locked(&home.queue_entry.drive_queue);
-            let waiting = state.queue.tree.drain(self.now_ns, leaf);
+            let waiting = state.queue.tree.drain(self.io.now_ns, leaf);
             state.queue.tree.remove(leaf);
             waiting
         };
@@ -277,7 +279,7 @@ impl Reactor {
     pub(crate) fn replace_in_drive_queues(&mut self, index: VolumeIndex, path: &[PolicyLevel]) {
         let connections = self.connections_of(index);
         let waiting: Vec<_> = connections.iter().map(|&c| (c, self.leave_drive_queues(c))).collect();
-        let now_ns = self.now_ns;
+        let now_ns = self.io.now_ns;
         for home in &mut self.volumes[index].homes {
             home.queue_entry.uproot();
             home.queue_entry =
@@ -300,7 +302,11 @@ impl Reactor {
     /// Takes over changed terms of a volume that keeps its path.
     pub(crate) fn replant_in_drive_queues(&mut self, index: VolumeIndex, path: &[PolicyLevel]) {
         for home in &self.volumes[index].homes {
-            DriveQueueEntry::new(SharedDriveQueue::clone(&home.queue_entry.drive_queue), path, self.now_ns);
+            DriveQueueEntry::new(
+                SharedDriveQueue::clone(&home.queue_entry.drive_queue),
+                path,
+                self.io.now_ns,
+            );
         }
         self.release_drive(index);
     }

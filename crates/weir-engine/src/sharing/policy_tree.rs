@@ -8,7 +8,7 @@ use weir_types::{Scope, Terms, VolumeId};
 
 use super::shared_state::{Message, SharedState};
 use super::{Admitted, Bound, PolicyLevel};
-use crate::locked;
+use crate::locks::locked;
 use crate::served_volume::Ticket;
 
 /// A waiting request: its reactor and its ticket in the reactor.

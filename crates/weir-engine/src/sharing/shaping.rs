@@ -28,7 +28,8 @@ impl Reactor {
         let volume = &mut self.volumes[connection.volume];
         let (Some(shaping), Some(leaf)) = (&volume.shaping, connection.shaping_leaf) else { return true };
         let (index, policy_tree) = (shaping.policy_tree, &self.policy_trees[shaping.policy_tree].policy_tree);
-        let Arrival::Wait { wake_ns } = policy_tree.arrive(self.now_ns, leaf, (self.index, ticket), cost)
+        let Arrival::Wait { wake_ns } =
+            policy_tree.arrive(self.io.now_ns, leaf, (self.io.reactor, ticket), cost)
         else {
             return true;
         };
@@ -45,13 +46,13 @@ impl Reactor {
         if let (Some(shaping), Some(leaf)) =
             (&self.volumes[connection.volume].shaping, connection.shaping_leaf)
         {
-            self.policy_trees[shaping.policy_tree].policy_tree.pass(self.now_ns, leaf, cost);
+            self.policy_trees[shaping.policy_tree].policy_tree.pass(self.io.now_ns, leaf, cost);
         }
     }
 
     /// Sets the time at which the reactor next releases requests of a policy tree.
     fn look_at_policy_tree(&mut self, index: PolicyTreeIndex) {
-        let next_ns = self.policy_trees[index].policy_tree.arm(self.index);
+        let next_ns = self.policy_trees[index].policy_tree.arm(self.io.reactor);
         self.set_deadline(index, next_ns);
     }
 
@@ -70,7 +71,7 @@ impl Reactor {
 
     /// Releases the requests whose deadline has passed.
     pub(crate) fn release_due(&mut self) {
-        while let Some(&(_, index)) = self.deadlines.first().filter(|deadline| deadline.0 <= self.now_ns) {
+        while let Some(&(_, index)) = self.deadlines.first().filter(|deadline| deadline.0 <= self.io.now_ns) {
             self.release_policy_tree(index);
         }
     }
@@ -82,7 +83,8 @@ impl Reactor {
     }
 
     fn release_policy_tree(&mut self, index: PolicyTreeIndex) {
-        let (released, wake_ns) = self.policy_trees[index].policy_tree.release(self.now_ns, self.index);
+        let (released, wake_ns) =
+            self.policy_trees[index].policy_tree.release(self.io.now_ns, self.io.reactor);
         self.set_deadline(index, wake_ns);
         released.into_iter().for_each(|admitted| self.admitted(admitted));
         self.drop_policy_tree_if_unused(index);
@@ -92,7 +94,7 @@ impl Reactor {
         // A released request may have ended the last connection, and the policy tree with it.
         let Some(used) = self.policy_trees.get(index) else { return };
         if used.volumes == 0 && !used.policy_tree.is_waited_in() {
-            used.policy_tree.disarm(self.index);
+            used.policy_tree.disarm(self.io.reactor);
             self.set_deadline(index, None);
             self.policy_trees.remove(index);
         }
@@ -114,7 +116,7 @@ impl Reactor {
         volume.publish();
         let scope = bound_by.and_then(|bound| volume.shaping.as_ref()?.path.get(usize::from(bound.level)));
         if let (Some(bound), Some(scope)) = (bound_by, scope) {
-            volume.statistics.bounds.record(scope, bound.limit, waited_ns, self.now_ns);
+            volume.statistics.bounds.record(scope, bound.limit, waited_ns, self.io.now_ns);
         }
         let was_stalled = connection.stalled_on == Some(id);
         if was_stalled {
@@ -130,7 +132,7 @@ impl Reactor {
     pub(crate) fn join_ceilings(&mut self, index: ConnectionIndex) {
         let volume = &self.volumes[self.connections[index].volume];
         let leaf = volume.shaping.as_ref().map(|shaping| {
-            self.policy_trees[shaping.policy_tree].policy_tree.add_leaf(shaping.node, self.now_ns)
+            self.policy_trees[shaping.policy_tree].policy_tree.add_leaf(shaping.node, self.io.now_ns)
         });
         self.connections[index].shaping_leaf = leaf;
     }
@@ -142,7 +144,7 @@ impl Reactor {
         let (Some(leaf), Some(shaping)) = (connection.shaping_leaf.take(), shaping) else {
             return Vec::new();
         };
-        self.policy_trees[shaping.policy_tree].policy_tree.remove_leaf(leaf, self.now_ns)
+        self.policy_trees[shaping.policy_tree].policy_tree.remove_leaf(leaf, self.io.now_ns)
     }
 
     /// Drops the `count` requests of a connection that wait for its ceilings.
@@ -152,8 +154,8 @@ impl Reactor {
         let (Some(shaping), Some(leaf)) = (&volume.shaping, connection.shaping_leaf) else { return };
         volume.delayed_requests -= count;
         let policy_tree = shaping.policy_tree;
-        self.policy_trees[policy_tree].policy_tree.forget(self.now_ns, leaf);
-        self.shared_state.forget(self.index, index);
+        self.policy_trees[policy_tree].policy_tree.forget(self.io.now_ns, leaf);
+        self.shared_state.forget(self.io.reactor, index);
         self.look_at_policy_tree(policy_tree);
     }
 
@@ -172,12 +174,12 @@ impl Reactor {
         self.unshape(index);
         let Some(policy_tree) = policy_tree else {
             for (ticket, _, arrived_ns) in waiting {
-                let waited_ns = self.now_ns.saturating_sub(arrived_ns);
+                let waited_ns = self.io.now_ns.saturating_sub(arrived_ns);
                 self.admitted(Admitted { ticket, waited_ns, bound_by: None });
             }
             return;
         };
-        let node = policy_tree.plant(path, self.now_ns);
+        let node = policy_tree.plant(path, self.io.now_ns);
         let policy_tree = self.use_policy_tree(policy_tree);
         let path = path.iter().map(|level| level.scope.clone()).collect();
         self.volumes[index].shaping = Some(Shaping { policy_tree, node, path });
@@ -185,9 +187,9 @@ impl Reactor {
         for (ticket, cost, arrived_ns) in waiting {
             let leaf = self.connections[ticket.0].shaping_leaf.expect("every connection has just joined");
             self.policy_trees[policy_tree].policy_tree.move_in(
-                self.now_ns,
+                self.io.now_ns,
                 leaf,
-                (self.index, ticket),
+                (self.io.reactor, ticket),
                 cost,
                 arrived_ns,
             );
@@ -199,7 +201,7 @@ impl Reactor {
     pub(crate) fn unshape(&mut self, index: VolumeIndex) {
         let Some(shaping) = self.volumes[index].shaping.take() else { return };
         let used = &mut self.policy_trees[shaping.policy_tree];
-        used.policy_tree.uproot(&shaping.path, self.now_ns);
+        used.policy_tree.uproot(&shaping.path, self.io.now_ns);
         used.volumes -= 1;
         self.drop_policy_tree_if_unused(shaping.policy_tree);
     }
@@ -218,7 +220,7 @@ impl Reactor {
     pub(crate) fn replant(&mut self, index: VolumeIndex, path: &[PolicyLevel]) {
         if let Some(shaping) = &self.volumes[index].shaping {
             let policy_tree = shaping.policy_tree;
-            self.policy_trees[policy_tree].policy_tree.plant(path, self.now_ns);
+            self.policy_trees[policy_tree].policy_tree.plant(path, self.io.now_ns);
             self.release_policy_tree(policy_tree);
         }
     }

@@ -10,8 +10,8 @@ use weir_reactor::Waker;
 use weir_types::Scope;
 
 use super::{Admitted, DriveGrant};
-use crate::locked;
-use crate::space::SpaceCount;
+use crate::locks::locked;
+use crate::space_count::SpaceCount;
 use crate::token::ConnectionIndex;
 
 /// A message from one reactor to another about a request that may run.

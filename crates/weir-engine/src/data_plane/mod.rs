@@ -3,11 +3,16 @@
 //! Control tells the data plane which volumes to serve and under which limits. The data plane never asks
 //! control, so a dead control plane stops no I/O.
 
+mod drives;
+mod recordings;
+mod replicas;
+mod snapshots;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 
 use weir_qos::{Credits, DriveQueue};
@@ -17,13 +22,15 @@ use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Emulation, Scope, Te
 use weir_volume::EmulatedDrive;
 use weir_volume::mirror::RecoveredExtent;
 
+use crate::alarms::{Alarm, Alarms};
 use crate::background::NewReclaim;
 use crate::command::{Command, NewHome, NewSize, PolicyBinding};
 use crate::connection::NewConnection;
 use crate::emulation::SharedEmulation;
 use crate::helper::Helper;
 use crate::journals::JournalSpec;
-use crate::reactor::{Alarms, Reactor, Surroundings};
+use crate::locks::locked;
+use crate::reactor::{Reactor, Surroundings};
 use crate::recording::Recording;
 use crate::sharing::PolicyLevel;
 use crate::sharing::{
@@ -81,19 +88,6 @@ pub enum DataPlaneError {
     Stopped(VolumeId),
 }
 
-/// A fault that an operator must see, with its volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Alarm {
-    /// The volume.
-    pub volume: VolumeId,
-    /// The drive that failed, if one did.
-    pub drive: Option<DriveId>,
-    /// The extent within the volume.
-    pub extent: u64,
-    /// The fault, in words.
-    pub message: String,
-}
-
 /// Handle on all reactors. It is cheap to share. Every call may block until the owning reactor has
 /// answered.
 pub struct DataPlane {
@@ -143,7 +137,7 @@ impl DataPlane {
         let count = config.reactors.max(1);
         let shared_state = Arc::new(SharedState::new(count));
         let reactors = (0..count)
-            .map(|index| start_reactor(index, Arc::clone(&alarms), &shared_state))
+            .map(|index| start_reactor(index, alarms.clone(), &shared_state))
             .collect::<Result<Vec<_>, _>>()?;
         Ok(Arc::new(DataPlane {
             reactors,
@@ -472,7 +466,7 @@ impl DataPlane {
 
     /// The current faults.
     pub fn alarms(&self) -> Vec<Alarm> {
-        locked(&self.alarms).clone()
+        self.alarms.current()
     }
 
     /// Answers all received requests, then ends all connections and the threads.
@@ -489,11 +483,6 @@ impl DataPlane {
     }
 }
 
-/// Locks a map that no panic can leave half changed.
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn start_reactor(
     index: usize,
     alarms: Alarms,
@@ -507,7 +496,7 @@ fn start_reactor(
     let work = move || match set_up(surroundings) {
         Ok(reactor) => {
             // The caller that starts the reactor waits for this.
-            let _ = ready.send(Ok(reactor.ring.waker()));
+            let _ = ready.send(Ok(reactor.io.ring.waker()));
             drop(ready);
             // A reactor that panicked would leave its volumes dead under a daemon that looks alive. A
             // restart loses nothing that was promised.

@@ -3,27 +3,20 @@
 //! Every write counts, even a write to an allocated block. A snapshot may share that block, or part of its
 //! piece may have been given back. Most writes need no new space, so a used-up count refuses nothing yet.
 //! Instead the action waits until a thread of the drive looks at the filesystem and at the range. The look
-//! decides, and becomes the new count ([`count`]).
-
-mod count;
+//! decides, and becomes the new count (`space_count`).
 
 use std::io;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-pub(super) use count::{Look, SpaceAtHand, SpaceCount, TakenSpace};
-use weir_types::DriveId;
 use weir_types::bounds::ALLOCATION_BYTES;
 use weir_volume::{Action, Fault};
 
-use super::DataPlane;
-use super::helper::Job;
-use super::locked;
+use super::helper::{Job, SpaceAnswer, SpaceJob};
 use super::reactor::Reactor;
+use super::space_count::{SpaceAtHand, TakenSpace};
 use super::token::{AskNumber, ReplicaIndex};
-use weir_store::extent_file;
 
 /// Whether a drive is on the filesystem of the state folder, so that its space counts.
 #[derive(Debug, Default)]
@@ -50,26 +43,12 @@ struct SpaceAsked {
     bytes: u64,
 }
 
-/// An action that waits for a look.
-pub(super) struct SpaceJob {
-    replica: ReplicaIndex,
-    number: AskNumber,
-    pub drive: DriveId,
-    action: Action,
-    path: PathBuf,
-    count: Arc<SpaceCount>,
-}
-
-/// An action with the result of its look.
-pub(super) struct SpaceAnswer {
-    pub replica: ReplicaIndex,
-    pub number: AskNumber,
-    pub action: Action,
-    /// Bytes of the range that need new space. An error if the filesystem did not tell.
-    pub needed_bytes: io::Result<u64>,
-}
-
 impl IsCounted {
+    /// Sets whether space on the drive counts.
+    pub fn set(&self, is_counted: bool) {
+        self.0.store(is_counted, Relaxed);
+    }
+
     /// Whether an action may run on the drive, before any look.
     pub fn permit(&self, space: &Rc<SpaceAtHand>, action: &Action) -> Permission {
         let asked = if self.0.load(Relaxed) { SpaceAsked::by(action) } else { None };
@@ -124,22 +103,6 @@ impl SpaceAsked {
     }
 }
 
-impl SpaceJob {
-    pub fn perform(self) -> SpaceAnswer {
-        let needed_bytes = self.look();
-        SpaceAnswer { replica: self.replica, number: self.number, action: self.action, needed_bytes }
-    }
-
-    fn look(&self) -> io::Result<u64> {
-        let look = self.count.begin_look();
-        let file = extent_file::open_whole(&self.path)?;
-        let space = rustix::fs::fstatvfs(&file)?;
-        self.count.end_look(look, space.f_bavail.saturating_mul(space.f_frsize));
-        let SpaceAsked { offset, bytes } = SpaceAsked::of(&self.action);
-        extent_file::space_needed_bytes(&file, offset..offset + bytes)
-    }
-}
-
 impl Reactor {
     /// Lets an action wait until a look finds out whether there is space.
     pub(super) fn look_for_space(
@@ -151,8 +114,11 @@ impl Reactor {
         let volume = &self.volumes[replica.volume];
         let extent = action.extent().expect("what takes space names an extent");
         let (path, drive) = (volume.extent_path(replica.slot, extent), volume.homes[home].drive);
-        let count = Arc::clone(self.space.count());
-        self.helper.submit(Job::Space(Box::new(SpaceJob { replica, number, drive, action, path, count })));
+        let count = Arc::clone(self.io.space.count());
+        let SpaceAsked { offset, bytes } = SpaceAsked::of(&action);
+        let range = offset..offset + bytes;
+        let job = SpaceJob { replica, number, drive, action, path, range, count };
+        self.io.helper.submit(Job::Space(Box::new(job)));
     }
 
     /// Runs or refuses an action after its look.
@@ -178,14 +144,14 @@ impl Reactor {
         let home = volume.home_of(replica.slot, extent).expect("the mirror knows only replicas that exist");
         let permission = match volume.homes[home].is_away {
             true => Permission::Refused(Fault::Away),
-            false => Permission::after_a_look(&self.space, &action, &needed_bytes),
+            false => Permission::after_a_look(&self.io.space, &action, &needed_bytes),
         };
         let taken = match permission {
             Permission::Granted(taken) => taken,
             Permission::Refused(fault) => return self.refuse_action(replica, number, &action, fault),
             Permission::AfterALook => unreachable!("it was looked"),
         };
-        let asked_ns = volume.emulated.submit(self.now_ns, home, replica.slot, &action);
+        let asked_ns = volume.emulated.submit(self.io.now_ns, home, replica.slot, &action);
         match action.operation() {
             Some(operation) => _ = volume.context(replica.slot, operation).ask(asked_ns, taken),
             None => volume.set_space(replica.slot, number, taken),
@@ -194,32 +160,9 @@ impl Reactor {
     }
 }
 
-impl DataPlane {
-    /// Whether space taken on a drive counts.
-    pub(super) fn is_counted(&self, drive: DriveId) -> Arc<IsCounted> {
-        Arc::clone(locked(&self.counted).entry(drive).or_default())
-    }
-
-    /// Begins a look at the filesystem of the state folder.
-    pub fn begin_look_at_space(&self) -> Look {
-        self.shared_state.space.begin_look()
-    }
-
-    /// Sets the reserve and reports the free space of the filesystem of the state folder, both in bytes.
-    /// Volumes leave the reserve free. The values hold until the next call.
-    pub fn set_space_aside(&self, look: Look, reserve_bytes: u64, free_bytes: u64) {
-        self.shared_state.space.set_reserve(reserve_bytes);
-        self.shared_state.space.end_look(look, free_bytes);
-    }
-
-    /// Sets whether a drive is on the filesystem of the state folder.
-    pub fn set_is_counted(&self, drive: DriveId, is_counted: bool) {
-        self.is_counted(drive).0.store(is_counted, Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::space_count::SpaceCount;
     use super::*;
 
     const BLOCK: u64 = 4096;
