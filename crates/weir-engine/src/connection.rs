@@ -6,7 +6,6 @@ use std::os::fd::OwnedFd;
 use slab::Slab;
 use smallvec::SmallVec;
 use weir_nbd::{NbdError, Request, RequestDecoder, Session};
-use weir_qos::NodeId;
 use weir_reactor::{Buffer, Descriptor, SendBatch, Unfilled};
 use weir_types::bounds::RECEIVE_BUFFER_BYTES;
 use weir_volume::geometry::Part;
@@ -139,10 +138,6 @@ pub(super) struct Connection {
     /// When to receive again, in nanoseconds, while requests gather in the socket.
     pub rests_until_ns: Option<u64>,
     pub coalescing: ReceiveCoalescing,
-    /// The connection's leaf in the volume's policy tree, if the volume has ceilings.
-    pub shaping_leaf: Option<NodeId>,
-    /// The connection's leaves in the drive queues of the volume's homes, by home.
-    pub queue_leaves: Vec<NodeId>,
     /// The kernel reports when the client hangs up.
     pub is_watched: bool,
     pub incoming: Option<IncomingWrite>,
@@ -192,8 +187,6 @@ impl Connection {
             is_receiving: false,
             rests_until_ns: None,
             coalescing: ReceiveCoalescing::default(),
-            shaping_leaf: None,
-            queue_leaves: Vec::new(),
             is_watched: false,
             incoming: None,
             stalled_on: None,

@@ -7,12 +7,15 @@
 
 mod alarms;
 mod background;
+mod background_policies;
 mod busy_poll;
+mod ceilings;
 mod checksums;
 mod command;
 mod connection;
 mod data_plane;
 mod disk;
+mod drive_queue;
 mod emulation;
 pub mod exports;
 mod helper;
@@ -22,6 +25,8 @@ mod locks;
 pub mod measure;
 mod memory;
 mod open_file;
+mod policy_path;
+mod queueing;
 mod reactor;
 mod receive;
 mod receive_coalescing;
@@ -56,9 +61,9 @@ pub use data_plane::{DataPlane, DataPlaneConfig, DataPlaneError};
 pub use emulation::SharedEmulation;
 pub use journals::JournalSpec;
 pub use open_file::{Content, FileIdentity, OpenFile};
+pub use policy_path::PolicyLevel;
 pub use recording::Recording;
 pub use scrubbing::{ScrubEnd, ScrubProgress, ScrubSnapshot};
-pub use sharing::PolicyLevel;
 pub use snapshot::{SnapshotProgress, SnapshotSpec};
 pub use specification::{
     DriveQueueDepth, DriveSpec, NO_HOME, ReclaimSpec, VolumeHome, VolumeLayout, VolumeSpec, home_beyond_list,

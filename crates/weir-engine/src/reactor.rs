@@ -9,26 +9,31 @@ use std::sync::mpsc::{Receiver, SyncSender};
 
 use slab::Slab;
 use weir_reactor::{BufferPool, Clock, Completion, Ring};
-use weir_types::VolumeId;
 use weir_types::bounds::{CONNECTIONS_PER_VOLUME_MAX, CONNECTIONS_SHARED_PER_REACTOR_MAX};
+use weir_types::{BackgroundKind, BackgroundPolicy, VolumeId};
 use weir_volume::geometry::extent_count;
 
 use super::NO_HOME;
 use super::alarms::Alarms;
-use super::background::Background;
+use super::background::{Background, EndedStep};
+use super::background_policies::BackgroundPolicies;
 use super::busy_poll::BusyPoll;
+use super::ceilings::Ceilings;
 use super::checksums::Keeping;
-use super::command::{Command, NewHome, NewSize, PolicyBinding};
+use super::command::{Command, PolicyBinding};
 use super::connection::{Connection, NewConnection, Outgoing};
+use super::drive_queue::DriveQueues;
 use super::emulation::HeldCompletions;
 use super::helper::{Answer, Helper, MetadataAnswer};
 use super::io::Io;
+use super::policy_path::own_level;
 use super::refusals::Refusals;
 use super::replica_metadata::MetadataIo;
 use super::resync_throttle::ResyncThrottle;
 use super::scrubbing::Scrubs;
 use super::served_volume::ServedVolume;
-use super::sharing::{DriveGrant, Pending, PolicyTreeIndex, PolicyTreeUse, SharedState, own_level};
+use super::served_volume::{NewHome, NewSize};
+use super::sharing::SharedState;
 use super::space_count::SpaceAtHand;
 use super::status::Statuses;
 use super::token::{ConnectionIndex, Token, VolumeIndex};
@@ -84,13 +89,10 @@ pub(super) struct Reactor {
     commands: Receiver<Command>,
     pub by_id: BTreeMap<VolumeId, VolumeIndex>,
     pub shared_state: Arc<SharedState>,
-    /// Policy trees of the volumes on this reactor.
-    pub policy_trees: Slab<PolicyTreeUse>,
-    /// When to check each policy tree again, in nanoseconds.
-    pub deadlines: BTreeSet<(u64, PolicyTreeIndex)>,
-    /// Operations that wait in a drive queue.
-    pub pending: Slab<Pending>,
-    pub spare_grants: Vec<DriveGrant>,
+    pub ceilings: Ceilings,
+    pub drive_queues: DriveQueues,
+    /// Policies of background work.
+    pub policies: BackgroundPolicies,
     /// Connections whose requests gather in the socket, with the time at which they are received.
     pub rests: BTreeSet<(u64, ConnectionIndex)>,
     /// Completions that emulated drives hold back.
@@ -128,6 +130,8 @@ impl Reactor {
         let space = SpaceAtHand::new(&shared_state.space);
         let (now_ns, reactor) = (Clock.now_ns(), index);
         let io = Io { ring, pool, helper, now_ns, reactor, alarms, space, is_stopping: false };
+        let ceilings = Ceilings::new(Arc::clone(&shared_state), reactor);
+        let drive_queues = DriveQueues::new(Arc::clone(&shared_state), reactor);
         Reactor {
             io,
             volumes: Slab::new(),
@@ -144,10 +148,9 @@ impl Reactor {
             commands,
             by_id: BTreeMap::new(),
             shared_state,
-            policy_trees: Slab::new(),
-            deadlines: BTreeSet::new(),
-            pending: Slab::new(),
-            spare_grants: Vec::new(),
+            ceilings,
+            drive_queues,
+            policies: BackgroundPolicies::default(),
             rests: BTreeSet::new(),
             held: HeldCompletions::default(),
             background: Background::default(),
@@ -257,7 +260,8 @@ impl Reactor {
     /// waits for. A drive takes longer than a sleep, and sleeping until it answers leaves this core to the
     /// client.
     fn poll_ns(&mut self) -> u64 {
-        let waits_for_time = !(self.deadlines.is_empty() && self.rests.is_empty() && self.held.is_empty());
+        let waits_for_time =
+            !(self.ceilings.next_ns().is_none() && self.rests.is_empty() && self.held.is_empty());
         let waits_for_others = self.io.ring.take_drive_use() || waits_for_time;
         if self.connections.is_empty() || waits_for_others { 0 } else { self.busy_poll.poll_ns() }
     }
@@ -268,7 +272,7 @@ impl Reactor {
             return Some(0);
         }
         let instants = [
-            self.deadlines.first().map(|&(at_ns, _)| at_ns),
+            self.ceilings.next_ns(),
             self.rests.first().map(|&(at_ns, _)| at_ns),
             self.quiesces.first().map(|&(at_ns, _)| at_ns),
             self.statuses.next_ns(),
@@ -320,14 +324,17 @@ impl Reactor {
                 }
                 Command::Bind { volume, binding, done } => self.bind(volume, &binding, done),
                 Command::LookAtPolicyTrees { done } => {
-                    self.look_at_policy_trees();
+                    self.release_all();
                     answer(done);
                 }
                 Command::Tap { volume, tap, done } => {
                     self.tap(volume, tap);
                     answer(done);
                 }
-                Command::Reclaim(new) => self.begin_reclaim(*new),
+                Command::Reclaim(new) => {
+                    let policy = self.policies.of(BackgroundKind::Reclaim);
+                    self.background.begin_reclaim(&mut self.io, &mut self.drive_queues, *new, policy);
+                }
                 Command::ChangeBackground { kind, policy, done } => {
                     self.change_background(kind, policy);
                     answer(done);
@@ -376,7 +383,10 @@ impl Reactor {
                 Answer::Opened { replica, number, extent, result } => {
                     self.extent_opened((replica, number), extent, result);
                 }
-                Answer::Background { operation, outcome } => self.step_answered(operation, outcome),
+                Answer::Background { operation, outcome } => {
+                    let answered = self.background.step_answered(&self.io, operation, outcome);
+                    answered.into_iter().for_each(|step| self.end_step(step));
+                }
                 Answer::EpochRecorded { volume, extent, result } => {
                     self.epoch_recorded(volume, extent, result)
                 }
@@ -427,8 +437,9 @@ impl Reactor {
             return;
         }
         let index = self.connections.insert(Connection::new(new, volume));
-        self.join_ceilings(index);
-        self.join_drive_queues(index);
+        let homes = self.volumes[volume].homes.iter().map(|home| &home.queue);
+        self.drive_queues.join(self.io.now_ns, index, homes);
+        self.ceilings.join(self.io.now_ns, volume, index);
         self.volumes[volume].connections += 1;
         self.volumes[volume].publish();
         self.parse(index);
@@ -496,19 +507,57 @@ impl Reactor {
 
     fn bind(&mut self, id: VolumeId, binding: &PolicyBinding, done: SyncSender<()>) {
         if let Some(&index) = self.by_id.get(&id) {
-            let PolicyBinding { path, policy_tree } = binding;
-            if self.is_placed_by(index, path) {
-                self.replant_in_drive_queues(index, path);
-            } else {
-                self.replace_in_drive_queues(index, path);
-            }
-            if self.is_shaped_by(index, policy_tree.as_ref(), path) {
-                self.replant(index, path);
-            } else {
-                self.reshape(index, policy_tree.clone(), path);
-            }
+            let (now_ns, PolicyBinding { path, policy_tree }) = (self.io.now_ns, binding);
+            let connections = self.connections_of(index);
+            let homes = self.volumes[index].homes.iter_mut().map(|home| &mut home.queue).collect();
+            self.drive_queues.bind(now_ns, &connections, homes, path);
+            self.release_homes(index);
+            let ceilings = (policy_tree.as_ref(), path.as_slice());
+            let admitted = self.ceilings.bind(now_ns, index, ceilings, &connections);
+            admitted.into_iter().for_each(|admitted| self.admitted(admitted));
         }
         answer(done);
+    }
+
+    /// Releases the requests whose deadline has passed.
+    fn release_due(&mut self) {
+        while let Some(released) = self.ceilings.release_due(self.io.now_ns) {
+            released.into_iter().for_each(|admitted| self.admitted(admitted));
+        }
+    }
+
+    /// Releases requests of all policy trees, as after another thread changed their terms.
+    fn release_all(&mut self) {
+        let released = self.ceilings.release_all(self.io.now_ns);
+        released.into_iter().for_each(|admitted| self.admitted(admitted));
+    }
+
+    /// Ends a step of background work, lets others use the drive, and takes the next steps.
+    fn end_step(&mut self, step: usize) {
+        let Some(EndedStep { key, waited_for }) = self.background.end_step(&self.io, step) else { return };
+        waited_for.into_iter().for_each(|drive_queue| self.release_drive_queue(&drive_queue));
+        self.background.go_on(&mut self.io, &mut self.drive_queues, key);
+    }
+
+    /// Does all background work that is due.
+    fn look_at_background(&mut self) {
+        while let Some(step) = self.background.next_due(self.io.now_ns) {
+            self.end_step(step);
+        }
+        self.background.look(&mut self.io, &mut self.drive_queues);
+    }
+
+    /// Changes the policy of a kind of background work.
+    fn change_background(&mut self, kind: BackgroundKind, policy: BackgroundPolicy) {
+        self.policies.set(kind, policy);
+        if kind == BackgroundKind::Reclaim {
+            return self.background.change(&mut self.io, &mut self.drive_queues, (kind, policy));
+        }
+        for (_, volume) in &self.volumes {
+            volume.homes.iter().for_each(|home| home.queue.change_policy(kind, policy, self.io.now_ns));
+        }
+        self.wake_resync();
+        self.wake_scrubs();
     }
 
     fn fail_replica(&mut self, id: VolumeId, (extent, slot): (u32, usize), message: &str) {
@@ -612,9 +661,9 @@ impl Reactor {
     }
 
     fn remove_volume(&mut self, index: VolumeIndex) {
-        self.unshape(index);
+        self.ceilings.remove_volume(self.io.now_ns, index);
         self.resyncing_volumes.remove(&index);
-        self.leave_drives(index);
+        self.volumes[index].homes.drain(..).for_each(|mut home| home.queue.leave());
         self.scrubs.forget(index);
         self.volumes[index].drop_scrub();
         // A caller that still waits for a change of replicas learns that the volume was closed.
@@ -628,7 +677,9 @@ impl Reactor {
     fn stop(&mut self) {
         self.stop_by_ns = Some(self.io.now_ns + STOP_TIMEOUT_NS);
         self.io.is_stopping = true;
-        self.stop_background();
+        for step in self.background.stop(&self.io, &mut self.drive_queues) {
+            self.end_step(step);
+        }
         self.end_snapshots();
         self.interrupt_scrubs();
         let all: Vec<_> = self.connections.iter().map(|(index, _)| index).collect();

@@ -7,8 +7,8 @@ use std::sync::mpsc::SyncSender;
 use weir_types::{DriveId, VolumeId};
 use weir_volume::mirror::{AwaitedChange, FileState, ReplicaChange, ReplicaMetadata, ReplicaStates};
 
-use super::command::NewHome;
 use super::reactor::Reactor;
+use super::served_volume::NewHome;
 use super::served_volume::ServedVolume;
 use super::token::VolumeIndex;
 

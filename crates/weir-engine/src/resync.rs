@@ -17,7 +17,6 @@ use super::reactor::Reactor;
 use super::served_volume::{Owner, Purpose, ServedVolume};
 use super::stalls::LOOK_INTERVAL_NS;
 use super::token::VolumeIndex;
-use crate::locks::locked;
 
 /// The kind of background work.
 const KIND: BackgroundKind = BackgroundKind::Resync;
@@ -157,7 +156,7 @@ impl Reactor {
 
     /// Begins to resync a region, if that may begin now.
     fn begin_step(&mut self, index: VolumeIndex, (extent, slot): ExtentReplica) -> bool {
-        let (now_ns, policy) = (self.io.now_ns, self.background.policy(KIND));
+        let (now_ns, policy) = (self.io.now_ns, self.policies.of(KIND));
         let volume = &mut self.volumes[index];
         let home = volume.home_of(slot, extent).expect("the mirror knows replicas that there are");
         let has_clients = self.resync_throttle.has_clients(now_ns);
@@ -165,7 +164,8 @@ impl Reactor {
         if volume.resync.queue.steps_under_way() >= steps_max || self.resync_throttle.waits(index, now_ns) {
             return false;
         }
-        let ready_ns = volume.homes[home].with_pace(KIND, policy, now_ns, |pace| pace.ready_ns());
+        let ready_ns =
+            volume.homes[home].queue.shared().with_pace((KIND, policy), now_ns, |pace| pace.ready_ns());
         if ready_ns > now_ns {
             self.wake_resync_at(ready_ns);
             return false;
@@ -180,7 +180,10 @@ impl Reactor {
                 volume.set_owner(id, Owner::new(Purpose::Resync { extent, slot }, part, Some(memory.into())));
                 volume.resync.queue.step_begun();
                 self.resync_throttle.step_began(Clock.now_ns());
-                volume.homes[home].with_pace(KIND, policy, now_ns, |pace| pace.asked(now_ns, STEP));
+                volume.homes[home]
+                    .queue
+                    .shared()
+                    .with_pace((KIND, policy), now_ns, |pace| pace.asked(now_ns, STEP));
             }
             // What it lacks is under way, cannot be reached, or was found to be a hole everywhere.
             None if volume.mirror.lacks(extent, slot) > 0 => volume.resync.queue.rest((extent, slot), now_ns),
@@ -197,7 +200,7 @@ impl Reactor {
         owner: Owner,
         result: Result<Content, Fault>,
     ) {
-        let (now_ns, policy) = (self.io.now_ns, self.background.policy(KIND));
+        let (now_ns, policy) = (self.io.now_ns, self.policies.of(KIND));
         drop(owner);
         let volume = &mut self.volumes[index];
         volume.resync.queue.step_ended();
@@ -206,7 +209,7 @@ impl Reactor {
         match (result, volume.home_of(slot, extent)) {
             (Ok(_), Some(home)) => {
                 let moved = |pace: &mut Pace| pace.moved(now_ns, STEP, REGION_BYTES as u32);
-                volume.homes[home].with_pace(KIND, policy, now_ns, moved);
+                volume.homes[home].queue.shared().with_pace((KIND, policy), now_ns, moved);
                 volume.statistics.replication.copied(REGION_BYTES);
             }
             _ => volume.resync.queue.rest((extent, slot), now_ns),
@@ -250,10 +253,8 @@ impl Reactor {
 impl ServedVolume {
     /// Time of the slower of the source and target drives for a piece, in nanoseconds.
     fn piece_ns(&self, (extent, slot): ExtentReplica, home: usize) -> u32 {
-        let cost_ns = |home: usize, kind| {
-            let pool = &self.homes[home].queue_entry.drive_queue;
-            locked(pool).queue.cost(kind, PIECE_BYTES as u32, true).drive_ns
-        };
+        let cost_ns =
+            |home: usize, kind| self.homes[home].queue.shared().cost(kind, PIECE_BYTES as u32).drive_ns;
         let source = self.mirror.source(extent, slot).and_then(|source| self.home_of(source, extent));
         let read_ns = source.map_or(0, |source| cost_ns(source, Kind::Read));
         cost_ns(home, Kind::Write).max(read_ns)

@@ -271,7 +271,7 @@ impl Reactor {
 
     /// Begins to examine a piece, if that may begin now.
     fn begin_piece(&mut self, index: VolumeIndex) -> bool {
-        let (now_ns, policy) = (self.io.now_ns, self.background.policy(KIND));
+        let (now_ns, policy) = (self.io.now_ns, self.policies.of(KIND));
         let volume = &mut self.volumes[index];
         let Some(scrubbing) = &volume.scrubbing else { return false };
         let extent = scrubbing.extent;
@@ -281,7 +281,10 @@ impl Reactor {
         }
         let homes = volume.homes_read(extent);
         let ready = homes.iter().map(|home| {
-            volume.homes[*home].with_pace(KIND, policy, now_ns, |pace: &mut Pace| pace.ready_ns())
+            volume.homes[*home]
+                .queue
+                .shared()
+                .with_pace((KIND, policy), now_ns, |pace: &mut Pace| pace.ready_ns())
         });
         let Some(scrubbing) = &mut volume.scrubbing else { return false };
         let ready_ns = ready.max().unwrap_or(0).max(scrubbing.rests_until_ns);
@@ -299,7 +302,10 @@ impl Reactor {
             let part = Part { extent, offset: 0, length: PIECE_BYTES as u32, position: 0 };
             volume.set_owner(id, Owner::new(Purpose::Scrubbing { extent }, part, Some(memory.into())));
             for home in homes {
-                volume.homes[home].with_pace(KIND, policy, now_ns, |pace| pace.asked(now_ns, PIECE));
+                volume.homes[home]
+                    .queue
+                    .shared()
+                    .with_pace((KIND, policy), now_ns, |pace| pace.asked(now_ns, PIECE));
             }
         }
         true
@@ -307,12 +313,12 @@ impl Reactor {
 
     /// A piece was examined.
     pub(super) fn piece_scrubbed(&mut self, index: VolumeIndex, extent: u32, owner: Owner) {
-        let (now_ns, policy) = (self.io.now_ns, self.background.policy(KIND));
+        let (now_ns, policy) = (self.io.now_ns, self.policies.of(KIND));
         drop(owner);
         let volume = &mut self.volumes[index];
         for home in volume.homes_read(extent) {
             let moved = |pace: &mut Pace| pace.moved(now_ns, PIECE, PIECE_BYTES as u32);
-            volume.homes[home].with_pace(KIND, policy, now_ns, moved);
+            volume.homes[home].queue.shared().with_pace((KIND, policy), now_ns, moved);
         }
         if let Some(scrubbing) = &mut volume.scrubbing {
             scrubbing.pieces_under_way -= 1;

@@ -286,7 +286,9 @@ impl Reactor {
             parked_bytes += parked.iter().map(|(_, buffer)| buffer.capacity()).sum::<usize>();
         }
         self.unhold(index, parked_bytes);
-        self.forget_delayed(index, delayed);
+        let volume = self.connections[index].volume;
+        self.volumes[volume].delayed_requests -= delayed;
+        self.ceilings.forget(self.io.now_ns, volume, index);
         waiting
     }
 
@@ -327,7 +329,7 @@ impl Reactor {
     }
 
     fn remove_connection(&mut self, index: ConnectionIndex) {
-        self.leave_ceilings(index);
+        self.ceilings.leave(self.io.now_ns, self.connections[index].volume, index);
         self.quit_drive_queues(index);
         let connection = self.connections.remove(index);
         debug_assert_eq!(connection.held_bytes, 0, "a connection took buffers with it");

@@ -11,8 +11,9 @@ use super::connection::ActiveRequest;
 use super::memory::Memory;
 use super::reactor::Reactor;
 use super::receive::{buffer_bytes, skew};
-use super::served_volume::{Owner, Purpose, Ticket};
-use super::token::{ConnectionIndex, VolumeIndex};
+use super::served_volume::{Owner, Purpose};
+use super::sharing::Admitted;
+use super::token::{ConnectionIndex, Ticket, VolumeIndex};
 use crate::statistics::Served;
 
 /// Cost of a request under ceilings; `None` for requests that no ceiling counts.
@@ -44,14 +45,46 @@ impl Reactor {
     pub(super) fn admit(&mut self, ticket: Ticket) -> bool {
         let request = &self.connections[ticket.0].requests[ticket.1].request;
         if let Some(cost) = cost_of(request) {
+            let (now_ns, volume) = (self.io.now_ns, self.connections[ticket.0].volume);
             if cost.kind == CostKind::Flush {
-                self.charge_only(ticket.0, cost);
-            } else if !self.is_admitted(ticket, cost) {
+                self.ceilings.charge(now_ns, volume, ticket.0, cost);
+            } else if !self.ceilings.arrive(now_ns, volume, ticket, cost) {
+                self.volumes[volume].delayed_requests += 1;
+                self.volumes[volume].publish();
+                self.connections[ticket.0].requests[ticket.1].is_delayed = true;
                 return false;
             }
         }
         self.run_request(ticket);
         true
+    }
+
+    /// Runs a request that waited for its ceilings.
+    pub(super) fn admitted(&mut self, admitted: Admitted) {
+        let Admitted { ticket, waited_ns, bound_by } = admitted;
+        let (index, id) = ticket;
+        // The end of another request may have ended the connection, and this request with it.
+        let Some(connection) = self.connections.get_mut(index) else { return };
+        let Some(request) = connection.requests.get_mut(id).filter(|request| request.is_delayed) else {
+            return;
+        };
+        request.is_delayed = false;
+        request.waited_ns = waited_ns;
+        let volume = &mut self.volumes[connection.volume];
+        volume.delayed_requests -= 1;
+        volume.publish();
+        let scope = bound_by.and_then(|bound| self.ceilings.scope_of(connection.volume, bound));
+        if let (Some(bound), Some(scope)) = (bound_by, scope) {
+            volume.statistics.bounds.record(scope, bound.limit, waited_ns, self.io.now_ns);
+        }
+        let was_stalled = connection.stalled_on == Some(id);
+        if was_stalled {
+            connection.stalled_on = None;
+        }
+        self.run_request(ticket);
+        if was_stalled {
+            self.list_resuming(index);
+        }
     }
 
     pub(super) fn run_request(&mut self, (index, id): Ticket) {

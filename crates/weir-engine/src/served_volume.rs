@@ -8,38 +8,33 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::SyncSender;
 
-use weir_qos::{Cost, NodeId};
+use weir_qos::Cost;
 use weir_reactor::{Buffer, BufferPool, Descriptor, Payload, Target, Unfilled};
 use weir_types::bounds::{BLOCK_BYTES, PIECE_BYTES};
-use weir_types::{BackgroundKind, DriveId, VolumeId};
+use weir_types::{DriveId, VolumeId};
 use weir_volume::geometry::Part;
 use weir_volume::mirror::stall::{STALL_NS, Waiting};
-use weir_volume::mirror::{Agenda, Effect, MetadataFault, MetadataWrites, MirrorId};
+use weir_volume::mirror::{Agenda, Effect, MetadataFault, MetadataWrites, MirrorId, RecoveredExtent};
 use weir_volume::zeroing::Filesystem;
 use weir_volume::{Generation, Mirror, OperationId};
 
-use super::command::NewSize;
-use super::emulation::Emulated;
+use super::drive_queue::{HomeQueue, SharedDriveQueue};
+use super::emulation::{Emulated, SharedEmulation};
 use super::helper::MetadataError;
 use super::journals::VolumeJournals;
-use super::locks::locked;
 use super::memory::Memory;
 use super::open_file::FileIdentity;
 use super::recording::Tap;
 use super::replicas::ReplicaWaiter;
 use super::resync::Resync;
 use super::scrubbing::Scrubbing;
-use super::sharing::{DriveQueueEntry, Shaping};
 use super::snapshot::VolumeSnapshot;
 use super::space::IsCounted;
 use super::space_count::TakenSpace;
 use super::stalls::{OrphanedIo, OrphanedIos};
-use super::token::{AskNumber, ConnectionIndex};
+use super::token::{AskNumber, Ticket};
 use super::{NO_HOME, VolumeSpec, home_beyond_list};
 use crate::statistics::VolumeStatistics;
-
-/// A client's request: the connection's index and the request's index in the connection.
-pub(super) type Ticket = (ConnectionIndex, usize);
 
 /// Time that an operation spent, by cause, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -146,6 +141,29 @@ impl Context {
     }
 }
 
+/// A drive that holds extents of a volume, with the state that volumes share on that drive.
+pub(super) struct NewHome {
+    pub drive: DriveId,
+    pub directory: PathBuf,
+    pub read_cost: u32,
+    pub is_counted: Arc<IsCounted>,
+    /// The drive's model, if the drive is emulated.
+    pub emulated: Option<SharedEmulation>,
+    pub drive_queue: SharedDriveQueue,
+}
+
+/// New size and layout of a volume.
+pub(super) struct NewSize {
+    pub size_bytes: u64,
+    /// The present homes in their order, followed by new homes.
+    pub homes: Vec<NewHome>,
+    pub replicas: Vec<Vec<u8>>,
+    /// Recovered state of the new extents.
+    pub recovered_extents: Vec<RecoveredExtent>,
+    /// The new extent replicas that are behind a journal, with the drive of the journal.
+    pub bindings: Vec<((u32, usize), DriveId)>,
+}
+
 /// A drive that holds extents of a volume.
 pub(super) struct Home {
     pub drive: DriveId,
@@ -159,10 +177,8 @@ pub(super) struct Home {
     pub is_counted: Arc<IsCounted>,
     /// Capabilities of the filesystem, as far as they are known.
     pub filesystem: Filesystem,
-    /// The volume's entry in the drive queue.
-    pub queue_entry: DriveQueueEntry,
-    /// The volume's leaves in the drive queue by kind of background work, once there was any.
-    pub background_leaves: BTreeMap<BackgroundKind, NodeId>,
+    /// The volume's place in the drive queue.
+    pub queue: HomeQueue,
 }
 
 /// A request to a file that belongs to no operation.
@@ -192,8 +208,6 @@ pub(super) struct ServedVolume {
     pub id: VolumeId,
     pub mirror: Mirror,
     pub statistics: Arc<VolumeStatistics>,
-    /// The volume's place in its policy tree, if the volume has ceilings.
-    pub shaping: Option<Shaping>,
     /// The drives that hold extents of the volume.
     pub homes: Vec<Home>,
     /// The file with the volume's epoch records.
@@ -265,7 +279,6 @@ impl ServedVolume {
             mirror,
             scrubbing: None,
             statistics,
-            shaping: None,
             homes: Vec::new(),
             epoch_records: spec.epoch_records,
             metadata: MetadataWrites::default(),
@@ -548,7 +561,7 @@ impl ServedVolume {
     pub fn stalled(&self, now_ns: u64) -> Vec<(usize, u32)> {
         let mut stalled = Vec::new();
         let before_ns = now_ns.saturating_sub(STALL_NS);
-        let is_silent = |home: &Home| locked(&home.queue_entry.drive_queue).queue.is_silent_since(before_ns);
+        let is_silent = |home: &Home| home.queue.shared().is_silent_since(before_ns);
         let silent: Vec<bool> = self.homes.iter().map(is_silent).collect();
         let waiting = |context: &Context| match context.asked_ns {
             0 => {

@@ -9,11 +9,10 @@ use std::collections::BTreeMap;
 use weir_qos::Cost;
 use weir_volume::mirror::stall::STALL_NS;
 
+use super::drive_queue::SharedDriveQueue;
 use super::reactor::Reactor;
-use super::sharing::SharedDriveQueue;
 use super::space_count::TakenSpace;
 use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
-use crate::locks::locked;
 
 /// What is told of a replica that was given up.
 pub(super) const NO_ANSWER: &str = "did not answer for 10 s";
@@ -112,8 +111,8 @@ impl Reactor {
         volume.outstanding -= 1;
         self.unsettled.push(replica.volume);
         let Some((home, cost)) = emulated else { return Orphan::Ended };
-        let drive_queue = &volume.homes[home].queue_entry.drive_queue;
-        let is_waited_for = locked(drive_queue).queue.completed(self.io.now_ns, cost);
-        if is_waited_for { Orphan::LeftRoom(SharedDriveQueue::clone(drive_queue)) } else { Orphan::Ended }
+        let queue = &volume.homes[home].queue;
+        let is_waited_for = queue.has_completed(self.io.now_ns, cost);
+        if is_waited_for { Orphan::LeftRoom(queue.shared().clone()) } else { Orphan::Ended }
     }
 }

@@ -14,7 +14,7 @@ use weir_volume::mirror::Slots;
 
 use super::helper::{Job, Run};
 use super::reactor::Reactor;
-use super::served_volume::Ticket;
+use super::token::Ticket;
 use super::token::{ConnectionIndex, VolumeIndex};
 
 /// How long the reactor waits for one drive while it can ask another replica, in nanoseconds. A busy disk

@@ -9,25 +9,25 @@ use weir_nbd::{ExportInfo, Session};
 use weir_qos::{Cost, DriveModel, DriveQueue, Granted, Kind, Verdict};
 use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Unfilled};
 use weir_types::bounds::EXTENT_BYTES;
-use weir_types::{BackgroundKind, DriveId, VolumeId};
+use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, VolumeId};
 use weir_volume::mirror::{RecoveredExtent, ReplicaMetadata, ReplicaState};
 use weir_volume::zeroing::Step;
 use weir_volume::{Action, Fault, Generation, OperationId};
 
 use super::*;
 use crate::alarms::Alarms;
-use crate::command::{Command, NewHome};
+use crate::command::Command;
+use crate::drive_queue::{Pending, SharedDriveQueue};
 use crate::helper::Helper;
 use crate::helper::SpaceAnswer;
-use crate::locks::locked;
 use crate::reactor::{Reactor, Surroundings};
 use crate::replicas::NewChange;
-use crate::sharing::*;
-use crate::sharing::{DriveGrant, Message, Pending, Waiter};
+use crate::served_volume::NewHome;
+use crate::sharing::{DriveGrant, Message, SharedState};
 use crate::stalls::OrphanedIo;
 use crate::token::{AskNumber, ReplicaIndex};
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel, sync_channel};
-use std::sync::{Arc, Mutex};
 use weir_store::extent_file_name;
 use weir_volume::mirror::stall::STALL_NS;
 
@@ -107,9 +107,8 @@ impl World {
         std::fs::create_dir(&directory).unwrap();
         let file = std::fs::File::create(directory.join(extent_file_name(0))).unwrap();
         file.set_len(EXTENT_BYTES).unwrap();
-        let (paths, background, paces) = Default::default();
         let queue = DriveQueue::new(DriveModel::UNKNOWN, self.queue_target, Clock.now_ns());
-        let drive_queue = Arc::new(Mutex::new(DriveQueueState { queue, paths, background, paces }));
+        let drive_queue = SharedDriveQueue::new(queue);
         let (drive, is_counted) = (DriveId::from_bytes([slot as u8; 16]), Arc::default());
         NewHome { drive, directory, read_cost: 1, is_counted, emulated: None, drive_queue }
     }
@@ -304,23 +303,22 @@ fn give_up_in_queue(world: &mut World, count: usize) -> (ReplicaIndex, AskNumber
     let reactor = &mut world.reactor;
     let (index, _) = reactor.volumes.iter().next().unwrap();
     let replica = ReplicaIndex { volume: index, slot: 1 };
-    let leaf = reactor.background_leaf(index, 1, BackgroundKind::Scrub);
+    let (kind, policy, now_ns) = (BackgroundKind::Scrub, BackgroundPolicy::default(), reactor.io.now_ns);
+    let leaf = reactor.volumes[index].homes[1].queue.background_leaf(kind, policy, now_ns);
     let mut at_drive = Vec::new();
     for operation in (0..=count).map(|count| OperationId(count as u32)) {
         let volume = &mut reactor.volumes[index];
-        let (number, pending) = (volume.next_number(), reactor.pending.vacant_key());
+        let number = volume.next_number();
         volume.outstanding += 1;
-        let mut state = locked(&volume.homes[1].queue_entry.drive_queue);
-        let cost = state.queue.cost(Kind::Read, 4096, true);
-        let verdict = state.queue.arrive(reactor.io.now_ns, leaf, Waiter { reactor: 0, pending }, cost);
-        drop(state);
+        let place = (volume.homes[1].queue.shared(), leaf);
+        let action = Action::Read { operation, extent: 0, offset: 0, buffer_offset: 0, length: 4096 };
+        let pending = || Pending::Volume { replica, number, action };
+        let (cost, verdict) = reactor.drive_queues.arrive(now_ns, place, (Kind::Read, 4096, true), pending);
         if verdict == Verdict::Run {
             at_drive.push((replica, number, cost));
             continue;
         }
         volume.orphans.add(1, number, OrphanedIo { extent: 0, emulated: Some((1, cost)), space: None });
-        let action = Action::Read { operation, extent: 0, offset: 0, buffer_offset: 0, length: 4096 };
-        reactor.pending.insert(Pending::Volume { replica, number, action });
     }
     assert_eq!(at_drive.len(), 1, "all others wait");
     at_drive[0]
@@ -339,8 +337,8 @@ enum Turn {
 
 fn take_turn(world: &mut World, turn: Turn, (replica, number, cost): (ReplicaIndex, AskNumber, Cost)) {
     let reactor = &mut world.reactor;
-    let pool = Arc::clone(&reactor.volumes[replica.volume].homes[1].queue_entry.drive_queue);
-    let complete = |now_ns| assert!(locked(&pool).queue.completed(now_ns, cost));
+    let queue = reactor.volumes[replica.volume].homes[1].queue.shared().clone();
+    let complete = |now_ns| assert!(queue.completed(now_ns, cost));
     match turn {
         Turn::Orphan => {
             let given_up = OrphanedIo { extent: 0, emulated: Some((1, cost)), space: None };
@@ -354,10 +352,11 @@ fn take_turn(world: &mut World, turn: Turn, (replica, number, cost): (ReplicaInd
         Turn::Message => {
             complete(reactor.io.now_ns);
             reactor.volumes[replica.volume].outstanding -= 1;
-            let granted = locked(&pool).queue.release(reactor.io.now_ns).unwrap();
-            let Granted { ticket, waited_ns, waited_for_floors_ns, .. } = granted;
-            let grant = DriveGrant { pending: ticket.pending, waited_ns, waited_for_floors_ns };
-            reactor.shared_state.post(0, Message::Granted(grant));
+            queue.release(reactor.io.now_ns, |granted| {
+                let Granted { ticket, waited_ns, waited_for_floors_ns, .. } = granted;
+                let grant = DriveGrant { pending: ticket.pending, waited_ns, waited_for_floors_ns };
+                reactor.shared_state.post(0, Message::Granted(grant));
+            });
         }
     }
 }
@@ -373,7 +372,7 @@ fn volume_closes_after_its_orphaned_io() {
         assert!(answer.try_recv().is_err(), "the drive may still carry out what it was asked for");
         take_turn(&mut world, turn, at_drive);
         world.turn_until("the volume is closed", |_| answer.try_recv().is_ok());
-        assert!(world.reactor.pending.is_empty(), "{turn:?} with {count} in line");
+        assert!(world.reactor.drive_queues.is_empty(), "{turn:?} with {count} in line");
     }
 }
 

@@ -24,18 +24,19 @@ use weir_volume::mirror::RecoveredExtent;
 
 use crate::alarms::{Alarm, Alarms};
 use crate::background::NewReclaim;
-use crate::command::{Command, NewHome, NewSize, PolicyBinding};
+use crate::ceilings::PolicyTree;
+use crate::command::{Command, PolicyBinding};
 use crate::connection::NewConnection;
+use crate::drive_queue::SharedDriveQueue;
 use crate::emulation::SharedEmulation;
 use crate::helper::Helper;
 use crate::journals::JournalSpec;
 use crate::locks::locked;
+use crate::policy_path::{PolicyLevel, policy_tree_scope};
 use crate::reactor::{Reactor, Surroundings};
 use crate::recording::Recording;
-use crate::sharing::PolicyLevel;
-use crate::sharing::{
-    DriveQueueState, PolicyTree, SharedDriveQueue, SharedState, policy_tree_scope, without_ceilings,
-};
+use crate::served_volume::{NewHome, NewSize};
+use crate::sharing::SharedState;
 use crate::space::IsCounted;
 use crate::specification::*;
 use crate::statistics::VolumeStatistics;
@@ -195,26 +196,22 @@ impl DataPlane {
     pub(crate) fn drive_queue_of(&self, drive: DriveSpec) -> SharedDriveQueue {
         let new = || {
             let queue = DriveQueue::new(drive.model, drive.queue_target, Clock.now_ns());
-            let (paths, background, paces) = Default::default();
-            Arc::new(Mutex::new(DriveQueueState { queue, paths, background, paces }))
+            SharedDriveQueue::new(queue)
         };
-        Arc::clone(locked(&self.drive_queues).entry(drive.id).or_insert_with(new))
+        locked(&self.drive_queues).entry(drive.id).or_insert_with(new).clone()
     }
 
     /// Sets the number of operations that a drive keeps in flight; with `None` the drive queue finds it by
     /// trial. In effect when this call returns.
     pub fn set_queue_target(&self, drive: DriveId, queue_target: Option<u32>) {
         if let Some(drive_queue) = locked(&self.drive_queues).get(&drive) {
-            locked(drive_queue).queue.set_queue_target(queue_target, Clock.now_ns());
+            drive_queue.set_queue_target(queue_target, Clock.now_ns());
         }
     }
 
     /// Number of operations that a drive keeps in flight, if any volume was ever opened there.
     pub fn depth(&self, drive: DriveId) -> Option<DriveQueueDepth> {
-        let drive_queues = locked(&self.drive_queues);
-        let state = locked(drive_queues.get(&drive)?);
-        let depth = state.queue.depth();
-        Some(DriveQueueDepth { operations: depth.usual(), origin: depth.origin() })
+        locked(&self.drive_queues).get(&drive).map(SharedDriveQueue::depth)
     }
 
     /// Reclaims the space of a pending deletion, under the policy of reclaims. The end shows in
@@ -392,9 +389,7 @@ impl DataPlane {
             policy_tree.change(scope, terms, now_ns);
         }
         for drive_queue in locked(&self.drive_queues).values() {
-            let mut state = locked(drive_queue);
-            let DriveQueueState { queue, paths, .. } = &mut *state;
-            paths.change(&mut queue.tree, scope, &without_ceilings(terms), now_ns);
+            drive_queue.change(scope, terms, now_ns);
         }
     }
 

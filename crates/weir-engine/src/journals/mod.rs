@@ -25,8 +25,8 @@ use weir_reactor::Descriptor;
 use weir_types::DriveId;
 
 use super::VolumeHome;
-use super::command::NewHome;
 use super::open_file::FileIdentity;
+use super::served_volume::NewHome;
 use asking::{Asked, Unasked};
 use doing::Flight;
 pub(super) use doing::Site;

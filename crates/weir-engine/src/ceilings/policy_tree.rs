@@ -1,15 +1,15 @@
-//! Policy tree: one tree of ceilings, shared by all reactors.
+//! Policy tree: one tree of ceilings, shared by all reactors. It is locked only for the steps of one decision.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use weir_qos::{Cost, NodeId, Paths, Released, Tree, Verdict};
-use weir_types::{Scope, Terms, VolumeId};
+use weir_types::{Scope, Terms};
 
-use super::shared_state::{Message, SharedState};
-use super::{Admitted, Bound, PolicyLevel};
 use crate::locks::locked;
-use crate::served_volume::Ticket;
+use crate::policy_path::PolicyLevel;
+use crate::sharing::{Admitted, Bound, Message, SharedState};
+use crate::token::Ticket;
 
 /// A waiting request: its reactor and its ticket in the reactor.
 #[derive(Clone, Copy, Debug)]
@@ -29,27 +29,18 @@ struct State {
 }
 
 /// A tree of ceilings that reactors share.
-pub(crate) struct PolicyTree {
+pub struct PolicyTree {
     state: Mutex<State>,
     shared_state: Arc<SharedState>,
 }
 
 /// Result of a request's arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arrival {
+pub enum Arrival {
     /// The request may run now.
     Run,
     /// The request waits; the reactor has to wake up at `wake_ns`.
     Wait { wake_ns: Option<u64> },
-}
-
-/// A reactor's use of a policy tree.
-pub(crate) struct PolicyTreeUse {
-    pub policy_tree: Arc<PolicyTree>,
-    /// Number of the reactor's volumes in the tree.
-    pub volumes: usize,
-    /// When the reactor wakes up for the tree, as entered in its list.
-    pub deadline_ns: Option<u64>,
 }
 
 impl PolicyTree {
@@ -124,7 +115,7 @@ impl PolicyTree {
     }
 
     /// Charges a request that does not wait.
-    pub fn pass(&self, now_ns: u64, leaf: NodeId, cost: Cost) {
+    pub fn charge(&self, now_ns: u64, leaf: NodeId, cost: Cost) {
         self.state().tree.pass(now_ns, leaf, cost);
     }
 
@@ -231,14 +222,4 @@ fn earned(credits: weir_qos::Credits, terms: &Terms, ago_ns: u64) -> weir_qos::C
         Some((limit, saved_ns.saturating_add(u64::try_from(gain).unwrap_or(u64::MAX))))
     };
     credits.into_iter().filter_map(more).collect()
-}
-
-/// The scope that identifies a volume's policy tree: the topmost level with a ceiling.
-pub(crate) fn policy_tree_scope(path: &[PolicyLevel]) -> Option<Scope> {
-    path.iter().find(|level| !level.terms.limits.is_unlimited()).map(|level| level.scope.clone())
-}
-
-/// A volume's own level, without terms.
-pub(crate) fn own_level(volume: VolumeId) -> PolicyLevel {
-    PolicyLevel { scope: Scope::Volume(volume), terms: Terms::default() }
 }

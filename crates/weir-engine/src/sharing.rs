@@ -1,21 +1,44 @@
-//! State shared between reactors: messages about requests that may run, and credit that outlives a policy
-//! tree.
+//! State shared between reactors: messages about requests that may run, credit that outlives a policy tree,
+//! and the count of space.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use weir_qos::Credits;
+use weir_qos::{Credits, Limit};
 use weir_reactor::Waker;
 use weir_types::Scope;
 
-use super::{Admitted, DriveGrant};
 use crate::locks::locked;
 use crate::space_count::SpaceCount;
-use crate::token::ConnectionIndex;
+use crate::token::{ConnectionIndex, Ticket};
+
+/// The limit that delayed a request, and its level in the volume's path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bound {
+    pub level: u8,
+    pub limit: Limit,
+}
+
+/// A request that ceilings have delayed and that may run now.
+#[derive(Clone, Copy, Debug)]
+pub struct Admitted {
+    pub ticket: Ticket,
+    pub waited_ns: u64,
+    pub bound_by: Option<Bound>,
+}
+
+/// An operation that waited in a drive queue and may run now.
+#[derive(Clone, Copy, Debug)]
+pub struct DriveGrant {
+    /// Number of the operation among those of its reactor that wait.
+    pub pending: usize,
+    pub waited_ns: u64,
+    pub waited_for_floors_ns: u64,
+}
 
 /// A message from one reactor to another about a request that may run.
-pub(crate) enum Message {
+pub enum Message {
     Admitted(Admitted),
     Granted(DriveGrant),
 }
@@ -44,7 +67,7 @@ impl Saved {
 }
 
 /// State that all reactors share.
-pub(crate) struct SharedState {
+pub struct SharedState {
     mailboxes: Vec<Mailbox>,
     saved: Mutex<BTreeMap<Scope, Saved>>,
     /// Space that all reactors take on the filesystem of the state folder.
@@ -64,9 +87,9 @@ impl SharedState {
     }
 
     /// Leaves a message for another reactor. [`SharedState::wake`] wakes that reactor.
-    pub fn post(&self, reactor: usize, messages: Message) {
+    pub fn post(&self, reactor: usize, message: Message) {
         let mailbox = &self.mailboxes[reactor];
-        locked(&mailbox.messages).push(messages);
+        locked(&mailbox.messages).push(message);
         mailbox.has_messages.store(true, Ordering::Release);
     }
 
@@ -79,7 +102,7 @@ impl SharedState {
 
     /// Removes the messages for the requests of a connection that ends.
     pub fn forget(&self, reactor: usize, connection: ConnectionIndex) {
-        let is_others = |messages: &Message| !matches!(messages, Message::Admitted(admitted) if admitted.ticket.0 == connection);
+        let is_others = |message: &Message| !matches!(message, Message::Admitted(admitted) if admitted.ticket.0 == connection);
         locked(&self.mailboxes[reactor].messages).retain(is_others);
     }
 
