@@ -7,11 +7,10 @@ use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, VolumeId};
 
 use super::background::NewReclaim;
 use super::ceilings::PolicyTree;
-use super::connection::NewConnection;
+use super::clients::{NewConnection, Tap};
 use super::journals::NewJournal;
 use super::open_file::OpenFile;
 use super::policy_path::PolicyLevel;
-use super::recording::Tap;
 use super::replicas::{ChangeAnswer, NewChange};
 use super::scrubbing::ScrubProgress;
 use super::served_volume::{NewHome, NewSize};

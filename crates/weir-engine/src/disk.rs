@@ -9,11 +9,12 @@ use weir_volume::mirror::{Answer, Effect};
 use weir_volume::zeroing::{Next, Step};
 use weir_volume::{Action, EdgeRead, Fault, OperationId};
 
+use super::clients::EndedOperation;
 use super::helper::{Job, OpenError, OpenedExtent};
 use super::memory::Memory;
 use super::reactor::Reactor;
 use super::refusals::permission;
-use super::served_volume::{Home, Purpose, ServedVolume};
+use super::served_volume::{Home, Owner, Purpose, ServedVolume};
 use super::space::Permission;
 use super::space_count::TakenSpace;
 use super::token::{AskNumber, ReplicaIndex, Token, VolumeIndex};
@@ -50,7 +51,12 @@ impl Reactor {
             Effect::Done { operation, result, source } => {
                 let owner = self.volumes[index].take_owner(operation, source);
                 match owner.purpose {
-                    Purpose::Client(ticket) => self.operation_done(ticket, owner, result),
+                    Purpose::Client(ticket) => {
+                        let Owner { part, memory, spent, .. } = owner;
+                        let ended = EndedOperation { part, memory, spent };
+                        self.clients.operation_ended(&mut self.io, ticket, ended, result);
+                        self.serve_clients();
+                    }
                     Purpose::Resync { extent, slot } => {
                         self.region_ended(index, (extent, slot), owner, result)
                     }
@@ -63,7 +69,11 @@ impl Reactor {
             Effect::Zeroes { id } => self.volumes[index].zero_memory(id),
             Effect::ChecksumWork { extent, work } => self.keep(index, extent, *work),
             Effect::Scrubbed { extent, report } => self.section_scrubbed(index, extent, &report),
-            Effect::Flushed { flush, result } => self.flushed(index, flush, result),
+            Effect::Flushed { flush, result } => {
+                let ticket = self.volumes[index].end_flush(flush);
+                self.clients.flushed(&mut self.io, ticket, result);
+                self.serve_clients();
+            }
             Effect::Snapshot { extent, slots, offset, length } => {
                 self.snapshot(index, extent, slots, (offset, length));
             }

@@ -215,10 +215,8 @@ impl Reactor {
         let held = held_of(&completion.token).filter(|_| !self.io.is_stopping);
         let due_ns = held.and_then(|(volume, held)| self.volumes[volume].take_due_ns(held));
         match (held, due_ns.filter(|&due_ns| due_ns > self.io.now_ns)) {
-            (Some((volume, _)), Some(due_ns)) => {
+            (Some(_), Some(due_ns)) => {
                 self.held.hold(due_ns, completion);
-                // Gauges are published with answers, and the next answer may be far away.
-                self.volumes[volume].publish();
             }
             _ => self.pass_on(completion),
         }

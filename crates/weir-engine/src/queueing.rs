@@ -31,7 +31,7 @@ impl Reactor {
     /// Adds homes to a volume, with leaves in their drive queues for the volume's connections.
     pub(crate) fn add_homes(&mut self, index: VolumeIndex, homes: Vec<NewHome>, path: &[PolicyLevel]) {
         let now_ns = self.io.now_ns;
-        let connections = self.connections_of(index);
+        let connections = self.clients.of_volume(index);
         for NewHome { drive, directory, read_cost, is_counted, emulated, drive_queue } in homes {
             let queue = HomeQueue::new(drive_queue, path, now_ns);
             self.drive_queues.add_home(now_ns, &connections, &queue);
@@ -154,8 +154,7 @@ impl Reactor {
     }
 
     /// Removes a quiet connection from the drive queues.
-    pub(crate) fn quit_drive_queues(&mut self, index: ConnectionIndex) {
-        let volume = self.connections[index].volume;
+    pub(crate) fn quit_drive_queues(&mut self, index: ConnectionIndex, volume: VolumeIndex) {
         let homes = self.volumes[volume].homes.iter().map(|home| &home.queue);
         for (replica, number) in self.drive_queues.quit(self.io.now_ns, index, homes) {
             self.is_orphaned_in_queue(replica, number);

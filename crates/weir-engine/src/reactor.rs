@@ -9,7 +9,6 @@ use std::sync::mpsc::{Receiver, SyncSender};
 
 use slab::Slab;
 use weir_reactor::{BufferPool, Clock, Completion, Ring};
-use weir_types::bounds::{CONNECTIONS_PER_VOLUME_MAX, CONNECTIONS_SHARED_PER_REACTOR_MAX};
 use weir_types::{BackgroundKind, BackgroundPolicy, VolumeId};
 use weir_volume::geometry::extent_count;
 
@@ -20,8 +19,8 @@ use super::background_policies::BackgroundPolicies;
 use super::busy_poll::BusyPoll;
 use super::ceilings::Ceilings;
 use super::checksums::Keeping;
+use super::clients::{Clients, NewConnection};
 use super::command::{Command, PolicyBinding};
-use super::connection::{Connection, NewConnection, Outgoing};
 use super::drive_queue::DriveQueues;
 use super::emulation::HeldCompletions;
 use super::helper::{Answer, Helper, MetadataAnswer};
@@ -65,26 +64,10 @@ pub(super) struct Surroundings {
 pub(super) struct Reactor {
     pub io: Io,
     pub volumes: Slab<ServedVolume>,
-    pub connections: Slab<Connection>,
-    /// Connections with replies to send.
-    pub outgoing: Vec<ConnectionIndex>,
-    /// Connections that had to pause and may be able to continue now.
-    pub resuming: Vec<ConnectionIndex>,
-    /// Connections that found the buffer pool exhausted; all retry when a buffer is returned.
-    pub starved: Vec<ConnectionIndex>,
-    /// When to check again for stalled clients that hold buffers while connections find none, in
-    /// nanoseconds.
-    pub stalled_clients_look_ns: Option<u64>,
-    /// The pool's count of returned buffers when the last connection found it exhausted.
-    pub returns_seen: u64,
-    /// Connections that drain or close. They are settled at the end of each round, so no index becomes
-    /// invalid within a round.
-    pub ending: Vec<ConnectionIndex>,
+    pub clients: Clients,
     /// Volumes whose last orphaned I/O may have ended. They are settled at the end of each round, so no
     /// index becomes invalid within a round.
     pub unsettled: Vec<VolumeIndex>,
-    /// Empty batches for reuse.
-    pub spare_batches: Vec<Outgoing>,
     clock: Clock,
     commands: Receiver<Command>,
     pub by_id: BTreeMap<VolumeId, VolumeIndex>,
@@ -93,8 +76,6 @@ pub(super) struct Reactor {
     pub drive_queues: DriveQueues,
     /// Policies of background work.
     pub policies: BackgroundPolicies,
-    /// Connections whose requests gather in the socket, with the time at which they are received.
-    pub rests: BTreeSet<(u64, ConnectionIndex)>,
     /// Completions that emulated drives hold back.
     pub held: HeldCompletions,
     /// Background work.
@@ -135,15 +116,8 @@ impl Reactor {
         Reactor {
             io,
             volumes: Slab::new(),
-            connections: Slab::new(),
-            outgoing: Vec::new(),
-            resuming: Vec::new(),
-            starved: Vec::new(),
-            stalled_clients_look_ns: None,
-            returns_seen: 0,
-            ending: Vec::new(),
+            clients: Clients::default(),
             unsettled: Vec::new(),
-            spare_batches: Vec::new(),
             clock: Clock,
             commands,
             by_id: BTreeMap::new(),
@@ -151,7 +125,6 @@ impl Reactor {
             ceilings,
             drive_queues,
             policies: BackgroundPolicies::default(),
-            rests: BTreeSet::new(),
             held: HeldCompletions::default(),
             background: Background::default(),
             quiesces: BTreeSet::new(),
@@ -181,7 +154,7 @@ impl Reactor {
             self.wait_unless_ended();
         }
         // Some clients have not finished within the stop timeout; their operations end with their sockets.
-        self.connections.iter().for_each(|(_, connection)| connection.socket.shutdown());
+        self.clients.shut_down();
     }
 
     /// Does all work that needs no waiting.
@@ -208,11 +181,10 @@ impl Reactor {
         self.pass_on_due_keeps();
         self.look_at_scrubs();
         self.release_due();
-        self.end_due_rests();
-        self.resume_starved();
-        self.resume_listed();
+        self.clients.receive_gathered(&mut self.io);
+        self.resume_clients();
         self.end_stalled_clients();
-        self.send_outgoing();
+        self.clients.send_outgoing(&mut self.io);
         self.settle_ending();
         self.settle_unsettled();
     }
@@ -227,10 +199,10 @@ impl Reactor {
     fn has_stopped(&mut self) -> bool {
         let Some(by_ns) = self.stop_by_ns else { return false };
         let is_working = !self.background.is_quiet() || !self.scrubs.are_none();
-        let is_quiet = self.connections.is_empty() && !is_working;
+        let is_quiet = self.clients.len() == 0 && !is_working;
         let is_late = self.io.now_ns >= by_ns;
         if is_late && !is_quiet {
-            let connections = self.connections.len();
+            let connections = self.clients.len();
             tracing::warn!(connections, "the end waits no longer for clients and work that do not go on");
         }
         is_late || is_quiet && self.tidy_up_replicas() && self.stop_journals()
@@ -261,23 +233,21 @@ impl Reactor {
     /// client.
     fn poll_ns(&mut self) -> u64 {
         let waits_for_time =
-            !(self.ceilings.next_ns().is_none() && self.rests.is_empty() && self.held.is_empty());
+            self.ceilings.next_ns().is_some() || self.clients.is_gathering() || !self.held.is_empty();
         let waits_for_others = self.io.ring.take_drive_use() || waits_for_time;
-        if self.connections.is_empty() || waits_for_others { 0 } else { self.busy_poll.poll_ns() }
+        if self.clients.len() == 0 || waits_for_others { 0 } else { self.busy_poll.poll_ns() }
     }
 
     pub(super) fn timeout_ns(&self) -> Option<u64> {
-        let is_idle = self.resuming.is_empty() && self.outgoing.is_empty() && self.refusals.is_empty();
-        if !is_idle || self.can_feed_starved() {
+        if !self.clients.is_idle(&self.io) || !self.refusals.is_empty() {
             return Some(0);
         }
         let instants = [
             self.ceilings.next_ns(),
-            self.rests.first().map(|&(at_ns, _)| at_ns),
+            self.clients.next_ns(),
             self.quiesces.first().map(|&(at_ns, _)| at_ns),
             self.statuses.next_ns(),
             self.stop_by_ns,
-            self.stalled_clients_look_ns,
             self.held.next_ns(),
             self.background.next_ns(),
             self.metadata_io.next_ns(),
@@ -295,11 +265,30 @@ impl Reactor {
     fn on_completion(&mut self, completion: Completion<Token>) {
         let Completion { token, result, carried } = completion;
         match token {
-            Token::Receive(connection) => self.received(connection, result, carried),
-            Token::ReceivePayload(connection) => self.received_payload(connection, result, carried),
-            Token::HangUp(connection) => self.hung_up(connection),
-            Token::Send(connection) => self.sent(connection, result, carried),
+            Token::Receive(connection) => {
+                let has_input = self.clients.received(&mut self.io, connection, (result, carried));
+                self.socket_answered(connection, has_input);
+            }
+            Token::ReceivePayload(connection) => {
+                let has_input = self.clients.received_payload(&mut self.io, connection, (result, carried));
+                self.socket_answered(connection, has_input);
+            }
+            Token::HangUp(connection) => {
+                self.clients.hung_up(&mut self.io, connection);
+                self.serve_clients();
+            }
+            Token::Send(connection) => {
+                self.clients.sent(&mut self.io, connection, (result, carried));
+                self.serve_clients();
+            }
             _ => self.disk_answered(Completion { token, result, carried }),
+        }
+    }
+
+    fn socket_answered(&mut self, connection: ConnectionIndex, has_input: bool) {
+        self.serve_clients();
+        if has_input {
+            self.parse(connection);
         }
     }
 
@@ -308,7 +297,8 @@ impl Reactor {
             match command {
                 Command::Open { spec, homes, journals, statistics, done } => {
                     let id = spec.id;
-                    let volume = self.volumes.insert(ServedVolume::new(spec, statistics));
+                    let volume = self.volumes.insert(ServedVolume::new(spec, Arc::clone(&statistics)));
+                    self.clients.open_volume(volume, statistics);
                     self.add_homes(volume, homes, &[own_level(id)]);
                     journals.into_iter().for_each(|journal| self.add_journal(volume, journal));
                     self.by_id.insert(id, volume);
@@ -328,7 +318,9 @@ impl Reactor {
                     answer(done);
                 }
                 Command::Tap { volume, tap, done } => {
-                    self.tap(volume, tap);
+                    if let Some(&index) = self.by_id.get(&volume) {
+                        self.clients.set_tap(index, tap);
+                    }
                     answer(done);
                 }
                 Command::Reclaim(new) => {
@@ -436,22 +428,15 @@ impl Reactor {
             }
             return;
         }
-        let index = self.connections.insert(Connection::new(new, volume));
+        let index = self.clients.add(new, volume);
         let homes = self.volumes[volume].homes.iter().map(|home| &home.queue);
         self.drive_queues.join(self.io.now_ns, index, homes);
         self.ceilings.join(self.io.now_ns, volume, index);
-        self.volumes[volume].connections += 1;
-        self.volumes[volume].publish();
         self.parse(index);
     }
 
-    /// The first connection of a volume always has a place; further connections share the remaining places.
     fn has_place_for(&self, volume: VolumeIndex) -> bool {
-        let of_volume = self.volumes[volume].connections;
-        let firsts = self.volumes.iter().filter(|(_, volume)| volume.connections > 0).count();
-        let shared = self.connections.len().saturating_sub(firsts);
-        let free = CONNECTIONS_SHARED_PER_REACTOR_MAX.saturating_sub(shared);
-        let has_place = of_volume == 0 || (of_volume < CONNECTIONS_PER_VOLUME_MAX && of_volume <= free);
+        let (has_place, of_volume) = (self.clients.has_place_for(volume), self.clients.count_of(volume));
         if !has_place && let Some(left_out) = REFUSALS.pass() {
             let volume = self.volumes[volume].id;
             tracing::warn!(%volume, left_out, "a connection was refused: the volume has {of_volume} already");
@@ -468,12 +453,8 @@ impl Reactor {
         self.settle_volume(volume);
     }
 
-    pub fn connections_of(&self, volume: VolumeIndex) -> Vec<ConnectionIndex> {
-        self.connections.iter().filter(|(_, c)| c.volume == volume).map(|(index, _)| index).collect()
-    }
-
     fn end_connections(&mut self, volume: VolumeIndex) {
-        for connection in self.connections_of(volume) {
+        for connection in self.clients.of_volume(volume) {
             self.close_connection(connection);
         }
         self.expedite(volume);
@@ -508,7 +489,7 @@ impl Reactor {
     fn bind(&mut self, id: VolumeId, binding: &PolicyBinding, done: SyncSender<()>) {
         if let Some(&index) = self.by_id.get(&id) {
             let (now_ns, PolicyBinding { path, policy_tree }) = (self.io.now_ns, binding);
-            let connections = self.connections_of(index);
+            let connections = self.clients.of_volume(index);
             let homes = self.volumes[index].homes.iter_mut().map(|home| &mut home.queue).collect();
             self.drive_queues.bind(now_ns, &connections, homes, path);
             self.release_homes(index);
@@ -582,10 +563,11 @@ impl Reactor {
 
     /// Does the work that was deferred until a volume is quiet.
     pub fn settle_volume(&mut self, index: VolumeIndex) {
+        let has_clients = self.clients.count_of(index) > 0;
         let volume = &mut self.volumes[index];
         if let Some((resizing, done)) = volume.resizing_to.take() {
             let is_growing = resizing.size_bytes >= volume.size_bytes;
-            if !is_growing && !volume.is_quiet() {
+            if !is_growing && (has_clients || !volume.is_quiet()) {
                 volume.resizing_to = Some((resizing, done));
                 return;
             }
@@ -597,10 +579,13 @@ impl Reactor {
             answer(done);
         }
         let volume = &mut self.volumes[index];
-        if volume.becoming_read_only.is_some() && volume.is_quiet() {
+        if has_clients || !volume.is_quiet() {
+            return;
+        }
+        if volume.becoming_read_only.is_some() {
             volume.becoming_read_only.take().into_iter().for_each(answer);
         }
-        if volume.closing.is_some() && volume.is_quiet() && volume.journals.stop() {
+        if volume.closing.is_some() && volume.journals.stop() {
             self.remove_volume(index);
         }
     }
@@ -668,7 +653,7 @@ impl Reactor {
         self.volumes[index].drop_scrub();
         // A caller that still waits for a change of replicas learns that the volume was closed.
         let volume = self.volumes.remove(index);
-        volume.publish();
+        self.clients.close_volume(index);
         self.io.alarms.clear_volume(volume.id);
         volume.closing.into_iter().for_each(answer);
     }
@@ -682,9 +667,9 @@ impl Reactor {
         }
         self.end_snapshots();
         self.interrupt_scrubs();
-        let all: Vec<_> = self.connections.iter().map(|(index, _)| index).collect();
-        for connection in all {
-            self.cut_short(connection);
+        for connection in self.clients.all() {
+            self.clients.cut_short(&mut self.io, connection);
+            self.serve_clients();
         }
     }
 }

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::SyncSender;
 
 use weir_qos::Cost;
@@ -24,7 +23,7 @@ use super::helper::MetadataError;
 use super::journals::VolumeJournals;
 use super::memory::Memory;
 use super::open_file::FileIdentity;
-use super::recording::Tap;
+use super::operation_time::OperationTime;
 use super::replicas::ReplicaWaiter;
 use super::resync::Resync;
 use super::scrubbing::Scrubbing;
@@ -35,22 +34,6 @@ use super::stalls::{OrphanedIo, OrphanedIos};
 use super::token::{AskNumber, Ticket};
 use super::{NO_HOME, VolumeSpec, home_beyond_list};
 use crate::statistics::VolumeStatistics;
-
-/// Time that an operation spent, by cause, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Spent {
-    /// Time in the drive queue, and the part of it in which others went first for their floors.
-    pub queue_ns: u64,
-    pub floors_ns: u64,
-    /// Time at the drive.
-    pub drive_ns: u64,
-}
-
-impl Spent {
-    fn total_ns(self) -> u64 {
-        self.queue_ns + self.drive_ns
-    }
-}
 
 /// Purpose of a mirror operation, which spans all replicas.
 #[derive(Clone, Copy, Debug)]
@@ -75,13 +58,13 @@ pub(super) struct Owner {
     /// Range of the payload with its checksum, once a replica needed it.
     checksum: Option<(Range<usize>, u32)>,
     /// Time of the slowest of its replicas' operations.
-    pub spent: Spent,
+    pub spent: OperationTime,
 }
 
 impl Owner {
     pub fn new(purpose: Purpose, part: Part, memory: Option<Memory>) -> Owner {
         let memory_bytes = memory.as_ref().map_or(0, Memory::capacity);
-        Owner { purpose, part, memory, memory_bytes, checksum: None, spent: Spent::default() }
+        Owner { purpose, part, memory, memory_bytes, checksum: None, spent: OperationTime::default() }
     }
 
     /// Takes over the results of a replica's operation that has ended.
@@ -126,7 +109,7 @@ pub(super) struct Context {
     pub space: Option<TakenSpace>,
     /// When the operation arrived at the drive, or in the drive queue, in nanoseconds.
     pub at_drive_since_ns: u64,
-    pub spent: Spent,
+    pub spent: OperationTime,
 }
 
 impl Context {
@@ -218,18 +201,14 @@ pub(super) struct ServedVolume {
     pub metadata_alarms: BTreeSet<u32>,
     /// Extents with an alarm that their checksums can be neither written nor removed.
     pub checksum_alarms: BTreeSet<u32>,
-    /// Number of requests that ceilings delay.
-    pub delayed_requests: usize,
     /// Effects that were not begun to be carried out.
     pub effects: Vec<Effect>,
     /// Whether effects are being carried out.
     pub agenda: Agenda,
     /// Flushes under way by number; `None` marks a free number.
-    pub flushes: Vec<Option<Ticket>>,
+    flushes: Vec<Option<Ticket>>,
     /// Number of operations of the ring and the helper that have not returned.
     pub outstanding: usize,
-    pub connections: usize,
-    pub open_requests: u64,
     /// The caller that closes the volume; it is answered once the volume is quiet.
     pub closing: Option<SyncSender<()>>,
     /// A new size and its caller. A shrink is deferred until the volume is quiet.
@@ -247,8 +226,6 @@ pub(super) struct ServedVolume {
     pub journals: VolumeJournals,
     /// The emulated drives of the volume.
     pub emulated: Emulated,
-    /// The volume's part of a recording, while there is one.
-    pub tap: Option<Tap>,
     /// Resync of the volume's replicas.
     pub resync: Resync,
     /// The snapshot in progress.
@@ -284,13 +261,10 @@ impl ServedVolume {
             metadata: MetadataWrites::default(),
             metadata_alarms: BTreeSet::new(),
             checksum_alarms: BTreeSet::new(),
-            delayed_requests: 0,
             effects: Vec::new(),
             agenda: Agenda::default(),
             flushes: Vec::new(),
             outstanding: 0,
-            connections: 0,
-            open_requests: 0,
             closing: None,
             resizing_to: None,
             is_cutting: false,
@@ -300,7 +274,6 @@ impl ServedVolume {
             fault_message: None,
             journals: VolumeJournals::default(),
             emulated: Emulated::new(spec.id),
-            tap: None,
             snapshot: None,
             orphans: OrphanedIos::default(),
             last_number: 0,
@@ -503,7 +476,7 @@ impl ServedVolume {
             cost: None,
             space: None,
             at_drive_since_ns: 0,
-            spent: Spent::default(),
+            spent: OperationTime::default(),
         });
     }
 
@@ -694,20 +667,19 @@ impl ServedVolume {
         number as u32
     }
 
+    /// A flush has ended. Answers its request.
+    pub fn end_flush(&mut self, flush: u32) -> Ticket {
+        self.flushes[flush as usize].take().expect("a flush ends once")
+    }
+
+    /// True if nothing is under way, except for clients.
     pub fn is_quiet(&self) -> bool {
-        self.connections == 0 && self.outstanding == 0 && self.mirror.operations() == 0
+        self.outstanding == 0 && self.mirror.operations() == 0
     }
 
     /// True if an order waits for this volume to become quiet.
     pub fn is_ending(&self) -> bool {
         self.closing.is_some() || self.resizing_to.is_some() || self.becoming_read_only.is_some()
-    }
-
-    /// Publishes the gauges.
-    pub fn publish(&self) {
-        self.statistics.queue_depth.store(self.open_requests, Relaxed);
-        self.statistics.queue_depth_delayed.store(self.delayed_requests as u64, Relaxed);
-        self.statistics.connections.store(self.connections as u64, Relaxed);
     }
 }
 

@@ -7,15 +7,14 @@
 
 use std::collections::BTreeMap;
 
-use weir_nbd::{Command, NbdError};
+use weir_nbd::NbdError;
 use weir_types::DriveId;
 use weir_volume::geometry::{Part, next_extent};
 use weir_volume::mirror::Slots;
 
 use super::helper::{Job, Run};
 use super::reactor::Reactor;
-use super::token::Ticket;
-use super::token::{ConnectionIndex, VolumeIndex};
+use super::token::{Ticket, VolumeIndex};
 
 /// How long the reactor waits for one drive while it can ask another replica, in nanoseconds. A busy disk
 /// answers sooner, and a client does not notice this delay.
@@ -77,28 +76,23 @@ impl Statuses {
 
 impl Reactor {
     /// Answers for the first extent of the range. The client asks again for the rest.
-    pub(super) fn start_status(&mut self, index: ConnectionIndex, id: usize) {
-        let connection = &mut self.connections[index];
-        let request = connection.requests[id].request;
-        let part = next_extent(request.offset, request.length.into(), 0);
+    pub(super) fn start_status(&mut self, (ticket, index): (Ticket, VolumeIndex), offset: u64, length: u32) {
+        let part = next_extent(offset, length.into(), 0);
         let part = part.expect("a valid request is not empty");
         let Part { extent, offset, length, .. } = part;
-        let volume = &self.volumes[connection.volume];
+        let volume = &mut self.volumes[index];
         if volume.mirror.readable(extent, offset, length).iter().next().is_none() {
             if !volume.mirror.is_lost(extent) {
                 // Each part of the range is readable on some replica, though no replica has all of them.
-                return self.status_found(index, id, Ok(all_data(length)));
+                return self.status_found(ticket, Ok(all_data(length)));
             }
-            connection.requests[id].error = Some(NbdError::Io);
-            return self.finish(index, id);
+            return self.status_found(ticket, Err(NbdError::Io));
         }
         if volume.mirror.is_hole(extent, offset, length) {
-            return self.status_found(index, id, Ok(vec![Run { length, is_hole: true }]));
+            return self.status_found(ticket, Ok(vec![Run { length, is_hole: true }]));
         }
-        connection.requests[id].parts_left += 1;
-        let (volume, ticket) = (connection.volume, (index, id));
-        self.volumes[volume].outstanding += 1;
-        let question = Question { volume, ticket, part, asked: Slots::default(), next_ns: None };
+        volume.outstanding += 1;
+        let question = Question { volume: index, ticket, part, asked: Slots::default(), next_ns: None };
         let number = self.statuses.next_number();
         self.statuses.questions.insert(number, question);
         self.ask_for_status(number);
@@ -181,26 +175,17 @@ impl Reactor {
     fn answer_status(&mut self, number: u64, result: Result<Vec<Run>, String>) {
         let Some(question) = self.statuses.questions.remove(&number) else { return };
         self.volumes[question.volume].outstanding -= 1;
-        self.status_found(question.ticket.0, question.ticket.1, result);
+        let result = result.map_err(|message| {
+            tracing::error!("block status: {message}");
+            NbdError::Io
+        });
+        self.status_found(question.ticket, result);
         self.settle_volume(question.volume);
     }
 
-    fn status_found(&mut self, index: ConnectionIndex, id: usize, result: Result<Vec<Run>, String>) {
-        let request = &mut self.connections[index].requests[id];
-        request.parts_left = 0;
-        match result {
-            Ok(mut runs) => {
-                if request.request.command == (Command::BlockStatus { request_one: true }) {
-                    runs.truncate(1);
-                }
-                self.queue_status(index, id, &runs);
-            }
-            Err(message) => {
-                tracing::error!("block status: {message}");
-                request.error = Some(NbdError::Io);
-            }
-        }
-        self.finish(index, id);
+    fn status_found(&mut self, ticket: Ticket, result: Result<Vec<Run>, NbdError>) {
+        self.clients.status_found(&mut self.io, ticket, result);
+        self.serve_clients();
     }
 }
 

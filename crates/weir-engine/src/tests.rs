@@ -196,7 +196,7 @@ fn freed_buffer_wakes_starved_requests() {
     world.write(&mut client, 0, &[5; 4096]);
     let held = world.exhaust(4096);
     client.write_all(&request(READ, 0, 4096)).unwrap();
-    world.turn_until("the read finds no buffer", |reactor| !reactor.starved.is_empty());
+    world.turn_until("the read finds no buffer", |reactor| reactor.clients.has_starved());
     assert_ne!(world.reactor.timeout_ns(), Some(0), "nothing can be done before a buffer comes back");
     // As when a journal has written a record: only the buffer pool knows.
     drop(held);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use weir_types::VolumeId;
 
 use super::{DataPlane, DataPlaneError};
+use crate::clients::{Recording, Tap};
 use crate::command::Command;
 use crate::locks::locked;
-use crate::recording::{Recording, Tap};
 
 impl DataPlane {
     /// Begins to record volumes, which are numbered in this order. One recording runs at a time, so that

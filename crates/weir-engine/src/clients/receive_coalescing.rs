@@ -28,7 +28,7 @@ const INPUTS_PER_PROBE_MAX: u32 = 1 << 16;
 
 /// State learnt about one client.
 #[derive(Clone, Debug)]
-pub(super) struct ReceiveCoalescing {
+pub struct ReceiveCoalescing {
     /// Requests without payload in the last input.
     requests: u32,
     /// Requests that the client is known to keep in flight, if it is deep.

@@ -9,12 +9,10 @@ use std::sync::{Arc, Mutex};
 use weir_nbd::Command as NbdCommand;
 use weir_qos::Kind;
 use weir_reactor::Clock;
-use weir_types::VolumeId;
 
-use super::connection::ActiveRequest;
-use super::locks::locked;
-use super::reactor::Reactor;
-use super::token::ConnectionIndex;
+use super::request::ActiveRequest;
+use crate::locks::locked;
+use crate::token::ConnectionIndex;
 use weir_replay::trace::Record;
 
 /// Number of records for which memory is allocated at a time. A longer list would have to be moved as it
@@ -33,7 +31,7 @@ pub struct Recording {
 }
 
 /// A volume's part of a recording.
-pub(super) struct Tap {
+pub struct Tap {
     recording: Arc<Recording>,
     /// Number of the volume in the recording.
     volume: u16,
@@ -87,7 +85,12 @@ impl Tap {
 
     /// Records a request that is answered now, if the recording has begun and is not over. Of a request
     /// that arrived before the start, only the time since the start counts.
-    pub fn note(&self, reactor: usize, connection: ConnectionIndex, now_ns: u64, request: &ActiveRequest) {
+    pub fn note(
+        &self,
+        (reactor, connection): (usize, ConnectionIndex),
+        now_ns: u64,
+        request: &ActiveRequest,
+    ) {
         let Some(kind) = kind_of(request.request.command) else { return };
         let started_ns = self.recording.started_ns.load(Relaxed);
         let Some(answered_ns) = now_ns.checked_sub(started_ns) else { return };
@@ -96,15 +99,15 @@ impl Tap {
         }
         let arrived_ns = request.arrived_ns.saturating_sub(started_ns);
         let latency_ns = answered_ns.saturating_sub(arrived_ns);
-        let queue_ns = request.queue_ns.min(latency_ns);
+        let queue_ns = request.spent.queue_ns.min(latency_ns);
         let record = Record {
             arrived_ns,
             offset: request.request.offset,
             latency_ns,
             ceilings_ns: request.waited_ns.min(latency_ns),
             queue_ns,
-            floors_ns: request.floors_ns.min(queue_ns),
-            drive_ns: request.drive_ns.min(latency_ns),
+            floors_ns: request.spent.floors_ns.min(queue_ns),
+            drive_ns: request.spent.drive_ns.min(latency_ns),
             bytes: request.request.length,
             connection: ((reactor as u32) << 16) | (connection as u32 & 0xffff),
             volume: self.volume,
@@ -127,15 +130,6 @@ fn kind_of(command: NbdCommand) -> Option<Kind> {
     }
 }
 
-impl Reactor {
-    /// Begins or ends recording a volume.
-    pub(super) fn tap(&mut self, id: VolumeId, tap: Option<Tap>) {
-        if let Some(&index) = self.by_id.get(&id) {
-            self.volumes[index].tap = tap;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,16 +144,16 @@ mod tests {
     fn requests_answered_during_recording_are_recorded() {
         let recording = Arc::new(Recording::new(2, 1000, 10));
         let tap = Tap { recording: Arc::clone(&recording), volume: 3 };
-        tap.note(0, 0, 50, &request(40));
+        tap.note((0, 0), 50, &request(40));
         recording.started_ns.store(100, Relaxed);
         for (arrived_ns, now_ns) in [(40, 99), (80, 120), (100, 120), (1000, 1100), (1000, 1101)] {
-            tap.note(1, 5, now_ns, &request(arrived_ns));
+            tap.note((1, 5), now_ns, &request(arrived_ns));
         }
         let mut flush = request(200);
         flush.request.command = NbdCommand::Flush;
-        tap.note(0, 5, 300, &flush);
+        tap.note((0, 5), 300, &flush);
         flush.request.command = NbdCommand::Cache;
-        tap.note(0, 5, 300, &flush);
+        tap.note((0, 5), 300, &flush);
         let records = recording.take();
         let found: Vec<_> =
             records.iter().map(|r| (r.kind, r.connection, r.arrived_ns, r.latency_ns)).collect();
@@ -173,9 +167,9 @@ mod tests {
         let recording = Arc::new(Recording::new(1, u64::MAX, 3000));
         let tap = Tap { recording: Arc::clone(&recording), volume: 0 };
         recording.started_ns.store(0, Relaxed);
-        (0..3000).for_each(|at_ns| tap.note(0, 0, at_ns, &request(at_ns)));
+        (0..3000).for_each(|at_ns| tap.note((0, 0), at_ns, &request(at_ns)));
         assert!(!recording.is_full());
-        tap.note(0, 0, 9999, &request(1));
+        tap.note((0, 0), 9999, &request(1));
         assert!(recording.is_full());
         assert_eq!(recording.take().len(), 3000);
     }
