@@ -199,10 +199,10 @@ impl Reactor {
     fn has_stopped(&mut self) -> bool {
         let Some(by_ns) = self.stop_by_ns else { return false };
         let is_working = !self.background.is_quiet() || !self.scrubs.are_none();
-        let is_quiet = self.clients.len() == 0 && !is_working;
+        let is_quiet = self.clients.count() == 0 && !is_working;
         let is_late = self.io.now_ns >= by_ns;
         if is_late && !is_quiet {
-            let connections = self.clients.len();
+            let connections = self.clients.count();
             tracing::warn!(connections, "the end waits no longer for clients and work that do not go on");
         }
         is_late || is_quiet && self.tidy_up_replicas() && self.stop_journals()
@@ -235,7 +235,7 @@ impl Reactor {
         let waits_for_time =
             self.ceilings.next_ns().is_some() || self.clients.is_gathering() || !self.held.is_empty();
         let waits_for_others = self.io.ring.take_drive_use() || waits_for_time;
-        if self.clients.len() == 0 || waits_for_others { 0 } else { self.busy_poll.poll_ns() }
+        if self.clients.count() == 0 || waits_for_others { 0 } else { self.busy_poll.poll_ns() }
     }
 
     pub(super) fn timeout_ns(&self) -> Option<u64> {

@@ -37,7 +37,7 @@ impl Connection {
         self.starving.clear();
         self.order.forget_held();
         let queued = self.outbox.discard();
-        self.unhold(queued, desk.lists);
+        self.holdings.unhold(queued, desk.lists);
         self.drop_incoming(desk);
         for id in self.withdraw_waiting(desk) {
             self.finish(id, desk);
@@ -64,7 +64,7 @@ impl Connection {
             let parked = std::mem::take(&mut request.parked);
             parked_bytes += parked.iter().map(|(_, buffer)| buffer.capacity()).sum::<usize>();
         }
-        self.unhold(parked_bytes, desk.lists);
+        self.holdings.unhold(parked_bytes, desk.lists);
         desk.volume.undelayed(delayed);
         desk.lists.add(ClientEffect::Withdrawn { connection: self.index, volume: self.volume });
         waiting
@@ -73,7 +73,7 @@ impl Connection {
     /// Drops a write whose payload will not come any more.
     fn drop_incoming(&mut self, desk: &mut Desk<'_>) {
         let Some(dropped) = self.inbox.drop_incoming() else { return };
-        self.give_back(dropped.memory, desk.lists);
+        self.holdings.give_back(dropped.memory, desk.lists);
         // A request that was not admitted may be answered already.
         let request = self.requests.get_mut(dropped.request);
         if let Some(request) = request.filter(|request| request.is_running) {

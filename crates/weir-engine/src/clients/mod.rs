@@ -8,6 +8,7 @@
 mod connection;
 mod desk;
 mod ending;
+mod holdings;
 mod inbox;
 mod outbox;
 mod receive_coalescing;
@@ -122,7 +123,7 @@ impl Clients {
     }
 
     /// Number of connections.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.connections.len()
     }
 
@@ -273,7 +274,7 @@ impl Clients {
         }
         for index in self.lists.take_starved() {
             if let Some(connection) = self.connections.get_mut(index) {
-                connection.list_resuming(&mut self.lists);
+                connection.holdings.list_resuming(&mut self.lists);
             }
         }
     }
@@ -289,7 +290,7 @@ impl Clients {
             return false;
         }
         let (connection, mut desk) = self.at(io, index);
-        connection.unlist_resuming();
+        connection.holdings.unlist_resuming();
         connection.start_held_reads(&mut desk);
         connection.feed_starving(&mut desk);
         true
@@ -299,7 +300,7 @@ impl Clients {
     pub fn send_outgoing(&mut self, io: &mut Io) {
         for index in self.lists.take_outgoing() {
             if let Some(connection) = self.connections.get_mut(index) {
-                connection.unlist_outgoing();
+                connection.holdings.unlist_outgoing();
                 connection.send_next(io);
             }
         }
@@ -329,7 +330,7 @@ impl Clients {
             return self.lists.end(index);
         }
         let connection = self.connections.remove(index);
-        debug_assert!(connection.holds_nothing(), "a connection took buffers with it");
+        debug_assert!(connection.holdings.is_nothing(), "a connection took buffers with it");
         if let Some(until_ns) = connection.inbox.gathers_until_ns() {
             self.lists.end_gathering(until_ns, index);
         }

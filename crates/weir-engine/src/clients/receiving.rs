@@ -107,7 +107,7 @@ impl Connection {
             // A small write runs as soon as it is received, unless other requests of its volume are
             // delayed.
             let is_for_running = request.is_running || !desk.volume.has_delayed();
-            let Some(memory) = self.take_buffer(buffer_bytes(part), is_for_running, desk) else {
+            let Some(memory) = self.holdings.take_buffer(buffer_bytes(part), is_for_running, desk) else {
                 return Progress::Pause;
             };
             self.inbox.begin_part(part, memory, desk.io.now_ns);

@@ -21,7 +21,7 @@ static ZERO_BLOCK: [u8; BLOCK_BYTES as usize] = [0; BLOCK_BYTES as usize];
 impl Connection {
     /// Lists the connection as having replies to send. Answers the batch for them.
     fn outgoing<'a>(&'a mut self, lists: &'a mut Lists) -> &'a mut Outgoing {
-        self.list_outgoing(lists);
+        self.holdings.list_outgoing(lists);
         self.outbox.batch(false, &mut lists.spare_batches)
     }
 
@@ -40,20 +40,6 @@ impl Connection {
         }
     }
 
-    /// The head of a piece of an unfragmented reply; only the first piece has one.
-    fn ordered_head(&mut self, id: usize) -> Option<ReplyHeader> {
-        let request = &mut self.requests[id];
-        if std::mem::replace(&mut request.has_begun_reply, true) {
-            return None;
-        }
-        let wire = request.request;
-        Some(if self.has_structured_replies {
-            reply::data_chunk(wire.cookie, wire.offset, wire.length, true)
-        } else {
-            reply::simple_reply(wire.cookie, Ok(()))
-        })
-    }
-
     /// Queues a piece of a read.
     pub fn queue_data(
         &mut self,
@@ -63,15 +49,15 @@ impl Connection {
         lists: &mut Lists,
     ) {
         if self.is_closing {
-            return self.give_back(Some(buffer), lists);
+            return self.holdings.give_back(Some(buffer), lists);
         }
         if self.requests[id].is_unfragmented(self.has_structured_replies) {
-            let head = self.ordered_head(id);
+            let head = self.requests[id].head_of_run(self.has_structured_replies);
             return self.outgoing(lists).push_data(head.as_ref(), buffer, range);
         }
         let data = trim_zeroes(&buffer[range.clone()]);
         if data.is_empty() {
-            self.give_back(Some(buffer), lists);
+            self.holdings.give_back(Some(buffer), lists);
             return self.queue_hole(id, part, lists);
         }
         let request = &self.requests[id];
@@ -88,7 +74,7 @@ impl Connection {
         let head = reply::data_chunk(cookie, at + data.start as u64, data.len() as u32, is_last);
         let range = range.start + data.start..range.start + data.end;
         self.outgoing(lists).push_data(Some(&head), buffer, range);
-        self.mark_told(id, is_last);
+        self.requests[id].has_begun_reply |= is_last;
     }
 
     /// Queues a piece of a read that holds only zeroes.
@@ -97,7 +83,7 @@ impl Connection {
             return;
         }
         if self.requests[id].is_unfragmented(self.has_structured_replies) {
-            let head = self.ordered_head(id);
+            let head = self.requests[id].head_of_run(self.has_structured_replies);
             let bytes = head.as_ref().map_or(&[][..], ReplyHeader::as_bytes);
             return self.outgoing(lists).batch.push_zeroes(bytes, part.length as usize);
         }
@@ -105,10 +91,6 @@ impl Connection {
         let is_last = request.is_last_piece();
         let (cookie, at) = (request.request.cookie, request.request.offset + part.position);
         self.queue_head(reply::hole_chunk(cookie, at, part.length, is_last), lists);
-        self.mark_told(id, is_last);
-    }
-
-    fn mark_told(&mut self, id: usize, is_last: bool) {
         self.requests[id].has_begun_reply |= is_last;
     }
 
@@ -163,10 +145,10 @@ impl Connection {
         let Carried::Batch(batch) = carried else { unreachable!("a send carries its batch") };
         let is_whole = result.is_ok_and(|count| count as usize == batch.len());
         let held_bytes = self.outbox.sent(batch, &mut desk.lists.spare_batches);
-        self.unhold(held_bytes, desk.lists);
+        self.holdings.unhold(held_bytes, desk.lists);
         if is_whole {
             self.send_next(desk.io);
-            self.list_resuming(desk.lists);
+            self.holdings.list_resuming(desk.lists);
         } else {
             self.close(desk);
         }

@@ -1,6 +1,7 @@
 //! Request: one request of a client from the reading of its header until its reply is queued.
 
 use smallvec::SmallVec;
+use weir_nbd::reply::{self, ReplyHeader};
 use weir_nbd::{Command, NbdError, Request};
 use weir_qos::{Cost, Kind};
 use weir_reactor::Buffer;
@@ -123,6 +124,18 @@ impl ActiveRequest {
             first.is_none_or(|part| u64::from(part.length) == self.length())
         };
         self.is_unfragmented(has_structured_replies) && !has_one_piece()
+    }
+
+    /// The head of a piece of an unfragmented reply; only the first piece has one.
+    pub fn head_of_run(&mut self, has_structured_replies: bool) -> Option<ReplyHeader> {
+        if std::mem::replace(&mut self.has_begun_reply, true) {
+            return None;
+        }
+        let wire = self.request;
+        Some(match has_structured_replies {
+            true => reply::data_chunk(wire.cookie, wire.offset, wire.length, true),
+            false => reply::simple_reply(wire.cookie, Ok(())),
+        })
     }
 
     /// Cost of the request under ceilings; `None` for requests that no ceiling counts.

@@ -50,7 +50,7 @@ impl Connection {
         let was_stalled = self.stalled_on.take_if(|stalled| *stalled == id).is_some();
         self.run(id, desk);
         if was_stalled {
-            self.list_resuming(desk.lists);
+            self.holdings.list_resuming(desk.lists);
         }
     }
 
@@ -94,10 +94,10 @@ impl Connection {
     fn end_reading(&mut self, id: usize, desk: &mut Desk<'_>) {
         if self.order.end(id) {
             self.outbox.release_kept();
-            self.list_outgoing(desk.lists);
+            self.holdings.list_outgoing(desk.lists);
         }
         if self.order.has_held() {
-            self.list_resuming(desk.lists);
+            self.holdings.list_resuming(desk.lists);
         }
     }
 
@@ -110,7 +110,7 @@ impl Connection {
             if is_one_at_a_time && request.parts_left > 0 || request.error.is_some() {
                 return;
             }
-            let Some(memory) = self.take_buffer(buffer_bytes(part), true, desk) else {
+            let Some(memory) = self.holdings.take_buffer(buffer_bytes(part), true, desk) else {
                 return self.starving.push_back(id);
             };
             self.start_part(id, part, Kind::Read, Some(memory.into()), desk);
@@ -168,10 +168,12 @@ impl Connection {
             .into_iter()
             .filter_map(|(start, length)| next_extent(start, length, 0))
             .collect();
-        let buffers: Vec<_> =
-            edges.iter().map_while(|&edge| self.take_buffer(buffer_bytes(edge), true, desk)).collect();
+        let buffers: Vec<_> = edges
+            .iter()
+            .map_while(|&edge| self.holdings.take_buffer(buffer_bytes(edge), true, desk))
+            .collect();
         if buffers.len() < edges.len() {
-            self.return_untouched(buffers);
+            self.holdings.return_untouched(buffers);
             return self.starving.push_back(id);
         }
         for (part, memory) in edges.into_iter().zip(buffers) {
@@ -194,7 +196,7 @@ impl Connection {
             if self.is_closing || request.error.is_some() {
                 return;
             }
-            let Some(memory) = self.take_buffer(buffer_bytes(part), true, desk) else {
+            let Some(memory) = self.holdings.take_buffer(buffer_bytes(part), true, desk) else {
                 return self.starving.push_back(id);
             };
             self.start_zero_write(id, part, memory.zeroed(), desk);
@@ -240,7 +242,7 @@ impl Connection {
         match (request.request.command, result) {
             (Command::Read { .. }, Ok(content)) => self.piece_read(id, ended, content, desk),
             (command, result) => {
-                self.give_back(ended.memory, desk.lists);
+                self.holdings.give_back(ended.memory, desk.lists);
                 self.part_ended(id, command, result, desk);
             }
         }
@@ -257,7 +259,7 @@ impl Connection {
                 self.queue_data(id, part, (buffer, range), desk.lists);
             }
             Content::Hole => {
-                self.give_back(Some(memory), desk.lists);
+                self.holdings.give_back(Some(memory), desk.lists);
                 self.queue_hole(id, part, desk.lists);
             }
         }
@@ -334,7 +336,7 @@ impl Connection {
         let request = self.requests.remove(id);
         self.starving.retain(|&other| other != id);
         if self.requests.len() + 1 >= CONNECTION_REQUESTS_MAX {
-            self.list_resuming(desk.lists);
+            self.holdings.list_resuming(desk.lists);
         }
         if request.is_reading {
             self.end_reading(id, desk);
