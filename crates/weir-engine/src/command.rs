@@ -8,7 +8,7 @@ use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, VolumeId};
 use super::background::NewReclaim;
 use super::ceilings::PolicyTree;
 use super::clients::{NewConnection, Tap};
-use super::journals::NewJournal;
+use super::journaling::NewJournal;
 use super::open_file::OpenFile;
 use super::policy_path::PolicyLevel;
 use super::replicas::{ChangeAnswer, NewChange};

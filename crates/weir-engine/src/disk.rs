@@ -4,14 +4,14 @@ use std::io;
 
 use weir_reactor::{Buffer, Carried, Descriptor, FallocateMode, Target};
 use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES};
-use weir_volume::geometry::{Part, covering_blocks};
+use weir_volume::geometry::Part;
 use weir_volume::mirror::{Answer, Effect};
 use weir_volume::zeroing::{Next, Step};
 use weir_volume::{Action, EdgeRead, Fault, OperationId};
 
 use super::clients::EndedOperation;
 use super::helper::{Job, OpenError, OpenedExtent};
-use super::memory::Memory;
+use super::memory::{Memory, scratch_start};
 use super::reactor::Reactor;
 use super::refusals::permission;
 use super::served_volume::{Home, Owner, Purpose, ServedVolume};
@@ -129,7 +129,7 @@ impl Reactor {
         let volume = &mut self.volumes[index];
         match action {
             Action::Open { extent, .. } => {
-                volume.note_journaled_pieces(slot, extent);
+                volume.journals.note_pieces(slot, extent);
                 let (path, drive) = (volume.extent_path(slot, extent), volume.homes[home].drive);
                 self.io.helper.submit(Job::Open { replica, number, drive, extent, path });
             }
@@ -385,11 +385,14 @@ impl Reactor {
         }
         let map = match result {
             Ok(OpenedExtent { file, mut map, identity }) => {
-                volume.add_journaled_pieces(replica.slot, extent, &mut map);
+                volume.journals.add_pieces(replica.slot, extent, &mut map);
                 let file = Descriptor::file(file);
                 volume.set_file(replica.slot, extent, Some(file.clone()));
                 volume.set_file_identity(replica.slot, extent, identity);
-                self.binding_opened(replica.volume, (extent, replica.slot), &file);
+                let home = volume.home_of(replica.slot, extent);
+                self.with_journals(replica.volume, |journals, desk| {
+                    journals.opened((extent, replica.slot), (home, &file), desk);
+                });
                 Ok(map)
             }
             Err(OpenError { message, fault: Fault::Broken }) => {
@@ -419,9 +422,11 @@ impl Reactor {
     /// answered.
     fn replica_failed(&mut self, index: VolumeIndex, slot: usize, extent: u32) {
         self.volumes[index].give_up_asked(slot, extent);
-        self.suspend_binding(index, (extent, slot));
+        if self.volumes[index].mirror.has_other(extent, slot) {
+            self.with_journals(index, |journals, desk| journals.suspend((extent, slot), desk));
+        }
         let volume = &mut self.volumes[index];
-        let message = volume.fault_message.take().or_else(|| volume.journal_fault(extent, slot));
+        let message = volume.fault_message.take().or_else(|| volume.journals.fault_of(extent, slot));
         let message = message.unwrap_or_else(|| "ends early: its file was shortened".to_owned());
         let path = volume.extent_path(slot, extent);
         let message = match volume.mirror.is_lost(extent) {
@@ -462,12 +467,6 @@ fn number_of(
 /// True for actions that a journal does for a replica behind it; the others concern the slow file itself.
 fn is_journals_work(action: &Action) -> bool {
     !matches!(action, Action::Open { .. } | Action::Allocate { .. })
-}
-
-/// Offset of the spare block in the buffer of an unaligned write.
-pub(super) fn scratch_start(part: Part) -> usize {
-    let (_, covered) = covering_blocks(part.offset, part.length);
-    covered as usize
 }
 
 /// Fills the bytes of an edge's block that the write does not cover.

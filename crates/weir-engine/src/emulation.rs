@@ -16,7 +16,6 @@ use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES};
 use weir_volume::zeroing::Step;
 use weir_volume::{Action, EmulatedDrive, OperationId, Position};
 
-use super::journals::Site;
 use super::reactor::Reactor;
 use super::served_volume::ServedVolume;
 use super::token::{Token, VolumeIndex};
@@ -39,6 +38,15 @@ pub(super) struct Emulated {
 enum Held {
     Operation(usize, OperationId),
     Sync(usize, u32),
+}
+
+/// Position of an operation, for emulated drives.
+#[derive(Clone, Copy)]
+pub struct Site {
+    pub home: usize,
+    /// The file, and the offset in it in bytes.
+    pub extent: u32,
+    pub offset: u64,
 }
 
 /// Work for a drive.
@@ -172,11 +180,6 @@ impl HeldCompletions {
         self.waiting.is_empty()
     }
 
-    /// Passes a completion on in this round, after the current work.
-    pub fn pass_on_next(&mut self, completion: Completion<Token>) {
-        self.hold(0, completion);
-    }
-
     pub fn hold(&mut self, at_ns: u64, completion: Completion<Token>) {
         self.count += 1;
         self.waiting.insert((at_ns, self.count), completion);
@@ -209,8 +212,8 @@ impl ServedVolume {
 impl Reactor {
     /// Passes on an answer of a disk, now or when the emulated drive would have answered.
     pub(super) fn disk_answered(&mut self, completion: Completion<Token>) {
-        if matches!(completion.token, Token::Journal { .. }) {
-            return self.journal_landed(completion);
+        if let Token::Journal { volume, journal, flight } = completion.token {
+            return self.journal_landed((volume, journal, flight), completion);
         }
         let held = held_of(&completion.token).filter(|_| !self.io.is_stopping);
         let due_ns = held.and_then(|(volume, held)| self.volumes[volume].take_due_ns(held));
@@ -223,19 +226,18 @@ impl Reactor {
     }
 
     fn pass_on(&mut self, completion: Completion<Token>) {
-        let Completion { token, result, carried } = completion;
-        match token {
-            Token::Journal { volume, journal, flight } => {
-                self.journal_answered((volume, journal, flight), result, carried);
-            }
-            _ => self.on_disk_completion(token, result, carried),
+        if let Token::Journal { volume, journal, flight } = completion.token {
+            return self.journal_answered((volume, journal, flight), completion);
         }
+        let Completion { token, result, carried } = completion;
+        self.on_disk_completion(token, result, carried);
     }
 
-    /// Passes on all due completions, or all completions if the daemon ends.
+    /// Passes on what was left for later in this round, and all due completions, or all completions if the
+    /// daemon ends.
     pub(super) fn pass_on_due(&mut self) {
         let by_ns = if self.io.is_stopping { u64::MAX } else { self.io.now_ns };
-        while let Some(completion) = self.held.take_due(by_ns) {
+        while let Some(completion) = self.later.pop_front().or_else(|| self.held.take_due(by_ns)) {
             self.pass_on(completion);
         }
     }

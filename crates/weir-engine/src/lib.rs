@@ -20,6 +20,7 @@ mod emulation;
 pub mod exports;
 mod helper;
 mod io;
+mod journaling;
 mod journals;
 mod locks;
 pub mod measure;

@@ -3,7 +3,7 @@
 //! Each round takes arrivals (orders, the helper's answers, the ring's completions), releases due requests,
 //! sends ready replies, and waits for the next arrival or due time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 
@@ -78,6 +78,8 @@ pub(super) struct Reactor {
     pub policies: BackgroundPolicies,
     /// Completions that emulated drives hold back.
     pub held: HeldCompletions,
+    /// Answers that are passed on in this round, but after the current work.
+    pub later: VecDeque<Completion<Token>>,
     /// Background work.
     pub background: Background,
     /// Quiesced volumes, with the time at which each quiesce ends.
@@ -126,6 +128,7 @@ impl Reactor {
             drive_queues,
             policies: BackgroundPolicies::default(),
             held: HeldCompletions::default(),
+            later: VecDeque::new(),
             background: Background::default(),
             quiesces: BTreeSet::new(),
             snapshot_look_ns: None,
@@ -239,7 +242,7 @@ impl Reactor {
     }
 
     pub(super) fn timeout_ns(&self) -> Option<u64> {
-        if !self.clients.is_idle(&self.io) || !self.refusals.is_empty() {
+        if !self.clients.is_idle(&self.io) || !self.refusals.is_empty() || !self.later.is_empty() {
             return Some(0);
         }
         let instants = [
@@ -297,7 +300,8 @@ impl Reactor {
             match command {
                 Command::Open { spec, homes, journals, statistics, done } => {
                     let id = spec.id;
-                    let volume = self.volumes.insert(ServedVolume::new(spec, Arc::clone(&statistics)));
+                    let volume = self.volumes.vacant_key();
+                    self.volumes.insert(ServedVolume::new(volume, spec, Arc::clone(&statistics)));
                     self.clients.open_volume(volume, statistics);
                     self.add_homes(volume, homes, &[own_level(id)]);
                     journals.into_iter().for_each(|journal| self.add_journal(volume, journal));
@@ -597,8 +601,10 @@ impl Reactor {
         let (old_bytes, size_bytes) = (volume.size_bytes, resizing.size_bytes);
         let first = extent_count(size_bytes.min(old_bytes));
         if size_bytes < old_bytes && !std::mem::replace(&mut volume.is_cutting, true) {
-            self.detach_replicas_from(index, first);
-            self.trim_bindings(index, size_bytes);
+            self.with_journals(index, |journals, desk| {
+                journals.detach_from(first, desk);
+                journals.trim_beyond(size_bytes, desk);
+            });
         }
         !self.volumes[index].journals.is_cutting(first)
     }
@@ -612,13 +618,16 @@ impl Reactor {
         let bindings = std::mem::take(&mut resizing.bindings);
         volume.set_size(resizing);
         for (replica, drive) in bindings {
-            match volume.can_attach(replica, Some(drive)) {
-                true => volume.attach(replica, drive, None),
+            let place = (replica, volume.home_of(replica.1, replica.0));
+            match volume.journals.can_attach(replica, Some(drive)) {
+                true => volume.journals.attach(place, drive, None),
                 // The journal has failed since it was chosen.
-                false => volume.invalidate(replica.0, replica.1),
+                false => volume.journals.invalidate(replica.0, replica.1),
             }
         }
         volume.is_cutting = false;
+        self.with_journals(index, |_, _| {});
+        let volume = &mut self.volumes[index];
         if volume.mirror.has_replicas() {
             volume.set_read_costs();
             volume.publish_replica_states();

@@ -64,9 +64,9 @@ impl Reactor {
     ) -> Option<AwaitedChange> {
         let volume = &mut self.volumes[index];
         let can_attach = match &change {
-            NewChange::Add { journal, .. } => volume.can_attach(replica, *journal),
+            NewChange::Add { journal, .. } => volume.journals.can_attach(replica, *journal),
             NewChange::Rejoin { journal, .. } => {
-                volume.can_attach(replica, journal.as_ref().map(|(drive, _)| *drive))
+                volume.journals.can_attach(replica, journal.as_ref().map(|(drive, _)| *drive))
             }
             NewChange::Remove => true,
         };
@@ -109,9 +109,10 @@ impl Reactor {
         let home = self.add_new_homes(index, homes)[home];
         let volume = &mut self.volumes[index];
         volume.set_home(extent, slot, home);
-        journal.into_iter().for_each(|drive| volume.attach((extent, slot), drive, None));
+        let place = ((extent, slot), volume.home_of(slot, extent));
+        journal.into_iter().for_each(|drive| volume.journals.attach(place, drive, None));
         volume.set_read_costs_of(extent);
-        self.forget_elsewhere(index, (extent, slot));
+        self.with_journals(index, |journals, desk| journals.forget_elsewhere((extent, slot), desk));
     }
 
     fn take_rejoined(
@@ -121,13 +122,16 @@ impl Reactor {
         journal: Option<(DriveId, OwnedFd)>,
     ) {
         let volume = &mut self.volumes[index];
-        journal.into_iter().for_each(|(drive, file)| volume.attach((extent, slot), drive, Some(file)));
+        let place = ((extent, slot), volume.home_of(slot, extent));
+        journal.into_iter().for_each(|(drive, file)| volume.journals.attach(place, drive, Some(file)));
         volume.set_file(slot, extent, None);
         volume.publish_away(extent);
         let size_bytes = volume.size_bytes;
-        self.forget_elsewhere(index, (extent, slot));
-        self.resume_binding(index, (extent, slot));
-        self.trim_bindings(index, size_bytes);
+        self.with_journals(index, |journals, desk| {
+            journals.forget_elsewhere((extent, slot), desk);
+            journals.resume((extent, slot), desk);
+            journals.trim_beyond(size_bytes, desk);
+        });
     }
 
     /// Control has recorded an added replica, so it may count as in sync.

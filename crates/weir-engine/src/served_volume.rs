@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use weir_qos::Cost;
-use weir_reactor::{Buffer, BufferPool, Descriptor, Payload, Target, Unfilled};
-use weir_types::bounds::{BLOCK_BYTES, PIECE_BYTES};
+use weir_reactor::{Buffer, BufferPool, Descriptor, Payload, Target};
 use weir_types::{DriveId, VolumeId};
 use weir_volume::geometry::Part;
 use weir_volume::mirror::stall::{STALL_NS, Waiting};
@@ -21,7 +20,7 @@ use super::drive_queue::{HomeQueue, SharedDriveQueue};
 use super::emulation::{Emulated, SharedEmulation};
 use super::helper::MetadataError;
 use super::journals::VolumeJournals;
-use super::memory::Memory;
+use super::memory::{Memory, fresh};
 use super::open_file::FileIdentity;
 use super::operation_time::OperationTime;
 use super::replicas::ReplicaWaiter;
@@ -31,7 +30,7 @@ use super::snapshot::VolumeSnapshot;
 use super::space::IsCounted;
 use super::space_count::TakenSpace;
 use super::stalls::{OrphanedIo, OrphanedIos};
-use super::token::{AskNumber, Ticket};
+use super::token::{AskNumber, Ticket, VolumeIndex};
 use super::{NO_HOME, VolumeSpec, home_beyond_list};
 use crate::statistics::VolumeStatistics;
 
@@ -245,11 +244,12 @@ pub(super) struct ServedVolume {
 }
 
 impl ServedVolume {
-    pub fn new(spec: VolumeSpec, statistics: Arc<VolumeStatistics>) -> ServedVolume {
+    pub fn new(index: VolumeIndex, spec: VolumeSpec, statistics: Arc<VolumeStatistics>) -> ServedVolume {
         let mirror = match spec.recovered_extents.is_empty() {
             true => Mirror::single(spec.size_bytes),
             false => Mirror::new(spec.size_bytes, spec.layout.replicas.len(), spec.recovered_extents),
         };
+        let journals = VolumeJournals::new(index, spec.id, Arc::clone(&statistics));
         let mut volume = ServedVolume {
             id: spec.id,
             resync: Resync::new(&mirror),
@@ -272,7 +272,7 @@ impl ServedVolume {
             is_read_only: spec.is_read_only,
             becoming_read_only: None,
             fault_message: None,
-            journals: VolumeJournals::default(),
+            journals,
             emulated: Emulated::new(spec.id),
             snapshot: None,
             orphans: OrphanedIos::default(),
@@ -686,12 +686,4 @@ impl ServedVolume {
 /// A new buffer with the same content.
 fn duplicate(payload: &[u8], pool: &BufferPool) -> Buffer {
     fresh(payload.len(), pool).filled_from(payload)
-}
-
-/// Memory for one more buffer. If the pool is exhausted, the memory is allocated outside of it. An
-/// operation on one replica must not fail while another succeeds, or the replicas would differ.
-pub(super) fn fresh(bytes: usize, pool: &BufferPool) -> Unfilled {
-    let own = || BufferPool::new(PIECE_BYTES as usize).ok()?.take(bytes);
-    let memory = pool.take(bytes.max(BLOCK_BYTES as usize)).or_else(own);
-    memory.expect("the system has memory for one more buffer")
 }

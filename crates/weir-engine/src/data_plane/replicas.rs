@@ -9,7 +9,8 @@ use weir_volume::mirror::ReplicaMetadata;
 
 use super::{DataPlane, DataPlaneError};
 use crate::command::Command;
-use crate::journals::{JournalSpec, NewJournal};
+use crate::journaling::NewJournal;
+use crate::journals::JournalSpec;
 use crate::locks::locked;
 use crate::replicas::NewChange;
 use crate::specification::VolumeHome;
