@@ -13,9 +13,10 @@ use weir_volume::mirror::stall::{ChecksumPhase, goes_on_without_late};
 use weir_volume::mirror::{ChecksumHeader, ChecksumResult, ChecksumWork, ReplicaState, Slots};
 
 use super::helper::{ChecksumAnswer, ChecksumJob, ChecksumOperation, ChecksumOutcome, Job};
+use super::orphans::OrphanedIo;
 use super::reactor::Reactor;
 use super::served_volume::ServedVolume;
-use super::stalls::{NO_ANSWER, OrphanedIo};
+use super::stalls::NO_ANSWER;
 use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
 use crate::alarms::Alarm;
 use weir_store::checksums::checksum_file_name;
@@ -94,15 +95,15 @@ impl Reactor {
         let key = self.keeping.count;
         let now_ns = self.io.now_ns;
         let volume = &mut self.volumes[index];
-        volume.outstanding += 1;
+        volume.operations.begin();
         let (mut waiting, mut due_ns) = (BTreeMap::new(), now_ns);
         for (slot, work) in work {
-            let home = volume.home_of(slot, extent).expect("the mirror knows only replicas that exist");
+            let home = volume.files.home_of(slot, extent).expect("the mirror knows only replicas that exist");
             let answer_ns = volume.emulated.note(now_ns, home, extent);
             due_ns = due_ns.max(answer_ns);
-            let number = volume.next_number();
+            let number = volume.operations.next_number();
             waiting.insert(slot, number);
-            let home = &volume.homes[home];
+            let home = &volume.files.homes[home];
             let path = home.directory.join(checksum_file_name(extent.into()));
             let replica = ReplicaIndex { volume: index, slot };
             let job = ChecksumJob {
@@ -177,7 +178,7 @@ impl Reactor {
         let (index, extent, phase) = (work.volume, work.extent, work.phase);
         let is_written = work.failed.is_empty();
         let volume = &mut self.volumes[index];
-        volume.outstanding -= 1;
+        volume.operations.end();
         volume.mirror.kept(extent, work.kept(), &mut volume.effects);
         volume.publish_checksums(extent);
         if phase == Phase::WriteHeaders {
@@ -219,11 +220,11 @@ impl Reactor {
             }
             for (slot, number) in std::mem::take(&mut work.waiting) {
                 work.failed.insert(slot);
-                volume.outstanding += 1;
-                volume.orphans.add(
+                volume.operations.begin();
+                volume.operations.orphan(
                     slot,
                     number,
-                    OrphanedIo { extent: work.extent, emulated: None, space: None },
+                    OrphanedIo { extent: work.extent, queued: None, space: None },
                 );
             }
             self.go_on_keeping(key);

@@ -9,12 +9,13 @@ use super::background::NewReclaim;
 use super::ceilings::PolicyTree;
 use super::clients::{NewConnection, Tap};
 use super::journaling::NewJournal;
+use super::life::NewSize;
 use super::open_file::OpenFile;
 use super::policy_path::PolicyLevel;
 use super::replicas::{ChangeAnswer, NewChange};
 use super::scrubbing::ScrubProgress;
-use super::served_volume::{NewHome, NewSize};
 use super::snapshot::NewSnapshot;
+use super::volume_files::NewHome;
 use crate::VolumeSpec;
 use crate::statistics::VolumeStatistics;
 

@@ -12,12 +12,14 @@ use weir_volume::{Action, EdgeRead, Fault, OperationId};
 use super::clients::EndedOperation;
 use super::helper::{Job, OpenError, OpenedExtent};
 use super::memory::{Memory, scratch_start};
+use super::operations::{Owner, Purpose};
 use super::reactor::Reactor;
 use super::refusals::permission;
-use super::served_volume::{Home, Owner, Purpose, ServedVolume};
-use super::space::Permission;
+use super::served_volume::ServedVolume;
 use super::space_count::TakenSpace;
+use super::space_permission::Permission;
 use super::token::{AskNumber, ReplicaIndex, Token, VolumeIndex};
+use super::volume_files::Home;
 use crate::alarms::Alarm;
 
 impl Reactor {
@@ -36,16 +38,18 @@ impl Reactor {
         match effect {
             Effect::Act { slot, owner, action } => {
                 let volume = &mut self.volumes[index];
-                volume.outstanding += 1;
+                volume.operations.begin();
                 if let (Some(operation), Some(owner)) = (action.operation(), owner) {
                     let extent = action.extent().expect("ends are not carried out");
                     let home =
                         volume.line_of(slot, extent).expect("the mirror knows only replicas that exist");
-                    volume.begin_operation((slot, extent), operation, owner, home);
+                    volume.operations.begin_operation((slot, extent), operation, owner, home);
                 }
                 self.enqueue_for_drive(ReplicaIndex { volume: index, slot }, action);
             }
-            Effect::Ended { slot, operation } => self.volumes[index].end_operation(slot, operation),
+            Effect::Ended { slot, operation } => {
+                self.volumes[index].operations.end_operation(slot, operation)
+            }
             Effect::WriteMetadata(request) => self.begin_metadata_write(index, *request),
             Effect::Refused { extent, slot } => self.addition_refused(index, (extent, slot)),
             Effect::Done { operation, result, source } => {
@@ -66,11 +70,11 @@ impl Reactor {
             Effect::Examine { id, slot, operation, content } => {
                 self.volumes[index].examine(id, (slot, operation), content);
             }
-            Effect::Zeroes { id } => self.volumes[index].zero_memory(id),
+            Effect::Zeroes { id } => self.volumes[index].operations.zero_memory(id),
             Effect::ChecksumWork { extent, work } => self.keep(index, extent, *work),
             Effect::Scrubbed { extent, report } => self.section_scrubbed(index, extent, &report),
             Effect::Flushed { flush, result } => {
-                let ticket = self.volumes[index].end_flush(flush);
+                let ticket = self.volumes[index].operations.end_flush(flush);
                 self.clients.flushed(&mut self.io, ticket, result);
                 self.serve_clients();
             }
@@ -96,16 +100,16 @@ impl Reactor {
         let ReplicaIndex { volume: index, slot } = replica;
         let volume = &mut self.volumes[index];
         let extent = action.extent().expect("ends are not submitted");
-        let home = volume.home_of(slot, extent).expect("the mirror knows only replicas that exist");
+        let home = volume.files.home_of(slot, extent).expect("the mirror knows only replicas that exist");
         if let Some(journal) = volume.journals.home_of(extent, slot).filter(|_| is_journals_work(&action)) {
-            let is_refused = volume.homes[journal].is_away && !matches!(action, Action::Sync { .. });
+            let is_refused = volume.files.homes[journal].is_away && !matches!(action, Action::Sync { .. });
             let number = number_of(volume, slot, &action, (self.io.now_ns, None));
             return match is_refused {
                 true => self.refuse_action(replica, number, &action, Fault::Away),
                 false => self.ask_journal(replica, number, &action),
             };
         }
-        let Home { is_away, is_counted, .. } = &volume.homes[home];
+        let Home { is_away, is_counted, .. } = &volume.files.homes[home];
         match permission(*is_away, is_counted, &self.io.space, &action) {
             Permission::Granted(taken) => {
                 let asked_ns = volume.emulated.submit(self.io.now_ns, home, slot, &action);
@@ -130,18 +134,19 @@ impl Reactor {
         match action {
             Action::Open { extent, .. } => {
                 volume.journals.note_pieces(slot, extent);
-                let (path, drive) = (volume.extent_path(slot, extent), volume.homes[home].drive);
+                let (path, drive) = (volume.files.extent_path(slot, extent), volume.files.homes[home].drive);
                 self.io.helper.submit(Job::Open { replica, number, drive, extent, path });
             }
             Action::Read { operation, extent, offset, buffer_offset, length } => {
-                let file = volume.file(slot, extent);
-                let target = volume.lend_target(slot, operation, false, &self.io.pool);
+                let file = volume.files.file(slot, extent);
+                let target = volume.operations.lend_target(slot, operation, false, &self.io.pool);
                 let range = buffer_offset as usize..(buffer_offset + length) as usize;
                 let token = Token::Operation(replica, operation, number);
                 self.io.ring.read(token, &file, offset.into(), target, range);
             }
             Action::Write { operation, extent, offset, buffer_offset, length, is_durable } => {
-                let (file, payload) = (volume.file(slot, extent), volume.lend_payload(slot, operation));
+                let (file, payload) =
+                    (volume.files.file(slot, extent), volume.operations.lend_payload(slot, operation));
                 let range = buffer_offset as usize..(buffer_offset + length) as usize;
                 let token = Token::Operation(replica, operation, number);
                 self.io.ring.write(token, &file, offset.into(), payload, range, is_durable);
@@ -149,21 +154,22 @@ impl Reactor {
             Action::ReadEdge { operation, extent, edge } => self.read_edge(replica, operation, extent, edge),
             Action::Allocate { extent, generation, piece } => {
                 let token = Token::Allocate { replica, number, file: (extent, generation), piece };
-                let file = volume.file(slot, extent);
+                let file = volume.files.file(slot, extent);
                 let offset = u64::from(piece) * ALLOCATION_BYTES;
                 self.io.ring.fallocate(token, &file, offset, ALLOCATION_BYTES, FallocateMode::Reserve);
             }
             Action::Release { operation, extent, offset, length } => {
-                let (file, token) = (volume.file(slot, extent), Token::Operation(replica, operation, number));
+                let (file, token) =
+                    (volume.files.file(slot, extent), Token::Operation(replica, operation, number));
                 self.io.ring.fallocate(token, &file, offset.into(), length.into(), FallocateMode::Release);
             }
             Action::Zero { operation, .. } => {
-                let step = volume.homes[home].filesystem.first(true);
+                let step = volume.files.homes[home].filesystem.first(true);
                 self.zero(replica, operation, step);
             }
             Action::Sync { extent, generation } => {
                 let token = Token::Sync { replica, number, file: (extent, generation) };
-                self.io.ring.sync(token, &volume.file(slot, extent));
+                self.io.ring.sync(token, &volume.files.file(slot, extent));
             }
             Action::Done { .. } | Action::Flushed { .. } | Action::FailReplica { .. } => {
                 unreachable!("ends are not submitted")
@@ -184,8 +190,9 @@ impl Reactor {
             Step::Release | Step::ReleaseFirst => FallocateMode::Release,
             Step::ReserveAgain => FallocateMode::Reserve,
         };
-        let file = volume.file(replica.slot, extent);
-        let token = Token::Zero(replica, operation, volume.context(replica.slot, operation).number, step);
+        let file = volume.files.file(replica.slot, extent);
+        let token =
+            Token::Zero(replica, operation, volume.operations.context(replica.slot, operation).number, step);
         self.io.ring.fallocate(token, &file, offset.into(), length.into(), placement);
     }
 
@@ -199,12 +206,12 @@ impl Reactor {
         result: Result<u32, Fault>,
     ) -> Option<usize> {
         let volume = &mut self.volumes[replica.volume];
-        let home = volume.context(replica.slot, operation).home;
-        match volume.homes[home].filesystem.next(step, result) {
+        let home = volume.operations.context(replica.slot, operation).home;
+        match volume.files.homes[home].filesystem.next(step, result) {
             Next::Ask(step) => {
-                volume.outstanding += 1;
+                volume.operations.begin();
                 // The drive has answered, so its time limit begins anew for the next step.
-                volume.context(replica.slot, operation).asked_ns = self.io.now_ns;
+                volume.operations.context(replica.slot, operation).asked_ns = self.io.now_ns;
                 self.zero(replica, operation, step);
                 None
             }
@@ -216,9 +223,9 @@ impl Reactor {
     fn read_edge(&mut self, replica: ReplicaIndex, operation: OperationId, extent: u32, edge: EdgeRead) {
         let ReplicaIndex { volume, slot } = replica;
         let volume = &mut self.volumes[volume];
-        let file = volume.file(slot, extent);
-        let target = volume.lend_target(slot, operation, true, &self.io.pool);
-        let (context, owner) = volume.context_and_owner(slot, operation);
+        let file = volume.files.file(slot, extent);
+        let target = volume.operations.lend_target(slot, operation, true, &self.io.pool);
+        let (context, owner) = volume.operations.context_and_owner(slot, operation);
         let (number, scratch) = (context.number, scratch_start(owner.part));
         let range = scratch..scratch + BLOCK_BYTES as usize;
         self.io.ring.read(
@@ -272,7 +279,7 @@ impl Reactor {
     /// An operation on a volume's files has ended. `waited_for` is the home in whose drive queue others
     /// wait.
     pub(super) fn answered(&mut self, index: VolumeIndex, waited_for: Option<usize>) {
-        self.volumes[index].outstanding -= 1;
+        self.volumes[index].operations.end();
         self.carry_out(index);
         if let Some(home) = waited_for {
             self.release_home(index, home);
@@ -286,11 +293,13 @@ impl Reactor {
             Token::Operation(replica, operation, number)
             | Token::Edge(replica, operation, number, _)
             | Token::Zero(replica, operation, number, _) => {
-                let is_wanted = self.volumes[replica.volume].is_wanted(replica.slot, operation, number);
+                let is_wanted =
+                    self.volumes[replica.volume].operations.is_wanted(replica.slot, operation, number);
                 !is_wanted && self.is_orphaned(replica, number)
             }
             Token::Sync { replica, number, .. } | Token::Allocate { replica, number, .. } => {
-                let is_wanted = self.volumes[replica.volume].answered(replica.slot, number).is_some();
+                let is_wanted =
+                    self.volumes[replica.volume].operations.answered(replica.slot, number).is_some();
                 !is_wanted && self.is_orphaned(replica, number)
             }
             Token::Receive(_)
@@ -346,7 +355,7 @@ impl Reactor {
         result: Result<u32, Fault>,
         memory: Option<Memory>,
     ) -> Option<usize> {
-        self.volumes[replica.volume].context(replica.slot, operation).memory = memory;
+        self.volumes[replica.volume].operations.context(replica.slot, operation).memory = memory;
         self.completed(replica, operation, result)
     }
 
@@ -359,7 +368,7 @@ impl Reactor {
         target: Option<Target>,
     ) -> Option<usize> {
         let volume = &mut self.volumes[replica.volume];
-        let (context, owner) = volume.context_and_owner(replica.slot, operation);
+        let (context, owner) = volume.operations.context_and_owner(replica.slot, operation);
         let Some(Target::Buffer(mut buffer)) = target else {
             unreachable!("an edge is read over a part of a buffer");
         };
@@ -375,11 +384,11 @@ impl Reactor {
         result: Result<OpenedExtent, OpenError>,
     ) {
         let volume = &mut self.volumes[replica.volume];
-        let Some(generation) = volume.answered(replica.slot, number) else {
+        let Some(generation) = volume.operations.answered(replica.slot, number) else {
             self.is_orphaned(replica, number);
             return;
         };
-        volume.outstanding -= 1;
+        volume.operations.end();
         if !volume.mirror.is_current(replica.slot, extent, generation) {
             return self.settle_volume(replica.volume);
         }
@@ -387,9 +396,9 @@ impl Reactor {
             Ok(OpenedExtent { file, mut map, identity }) => {
                 volume.journals.add_pieces(replica.slot, extent, &mut map);
                 let file = Descriptor::file(file);
-                volume.set_file(replica.slot, extent, Some(file.clone()));
-                volume.set_file_identity(replica.slot, extent, identity);
-                let home = volume.home_of(replica.slot, extent);
+                volume.files.set_file(replica.slot, extent, Some(file.clone()));
+                volume.files.set_file_identity(replica.slot, extent, identity);
+                let home = volume.files.home_of(replica.slot, extent);
                 self.with_journals(replica.volume, |journals, desk| {
                     journals.opened((extent, replica.slot), (home, &file), desk);
                 });
@@ -421,14 +430,14 @@ impl Reactor {
     /// An extent replica has failed. It is not added back before all operations on its file have been
     /// answered.
     fn replica_failed(&mut self, index: VolumeIndex, slot: usize, extent: u32) {
-        self.volumes[index].give_up_asked(slot, extent);
+        self.volumes[index].operations.give_up_asked(slot, extent);
         if self.volumes[index].mirror.has_other(extent, slot) {
             self.with_journals(index, |journals, desk| journals.suspend((extent, slot), desk));
         }
         let volume = &mut self.volumes[index];
         let message = volume.fault_message.take().or_else(|| volume.journals.fault_of(extent, slot));
         let message = message.unwrap_or_else(|| "ends early: its file was shortened".to_owned());
-        let path = volume.extent_path(slot, extent);
+        let path = volume.files.extent_path(slot, extent);
         let message = match volume.mirror.is_lost(extent) {
             true => message,
             false => format!("has a replica that {message}: {}; another one serves", path.display()),
@@ -440,7 +449,7 @@ impl Reactor {
             // The missing drive has raised an alarm already.
             return;
         }
-        let drive = volume.line_of(slot, extent).map(|home| volume.homes[home].drive);
+        let drive = volume.line_of(slot, extent).map(|home| volume.files.homes[home].drive);
         let alarm = Alarm { volume: volume.id, drive, extent: extent.into(), message };
         self.io.alarms.raise(alarm);
         if is_lost {
@@ -458,10 +467,10 @@ fn number_of(
     (asked_ns, space): (u64, Option<TakenSpace>),
 ) -> AskNumber {
     if let Some(operation) = action.operation() {
-        return volume.context(slot, operation).ask(asked_ns, space);
+        return volume.operations.context(slot, operation).ask(asked_ns, space);
     }
     let file = action.extent().zip(action.generation()).expect("what names no operation names a file");
-    volume.ask(slot, file, (asked_ns, space))
+    volume.operations.ask(slot, file, (asked_ns, space))
 }
 
 /// True for actions that a journal does for a replica behind it; the others concern the slow file itself.

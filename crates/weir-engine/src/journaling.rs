@@ -9,8 +9,8 @@ use weir_volume::Action;
 use crate::journals::{Asked, Desk, JournalEffect, JournalSpec, LOOK_INTERVAL_NS, VolumeJournals, Wanted};
 use crate::memory::scratch_start;
 use crate::reactor::Reactor;
-use crate::served_volume::NewHome;
 use crate::token::{AskNumber, ReplicaIndex, Token, VolumeIndex};
+use crate::volume_files::NewHome;
 
 /// A [`JournalSpec`] on its way to a reactor.
 pub(crate) struct NewJournal {
@@ -52,7 +52,7 @@ impl Reactor {
         let (size_bytes, bindings) = (volume.size_bytes, &new.spec.bindings);
         let homes: Vec<_> = bindings
             .iter()
-            .map(|((extent, slot), _)| ((*extent, *slot), volume.home_of(*slot, *extent)))
+            .map(|((extent, slot), _)| ((*extent, *slot), volume.files.home_of(*slot, *extent)))
             .collect();
         let home_of = |replica| homes.iter().find(|(of, _)| *of == replica).and_then(|(_, home)| *home);
         self.with_journals(index, |journals, desk| {
@@ -105,14 +105,14 @@ impl Reactor {
         let volume = &mut self.volumes[index];
         match *action {
             Action::Read { operation, offset, buffer_offset, length, .. } => {
-                let target = volume.lend_target(slot, operation, false, &self.io.pool);
+                let target = volume.operations.lend_target(slot, operation, false, &self.io.pool);
                 let token = Token::Operation(replica, operation, number);
                 let wanted = Wanted { token, offset, length, buffer_offset };
                 self.with_journals(index, |journals, desk| journals.read(binding, wanted, target, desk));
             }
             Action::ReadEdge { operation, edge, .. } => {
-                let target = volume.lend_target(slot, operation, true, &self.io.pool);
-                let scratch = scratch_start(volume.context_and_owner(slot, operation).1.part);
+                let target = volume.operations.lend_target(slot, operation, true, &self.io.pool);
+                let scratch = scratch_start(volume.operations.context_and_owner(slot, operation).1.part);
                 let token = Token::Edge(replica, operation, number, edge);
                 let (offset, length) = (edge.block_offset, BLOCK_BYTES as u32);
                 let wanted = Wanted { token, offset, length, buffer_offset: scratch as u32 };
@@ -121,8 +121,9 @@ impl Reactor {
             Action::Write { operation, offset, buffer_offset, length, is_durable, .. } => {
                 let range = buffer_offset as usize..(buffer_offset + length) as usize;
                 let is_needed = volume.journals.needs_checksum(binding, offset, length);
-                let checksum = if is_needed { volume.checksum_of(slot, operation, &range) } else { 0 };
-                let payload = volume.lend_payload(slot, operation);
+                let checksum =
+                    if is_needed { volume.operations.checksum_of(slot, operation, &range) } else { 0 };
+                let payload = volume.operations.lend_payload(slot, operation);
                 let token = Token::Operation(replica, operation, number);
                 let asked = Asked::of_write(token, payload, range);
                 let kind = Kind::Write { is_durable, checksum };

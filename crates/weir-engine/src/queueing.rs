@@ -7,12 +7,13 @@ use weir_volume::zeroing::Filesystem;
 use weir_volume::{Action, OperationId};
 
 use crate::drive_queue::{HomeQueue, Pending, SharedDriveQueue};
+use crate::operations::Purpose;
 use crate::policy_path::PolicyLevel;
 use crate::reactor::Reactor;
-use crate::served_volume::{Home, NewHome, Purpose};
 use crate::sharing::{DriveGrant, Message};
 use crate::stalls::Orphan;
 use crate::token::{ConnectionIndex, ReplicaIndex, VolumeIndex};
+use crate::volume_files::{Home, NewHome};
 
 /// The work of an action for the drive, and its operation. `None` for an action that does not go through
 /// the drive queue.
@@ -38,7 +39,15 @@ impl Reactor {
             let volume = &mut self.volumes[index];
             volume.emulated.add_home(emulated);
             let (is_away, filesystem) = (false, Filesystem::default());
-            volume.homes.push(Home { drive, directory, read_cost, is_away, is_counted, filesystem, queue });
+            volume.files.homes.push(Home {
+                drive,
+                directory,
+                read_cost,
+                is_away,
+                is_counted,
+                filesystem,
+                queue,
+            });
         }
     }
 
@@ -47,10 +56,10 @@ impl Reactor {
         let Some((operation, kind, bytes)) = work_of(&action) else { return self.submit(replica, action) };
         let (now_ns, ReplicaIndex { volume: index, slot }) = (self.io.now_ns, replica);
         let volume = &mut self.volumes[index];
-        let (context, owner) = volume.context_and_owner(slot, operation);
+        let (context, owner) = volume.operations.context_and_owner(slot, operation);
         let is_first = owner.part.position == 0 && context.cost.is_none();
         let (home, purpose, number) = (context.home, owner.purpose, context.number);
-        let queue = &mut volume.homes[home].queue;
+        let queue = &mut volume.files.homes[home].queue;
         let leaf = match purpose {
             Purpose::Client((connection, _)) => self.drive_queues.leaf(connection, home),
             Purpose::Resync { .. } => {
@@ -65,7 +74,7 @@ impl Reactor {
         let place = (queue.shared(), leaf);
         let pending = || Pending::Volume { replica, number, action };
         let (cost, verdict) = self.drive_queues.arrive(now_ns, place, (kind, bytes, is_first), pending);
-        let context = volume.context(slot, operation);
+        let context = volume.operations.context(slot, operation);
         context.cost = Some(cost);
         context.at_drive_since_ns = now_ns;
         context.asked_ns = 0;
@@ -91,7 +100,7 @@ impl Reactor {
     fn submit_to_drive(&mut self, replica: ReplicaIndex, action: Action, grant: &DriveGrant) {
         let now_ns = self.io.now_ns;
         if let Some((operation, ..)) = work_of(&action) {
-            let context = self.volumes[replica.volume].context(replica.slot, operation);
+            let context = self.volumes[replica.volume].operations.context(replica.slot, operation);
             context.spent.queue_ns += grant.waited_ns;
             context.spent.floors_ns += grant.waited_for_floors_ns;
             context.at_drive_since_ns = now_ns;
@@ -104,24 +113,24 @@ impl Reactor {
     pub(crate) fn left_drive(&mut self, replica: ReplicaIndex, operation: OperationId) -> Option<usize> {
         let now_ns = self.io.now_ns;
         let volume = &mut self.volumes[replica.volume];
-        let context = volume.context(replica.slot, operation);
+        let context = volume.operations.context(replica.slot, operation);
         context.spent.drive_ns += now_ns.saturating_sub(context.at_drive_since_ns);
         let home = context.home;
         let cost = context.cost.expect("a completed operation was submitted");
-        let is_waited_for = volume.homes[home].queue.has_completed(now_ns, cost);
+        let is_waited_for = volume.files.homes[home].queue.has_completed(now_ns, cost);
         is_waited_for.then_some(home)
     }
 
     /// Runs the operations that the drive queues of a volume's homes have room for.
     pub(crate) fn release_homes(&mut self, index: VolumeIndex) {
-        for home in 0..self.volumes[index].homes.len() {
+        for home in 0..self.volumes[index].files.homes.len() {
             self.release_home(index, home);
         }
     }
 
     /// Runs the operations that the drive queue of one home has room for.
     pub(crate) fn release_home(&mut self, index: VolumeIndex, home: usize) {
-        let drive_queue = self.volumes[index].homes[home].queue.shared().clone();
+        let drive_queue = self.volumes[index].files.homes[home].queue.shared().clone();
         self.release_drive_queue(&drive_queue);
     }
 
@@ -155,7 +164,7 @@ impl Reactor {
 
     /// Removes a quiet connection from the drive queues.
     pub(crate) fn quit_drive_queues(&mut self, index: ConnectionIndex, volume: VolumeIndex) {
-        let homes = self.volumes[volume].homes.iter().map(|home| &home.queue);
+        let homes = self.volumes[volume].files.homes.iter().map(|home| &home.queue);
         for (replica, number) in self.drive_queues.quit(self.io.now_ns, index, homes) {
             self.is_orphaned_in_queue(replica, number);
         }

@@ -25,17 +25,18 @@ use super::drive_queue::DriveQueues;
 use super::emulation::HeldCompletions;
 use super::helper::{Answer, Helper, MetadataAnswer};
 use super::io::Io;
+use super::life::NewSize;
 use super::policy_path::own_level;
 use super::refusals::Refusals;
 use super::replica_metadata::MetadataIo;
 use super::resync_throttle::ResyncThrottle;
 use super::scrubbing::Scrubs;
 use super::served_volume::ServedVolume;
-use super::served_volume::{NewHome, NewSize};
 use super::sharing::SharedState;
 use super::space_count::SpaceAtHand;
 use super::status::Statuses;
 use super::token::{ConnectionIndex, Token, VolumeIndex};
+use super::volume_files::NewHome;
 use weir_host::line_gate::LineGate;
 
 /// Time that clients have to read outstanding replies when the daemon stops, in nanoseconds.
@@ -404,7 +405,7 @@ impl Reactor {
     }
 
     fn serve(&mut self, volume: VolumeId, new: NewConnection) {
-        let Some(&volume) = self.by_id.get(&volume).filter(|&&v| self.volumes[v].closing.is_none()) else {
+        let Some(&volume) = self.by_id.get(&volume).filter(|&&v| !self.volumes[v].life.is_closing()) else {
             if let Some(left_out) = REFUSALS.pass() {
                 tracing::info!(%volume, left_out, "a client chose a volume that has just been closed");
             }
@@ -414,7 +415,7 @@ impl Reactor {
             return;
         }
         let (served, export) = (&self.volumes[volume], &new.session.export);
-        if served.resizing_to.is_some() || export.size_bytes > served.size_bytes {
+        if served.life.is_resizing() || export.size_bytes > served.size_bytes {
             if let Some(left_out) = REFUSALS.pass() {
                 tracing::info!(
                     left_out,
@@ -423,7 +424,7 @@ impl Reactor {
             }
             return;
         }
-        if served.is_read_only && !export.read_only {
+        if served.life.is_read_only() && !export.read_only {
             if let Some(left_out) = REFUSALS.pass() {
                 tracing::info!(
                     left_out,
@@ -433,7 +434,7 @@ impl Reactor {
             return;
         }
         let index = self.clients.add(new, volume);
-        let homes = self.volumes[volume].homes.iter().map(|home| &home.queue);
+        let homes = self.volumes[volume].files.homes.iter().map(|home| &home.queue);
         self.drive_queues.join(self.io.now_ns, index, homes);
         self.ceilings.join(self.io.now_ns, volume, index);
         self.parse(index);
@@ -450,7 +451,7 @@ impl Reactor {
 
     fn close_volume(&mut self, id: VolumeId, done: SyncSender<()>) {
         let Some(volume) = self.by_id.remove(&id) else { return answer(done) };
-        self.volumes[volume].closing = Some(done);
+        self.volumes[volume].life.close(done);
         self.end_snapshot(volume, "the volume was closed");
         self.end_connections(volume);
         self.interrupt_scrub(volume);
@@ -471,7 +472,7 @@ impl Reactor {
         self.end_snapshot(index, "the volume was resized");
         let volume = &mut self.volumes[index];
         let size_bytes = resizing.size_bytes;
-        volume.resizing_to = Some((resizing, done));
+        volume.life.resize(resizing, done);
         if extent_count(size_bytes) < volume.mirror.extents() || size_bytes < volume.size_bytes {
             self.end_connections(index);
             self.interrupt_scrub(index);
@@ -481,11 +482,9 @@ impl Reactor {
 
     fn set_read_only(&mut self, id: VolumeId, is_read_only: bool, done: SyncSender<()>) {
         let Some(&index) = self.by_id.get(&id) else { return answer(done) };
-        let was_read_only = std::mem::replace(&mut self.volumes[index].is_read_only, is_read_only);
-        if was_read_only || !is_read_only {
+        if let Some(done) = self.volumes[index].life.set_read_only(is_read_only, done) {
             return answer(done);
         }
-        self.volumes[index].becoming_read_only = Some(done);
         self.end_connections(index);
         self.settle_volume(index);
     }
@@ -494,7 +493,7 @@ impl Reactor {
         if let Some(&index) = self.by_id.get(&id) {
             let (now_ns, PolicyBinding { path, policy_tree }) = (self.io.now_ns, binding);
             let connections = self.clients.of_volume(index);
-            let homes = self.volumes[index].homes.iter_mut().map(|home| &mut home.queue).collect();
+            let homes = self.volumes[index].files.homes.iter_mut().map(|home| &mut home.queue).collect();
             self.drive_queues.bind(now_ns, &connections, homes, path);
             self.release_homes(index);
             let ceilings = (policy_tree.as_ref(), path.as_slice());
@@ -539,7 +538,7 @@ impl Reactor {
             return self.background.change(&mut self.io, &mut self.drive_queues, (kind, policy));
         }
         for (_, volume) in &self.volumes {
-            volume.homes.iter().for_each(|home| home.queue.change_policy(kind, policy, self.io.now_ns));
+            volume.files.homes.iter().for_each(|home| home.queue.change_policy(kind, policy, self.io.now_ns));
         }
         self.wake_resync();
         self.wake_scrubs();
@@ -569,14 +568,14 @@ impl Reactor {
     pub fn settle_volume(&mut self, index: VolumeIndex) {
         let has_clients = self.clients.count_of(index) > 0;
         let volume = &mut self.volumes[index];
-        if let Some((resizing, done)) = volume.resizing_to.take() {
+        if let Some((resizing, done)) = volume.life.take_resize() {
             let is_growing = resizing.size_bytes >= volume.size_bytes;
             if !is_growing && (has_clients || !volume.is_quiet()) {
-                volume.resizing_to = Some((resizing, done));
+                volume.life.resize(resizing, done);
                 return;
             }
             if !self.are_journals_cut(index, &resizing) {
-                self.volumes[index].resizing_to = Some((resizing, done));
+                self.volumes[index].life.resize(resizing, done);
                 return;
             }
             self.take_size(index, resizing);
@@ -586,10 +585,8 @@ impl Reactor {
         if has_clients || !volume.is_quiet() {
             return;
         }
-        if volume.becoming_read_only.is_some() {
-            volume.becoming_read_only.take().into_iter().for_each(answer);
-        }
-        if volume.closing.is_some() && volume.journals.stop() {
+        volume.life.take_read_only().into_iter().for_each(answer);
+        if volume.life.is_closing() && volume.journals.stop() {
             self.remove_volume(index);
         }
     }
@@ -600,7 +597,7 @@ impl Reactor {
         let volume = &mut self.volumes[index];
         let (old_bytes, size_bytes) = (volume.size_bytes, resizing.size_bytes);
         let first = extent_count(size_bytes.min(old_bytes));
-        if size_bytes < old_bytes && !std::mem::replace(&mut volume.is_cutting, true) {
+        if size_bytes < old_bytes && volume.life.begin_cutting() {
             self.with_journals(index, |journals, desk| {
                 journals.detach_from(first, desk);
                 journals.trim_beyond(size_bytes, desk);
@@ -618,14 +615,14 @@ impl Reactor {
         let bindings = std::mem::take(&mut resizing.bindings);
         volume.set_size(resizing);
         for (replica, drive) in bindings {
-            let place = (replica, volume.home_of(replica.1, replica.0));
+            let place = (replica, volume.files.home_of(replica.1, replica.0));
             match volume.journals.can_attach(replica, Some(drive)) {
                 true => volume.journals.attach(place, drive, None),
                 // The journal has failed since it was chosen.
                 false => volume.journals.invalidate(replica.0, replica.1),
             }
         }
-        volume.is_cutting = false;
+        volume.life.end_cutting();
         self.with_journals(index, |_, _| {});
         let volume = &mut self.volumes[index];
         if volume.mirror.has_replicas() {
@@ -642,12 +639,12 @@ impl Reactor {
         let own = own_level(self.volumes[index].id);
         let mut places = Vec::with_capacity(homes.len());
         for home in homes {
-            let known = self.volumes[index].homes.iter().position(|known| known.drive == home.drive);
-            let place = known.unwrap_or(self.volumes[index].homes.len());
+            let known = self.volumes[index].files.home_on(home.drive);
+            let place = known.unwrap_or(self.volumes[index].files.homes.len());
             match known {
                 None => self.add_homes(index, vec![home], std::slice::from_ref(&own)),
                 // The drive may have been removed, and added at another path.
-                Some(known) => self.volumes[index].homes[known].directory = home.directory,
+                Some(known) => self.volumes[index].files.homes[known].directory = home.directory,
             }
             places.push(u8::try_from(place).expect("there are no more drives than bytes can count"));
         }
@@ -657,14 +654,14 @@ impl Reactor {
     fn remove_volume(&mut self, index: VolumeIndex) {
         self.ceilings.remove_volume(self.io.now_ns, index);
         self.resyncing_volumes.remove(&index);
-        self.volumes[index].homes.drain(..).for_each(|mut home| home.queue.leave());
+        self.volumes[index].files.homes.drain(..).for_each(|mut home| home.queue.leave());
         self.scrubs.forget(index);
         self.volumes[index].drop_scrub();
         // A caller that still waits for a change of replicas learns that the volume was closed.
-        let volume = self.volumes.remove(index);
+        let mut volume = self.volumes.remove(index);
         self.clients.close_volume(index);
         self.io.alarms.clear_volume(volume.id);
-        volume.closing.into_iter().for_each(answer);
+        volume.life.take_closing().into_iter().for_each(answer);
     }
 
     /// Answers received requests, refuses waiting ones, and stops.

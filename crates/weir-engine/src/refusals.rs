@@ -24,8 +24,8 @@ use weir_volume::{Action, Fault, OperationId};
 use super::helper::OpenError;
 use super::open_file::{Content, OpenFile};
 use super::reactor::Reactor;
-use super::space::{IsCounted, Permission};
 use super::space_count::SpaceAtHand;
+use super::space_permission::{IsCounted, Permission};
 use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
 
 /// A refused operation, which is answered in the next round.
@@ -110,7 +110,7 @@ impl Reactor {
         (extent, piece): (u32, u32),
         fault: Fault,
     ) {
-        let Some(generation) = self.volumes[replica.volume].answered(replica.slot, number) else {
+        let Some(generation) = self.volumes[replica.volume].operations.answered(replica.slot, number) else {
             self.is_orphaned(replica, number);
             return;
         };
@@ -124,7 +124,7 @@ impl Reactor {
         (operation, number): (OperationId, AskNumber),
         fault: Fault,
     ) {
-        if !self.volumes[replica.volume].is_wanted(replica.slot, operation, number) {
+        if !self.volumes[replica.volume].operations.is_wanted(replica.slot, operation, number) {
             self.is_orphaned(replica, number);
             return;
         }
@@ -137,8 +137,8 @@ impl Reactor {
         let indices: Vec<VolumeIndex> = self.volumes.iter().map(|(index, _)| index).collect();
         for index in indices {
             let volume = &mut self.volumes[index];
-            let Some(home) = volume.homes.iter().position(|home| home.drive == drive) else { continue };
-            volume.homes[home].is_away = is_away;
+            let Some(home) = volume.files.home_on(drive) else { continue };
+            volume.files.homes[home].is_away = is_away;
             if is_away {
                 self.leave_to_others(index, home);
             } else if self.resyncing_volumes.contains(&index) {
@@ -163,12 +163,12 @@ impl Reactor {
     pub(super) fn open_files(&self, drive: DriveId) -> Vec<OpenFile> {
         let mut files = Vec::new();
         for (_, volume) in &self.volumes {
-            let Some(home) = volume.homes.iter().position(|home| home.drive == drive) else { continue };
-            for (slot, extent) in volume.replicas_at(home) {
-                files.extend(volume.file_identity(slot, extent).map(|identity| OpenFile {
+            let Some(home) = volume.files.home_on(drive) else { continue };
+            for (slot, extent) in volume.files.replicas_at(home, volume.mirror.extents()) {
+                files.extend(volume.files.file_identity(slot, extent).map(|identity| OpenFile {
                     volume: volume.id,
                     content: Content::Replica(extent, slot),
-                    path: volume.extent_path(slot, extent),
+                    path: volume.files.extent_path(slot, extent),
                     identity,
                     size_bytes: EXTENT_BYTES,
                 }));
@@ -190,7 +190,7 @@ impl Reactor {
         let is_nameless = |file: &Descriptor| rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 0);
         let log = volume.journals.log_of(extent, replica.slot);
         volume.is_away(replica.slot, extent)
-            && (is_nameless(&volume.file(replica.slot, extent)) || log.is_some_and(is_nameless))
+            && (is_nameless(&volume.files.file(replica.slot, extent)) || log.is_some_and(is_nameless))
     }
 }
 

@@ -11,8 +11,9 @@ use std::sync::Arc;
 use weir_volume::mirror::{MetadataAction, MetadataRequest, ReplicaMetadata, ReplicaState, Slots, Written};
 
 use super::helper::{Job, MetadataError};
+use super::orphans::OrphanedIo;
 use super::reactor::Reactor;
-use super::stalls::{NO_ANSWER, OrphanedIo};
+use super::stalls::NO_ANSWER;
 use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
 use crate::alarms::Alarm;
 use weir_store::replica_metadata::metadata_file_name;
@@ -42,7 +43,7 @@ impl Reactor {
     pub(super) fn begin_metadata_write(&mut self, index: VolumeIndex, request: MetadataRequest) {
         let mut actions = Vec::new();
         let volume = &mut self.volumes[index];
-        volume.outstanding += 1;
+        volume.operations.begin();
         volume.metadata.ask(request, &mut actions);
         self.act_on_metadata(index, actions);
     }
@@ -86,7 +87,7 @@ impl Reactor {
     /// Records in the epoch record that the last in-sync replica of an extent failed.
     pub(super) fn record_failure(&mut self, index: VolumeIndex, extent: u32) {
         let volume = &mut self.volumes[index];
-        volume.outstanding += 1;
+        volume.operations.begin();
         let path = volume.epoch_records.clone();
         self.io.helper.submit(Job::Failure { volume: index, path, extent });
     }
@@ -98,7 +99,7 @@ impl Reactor {
         result: Result<(), MetadataError>,
     ) {
         let volume = &mut self.volumes[index];
-        volume.outstanding -= 1;
+        volume.operations.end();
         if let Err(error) = result {
             let message =
                 format!("would be served again after a restart, though it failed: {}", error.message);
@@ -122,9 +123,9 @@ impl Reactor {
                 volume.line_of(slot, extent).expect("the mirror writes beside replicas that there are");
             let due_ns = volume.emulated.note(now_ns, home, extent);
             volume.metadata.expect(extent, now_ns.max(due_ns));
-            let number = volume.next_number();
+            let number = volume.operations.next_number();
             self.metadata_io.asked.insert((index, slot, extent), number);
-            let (drive, directory) = (volume.homes[home].drive, &volume.homes[home].directory);
+            let (drive, directory) = (volume.files.homes[home].drive, &volume.files.homes[home].directory);
             let journaled = volume.journals.metadata_path(extent, slot);
             let path = journaled.unwrap_or_else(|| directory.join(metadata_file_name(extent.into())));
             let (replica, metadata) = (ReplicaIndex { volume: index, slot }, Arc::clone(metadata));
@@ -186,15 +187,15 @@ impl Reactor {
         for slot in slots.iter() {
             let number = self.metadata_io.asked.remove(&(index, slot, extent));
             let number = number.expect("only what a drive was asked for is given up");
-            volume.outstanding += 1;
-            volume.orphans.add(slot, number, OrphanedIo { extent, emulated: None, space: None });
+            volume.operations.begin();
+            volume.operations.orphan(slot, number, OrphanedIo { extent, queued: None, space: None });
         }
         volume.fault_message = Some(NO_ANSWER.to_owned());
     }
 
     fn end_note(&mut self, index: VolumeIndex, extent: u32, written: Written) {
         let volume = &mut self.volumes[index];
-        volume.outstanding -= 1;
+        volume.operations.end();
         volume.mirror.metadata_written(extent, written, &mut volume.effects);
         self.carry_out(index);
         // If no replica failed, the message is about the metadata.

@@ -8,9 +8,9 @@ use weir_types::{DriveId, VolumeId};
 use weir_volume::mirror::{AwaitedChange, FileState, ReplicaChange, ReplicaMetadata, ReplicaStates};
 
 use super::reactor::Reactor;
-use super::served_volume::NewHome;
 use super::served_volume::ServedVolume;
 use super::token::VolumeIndex;
+use super::volume_files::NewHome;
 
 /// What becomes of a replica of an extent.
 pub(super) enum NewChange {
@@ -70,7 +70,8 @@ impl Reactor {
             }
             NewChange::Remove => true,
         };
-        let files = FileState { has_orphaned_io: volume.orphans.are_of(replica.0, replica.1), can_attach };
+        let files =
+            FileState { has_orphaned_io: volume.operations.has_orphans_of(replica.0, replica.1), can_attach };
         let begun = match &change {
             NewChange::Add { .. } => ReplicaChange::Add,
             NewChange::Remove => ReplicaChange::Remove,
@@ -109,7 +110,7 @@ impl Reactor {
         let home = self.add_new_homes(index, homes)[home];
         let volume = &mut self.volumes[index];
         volume.set_home(extent, slot, home);
-        let place = ((extent, slot), volume.home_of(slot, extent));
+        let place = ((extent, slot), volume.files.home_of(slot, extent));
         journal.into_iter().for_each(|drive| volume.journals.attach(place, drive, None));
         volume.set_read_costs_of(extent);
         self.with_journals(index, |journals, desk| journals.forget_elsewhere((extent, slot), desk));
@@ -122,9 +123,9 @@ impl Reactor {
         journal: Option<(DriveId, OwnedFd)>,
     ) {
         let volume = &mut self.volumes[index];
-        let place = ((extent, slot), volume.home_of(slot, extent));
+        let place = ((extent, slot), volume.files.home_of(slot, extent));
         journal.into_iter().for_each(|(drive, file)| volume.journals.attach(place, drive, Some(file)));
-        volume.set_file(slot, extent, None);
+        volume.files.set_file(slot, extent, None);
         volume.publish_away(extent);
         let size_bytes = volume.size_bytes;
         self.with_journals(index, |journals, desk| {

@@ -13,8 +13,9 @@ use weir_volume::mirror::resync_queue::{ExtentReplica, Next, steps_at_once};
 use weir_volume::mirror::{ReplicaState, ReplicaStates, ResyncQueue};
 use weir_volume::{Content, Fault, Mirror};
 
+use super::operations::{Owner, Purpose};
 use super::reactor::Reactor;
-use super::served_volume::{Owner, Purpose, ServedVolume};
+use super::served_volume::ServedVolume;
 use super::stalls::LOOK_INTERVAL_NS;
 use super::token::VolumeIndex;
 
@@ -69,7 +70,7 @@ impl Reactor {
                 self.carry_out(index);
             }
         }
-        self.resyncing_volumes.iter().all(|index| self.volumes[*index].outstanding == 0)
+        self.resyncing_volumes.iter().all(|index| self.volumes[*index].operations.is_quiet())
     }
 
     /// Does all work that is due for the replicas of all volumes.
@@ -158,14 +159,14 @@ impl Reactor {
     fn begin_step(&mut self, index: VolumeIndex, (extent, slot): ExtentReplica) -> bool {
         let (now_ns, policy) = (self.io.now_ns, self.policies.of(KIND));
         let volume = &mut self.volumes[index];
-        let home = volume.home_of(slot, extent).expect("the mirror knows replicas that there are");
+        let home = volume.files.home_of(slot, extent).expect("the mirror knows replicas that there are");
         let has_clients = self.resync_throttle.has_clients(now_ns);
         let steps_max = if has_clients { 1 } else { steps_at_once(volume.piece_ns((extent, slot), home)) };
         if volume.resync.queue.steps_under_way() >= steps_max || self.resync_throttle.waits(index, now_ns) {
             return false;
         }
         let ready_ns =
-            volume.homes[home].queue.shared().with_pace((KIND, policy), now_ns, |pace| pace.ready_ns());
+            volume.files.homes[home].queue.shared().with_pace((KIND, policy), now_ns, |pace| pace.ready_ns());
         if ready_ns > now_ns {
             self.wake_resync_at(ready_ns);
             return false;
@@ -177,10 +178,12 @@ impl Reactor {
         match volume.mirror.resync_region(extent, slot, &mut volume.effects) {
             Some(id) => {
                 let part = Part { extent, offset: 0, length: PIECE_BYTES as u32, position: 0 };
-                volume.set_owner(id, Owner::new(Purpose::Resync { extent, slot }, part, Some(memory.into())));
+                volume
+                    .operations
+                    .set_owner(id, Owner::new(Purpose::Resync { extent, slot }, part, Some(memory.into())));
                 volume.resync.queue.step_begun();
                 self.resync_throttle.step_began(Clock.now_ns());
-                volume.homes[home]
+                volume.files.homes[home]
                     .queue
                     .shared()
                     .with_pace((KIND, policy), now_ns, |pace| pace.asked(now_ns, STEP));
@@ -206,10 +209,10 @@ impl Reactor {
         volume.resync.queue.step_ended();
         // Much may have been copied in this round.
         self.resync_throttle.step_ended(Clock.now_ns(), policy.weight);
-        match (result, volume.home_of(slot, extent)) {
+        match (result, volume.files.home_of(slot, extent)) {
             (Ok(_), Some(home)) => {
                 let moved = |pace: &mut Pace| pace.moved(now_ns, STEP, REGION_BYTES as u32);
-                volume.homes[home].queue.shared().with_pace((KIND, policy), now_ns, moved);
+                volume.files.homes[home].queue.shared().with_pace((KIND, policy), now_ns, moved);
                 volume.statistics.replication.copied(REGION_BYTES);
             }
             _ => volume.resync.queue.rest((extent, slot), now_ns),
@@ -254,8 +257,8 @@ impl ServedVolume {
     /// Time of the slower of the source and target drives for a piece, in nanoseconds.
     fn piece_ns(&self, (extent, slot): ExtentReplica, home: usize) -> u32 {
         let cost_ns =
-            |home: usize, kind| self.homes[home].queue.shared().cost(kind, PIECE_BYTES as u32).drive_ns;
-        let source = self.mirror.source(extent, slot).and_then(|source| self.home_of(source, extent));
+            |home: usize, kind| self.files.homes[home].queue.shared().cost(kind, PIECE_BYTES as u32).drive_ns;
+        let source = self.mirror.source(extent, slot).and_then(|source| self.files.home_of(source, extent));
         let read_ns = source.map_or(0, |source| cost_ns(source, Kind::Read));
         cost_ns(home, Kind::Write).max(read_ns)
     }

@@ -22,8 +22,9 @@ use weir_volume::geometry::Part;
 use weir_volume::mirror::{MirrorId, SECTIONS, SectionReport, Slots};
 use weir_volume::{Content, OperationId};
 
+use super::operations::{Owner, Purpose};
 use super::reactor::Reactor;
-use super::served_volume::{Owner, Purpose, ServedVolume};
+use super::served_volume::ServedVolume;
 use super::token::VolumeIndex;
 
 /// The kind of background work.
@@ -281,7 +282,7 @@ impl Reactor {
         }
         let homes = volume.homes_read(extent);
         let ready = homes.iter().map(|home| {
-            volume.homes[*home]
+            volume.files.homes[*home]
                 .queue
                 .shared()
                 .with_pace((KIND, policy), now_ns, |pace: &mut Pace| pace.ready_ns())
@@ -300,9 +301,11 @@ impl Reactor {
         if let Some(id) = volume.mirror.scrub_piece(extent, &mut volume.effects) {
             scrubbing.pieces_under_way += 1;
             let part = Part { extent, offset: 0, length: PIECE_BYTES as u32, position: 0 };
-            volume.set_owner(id, Owner::new(Purpose::Scrubbing { extent }, part, Some(memory.into())));
+            volume
+                .operations
+                .set_owner(id, Owner::new(Purpose::Scrubbing { extent }, part, Some(memory.into())));
             for home in homes {
-                volume.homes[home]
+                volume.files.homes[home]
                     .queue
                     .shared()
                     .with_pace((KIND, policy), now_ns, |pace| pace.asked(now_ns, PIECE));
@@ -318,7 +321,7 @@ impl Reactor {
         let volume = &mut self.volumes[index];
         for home in volume.homes_read(extent) {
             let moved = |pace: &mut Pace| pace.moved(now_ns, PIECE, PIECE_BYTES as u32);
-            volume.homes[home].queue.shared().with_pace((KIND, policy), now_ns, moved);
+            volume.files.homes[home].queue.shared().with_pace((KIND, policy), now_ns, moved);
         }
         if let Some(scrubbing) = &mut volume.scrubbing {
             scrubbing.pieces_under_way -= 1;
@@ -400,7 +403,7 @@ impl ServedVolume {
     /// The homes of the readable replicas of an extent.
     fn homes_read(&self, extent: u32) -> Vec<usize> {
         let slots: Slots = self.mirror.readable(extent, 0, 0);
-        slots.iter().filter_map(|slot| self.home_of(slot, extent)).collect()
+        slots.iter().filter_map(|slot| self.files.home_of(slot, extent)).collect()
     }
 
     /// Hands the checksums of the blocks that were read to the mirror.
@@ -408,7 +411,7 @@ impl ServedVolume {
         let (_, blocks) = self.mirror.examining(id);
         let block_checksums: Vec<u32> = match content {
             Content::Data => {
-                let memory = self.context(slot, operation).memory.as_ref();
+                let memory = self.operations.context(slot, operation).memory.as_ref();
                 let read = memory.expect("what was read is there until it ends").filled();
                 read.chunks_exact(BLOCK_BYTES as usize).take(blocks).map(sum_of).collect()
             }
@@ -422,8 +425,8 @@ impl ServedVolume {
         let volume = self.id;
         let at = |block: u32| u64::from(block) * BLOCK_BYTES;
         for (slot, found) in report.found.iter().enumerate().filter(|(_, found)| **found > 0) {
-            let (repaired, home) = (report.repaired[slot], self.home_of(slot, extent));
-            let drive = home.map(|home| self.homes[home].drive.to_string()).unwrap_or_default();
+            let (repaired, home) = (report.repaired[slot], self.files.home_of(slot, extent));
+            let drive = home.map(|home| self.files.homes[home].drive.to_string()).unwrap_or_default();
             let first_offset = report.first_found.map(at);
             tracing::warn!(%volume, extent, slot, drive, found, repaired, first_offset, "a replica had bad blocks");
         }

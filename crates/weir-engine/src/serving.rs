@@ -4,8 +4,8 @@ use weir_qos::{Cost, Kind};
 use weir_volume::Request;
 
 use crate::clients::ClientEffect;
+use crate::operations::{Owner, Purpose};
 use crate::reactor::Reactor;
-use crate::served_volume::{Owner, Purpose};
 use crate::sharing::Admitted;
 use crate::token::{ConnectionIndex, Ticket, VolumeIndex};
 
@@ -24,12 +24,12 @@ impl Reactor {
                     let wanted =
                         Request { kind, extent: part.extent, offset: part.offset, length: part.length };
                     let operation = volume.mirror.start(wanted, &mut volume.effects);
-                    volume.set_owner(operation, Owner::new(Purpose::Client(ticket), part, memory));
+                    volume.operations.set_owner(operation, Owner::new(Purpose::Client(ticket), part, memory));
                     started = Some(index);
                 }
                 ClientEffect::Flush { ticket, volume: index } => {
                     let volume = &mut self.volumes[index];
-                    let flush = volume.add_flush(ticket);
+                    let flush = volume.operations.add_flush(ticket);
                     volume.mirror.flush(flush, &mut volume.effects);
                     started = Some(index);
                 }

@@ -16,8 +16,9 @@ use weir_volume::mirror::Slots;
 use weir_volume::mirror::stall::Waiting;
 
 use super::helper::Job;
+use super::orphans::OrphanedIo;
 use super::reactor::Reactor;
-use super::stalls::{LOOK_INTERVAL_NS, NO_ANSWER, OrphanedIo};
+use super::stalls::{LOOK_INTERVAL_NS, NO_ANSWER};
 use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
 use weir_store::extent_file_name;
 use weir_store::snapshot::Target;
@@ -147,8 +148,8 @@ impl Reactor {
         let mut step = Step { extent, end: offset + length, ..Step::default() };
         let snapshot = volume.snapshot.take().expect("the mirror has ranges for a snapshot in progress");
         for slot in slots.iter() {
-            let home = volume.home_of(slot, extent).expect("the mirror knows only replicas that exist");
-            let drive = volume.homes[home].drive;
+            let home = volume.files.home_of(slot, extent).expect("the mirror knows only replicas that exist");
+            let drive = volume.files.homes[home].drive;
             // A journal holds data that the extent file lacks. The snapshot does not read the journal,
             // because other replicas have all of the data in one file.
             let is_journaled = volume.journals.binding(extent, slot).is_some();
@@ -158,10 +159,10 @@ impl Reactor {
                 continue;
             };
             let (source, target) =
-                (volume.extent_path(slot, extent), folder.join(extent_file_name(extent.into())));
-            let (replica, number) = (ReplicaIndex { volume: index, slot }, volume.next_number());
+                (volume.files.extent_path(slot, extent), folder.join(extent_file_name(extent.into())));
+            let (replica, number) = (ReplicaIndex { volume: index, slot }, volume.operations.next_number());
             step.waiting.insert(slot, (number, now_ns));
-            volume.outstanding += 1;
+            volume.operations.begin();
             let (range, can_share) = ((offset, length), *can_share);
             self.io.helper.submit(Job::Snapshot { replica, number, drive, source, target, range, can_share });
         }
@@ -183,7 +184,7 @@ impl Reactor {
         };
         if let Some(VolumeSnapshot { step, fault, .. }) = snapshot.filter(is_asked) {
             step.waiting.remove(&replica.slot);
-            volume.outstanding -= 1;
+            volume.operations.end();
             match result {
                 Ok(end) => step.end = step.end.min(end),
                 Err(message) => {
@@ -194,7 +195,7 @@ impl Reactor {
             }
             self.go_on_with_step(replica.volume);
         } else if !self.is_orphaned(replica, number) {
-            self.volumes[replica.volume].outstanding -= 1;
+            self.volumes[replica.volume].operations.end();
         }
         self.settle_volume(replica.volume);
     }
@@ -231,12 +232,12 @@ impl Reactor {
         let late: Vec<_> = step.waiting.extract_if(.., is_late).collect();
         for (slot, (number, _)) in &late {
             step.failed.insert(*slot);
-            volume.orphans.add(
+            volume.operations.orphan(
                 *slot,
                 *number,
-                OrphanedIo { extent: step.extent, emulated: None, space: None },
+                OrphanedIo { extent: step.extent, queued: None, space: None },
             );
-            let home = volume.home_of(*slot, step.extent).map(|home| volume.homes[home].drive);
+            let home = volume.files.home_of(*slot, step.extent).map(|home| volume.files.homes[home].drive);
             home.into_iter().for_each(|drive| _ = spec.targets.remove(&drive));
             *fault = Some(NO_ANSWER.to_owned());
         }

@@ -4,14 +4,11 @@
 //! still carry out orphaned I/O at any later time. So its buffers stay in place until it has ended. The
 //! replica comes back only after all of its orphaned I/O has ended.
 
-use std::collections::BTreeMap;
-
-use weir_qos::Cost;
 use weir_volume::mirror::stall::STALL_NS;
 
 use super::drive_queue::SharedDriveQueue;
+use super::orphans::OrphanedIo;
 use super::reactor::Reactor;
-use super::space_count::TakenSpace;
 use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
 
 /// What is told of a replica that was given up.
@@ -19,20 +16,6 @@ pub(super) const NO_ANSWER: &str = "did not answer for 10 s";
 
 /// Interval between two checks, in nanoseconds.
 pub(super) const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
-
-/// I/O that was given up and has not ended.
-#[derive(Debug)]
-pub(super) struct OrphanedIo {
-    pub extent: u32,
-    /// The home where it waits in the drive queue, or is at the drive, and with what cost.
-    pub emulated: Option<(usize, Cost)>,
-    /// Counted space that the I/O may take at any time.
-    pub space: Option<TakenSpace>,
-}
-
-/// Orphaned I/O, by slot and number.
-#[derive(Debug, Default)]
-pub(super) struct OrphanedIos(BTreeMap<(usize, AskNumber), OrphanedIo>);
 
 /// Whether an operation was orphaned I/O that has ended now.
 pub(super) enum Orphan {
@@ -42,17 +25,6 @@ pub(super) enum Orphan {
     Ended,
     /// The same, and other operations in this drive queue may take its room.
     LeftRoom(SharedDriveQueue),
-}
-
-impl OrphanedIos {
-    pub fn add(&mut self, slot: usize, number: AskNumber, io: OrphanedIo) {
-        self.0.insert((slot, number), io);
-    }
-
-    /// True if orphaned I/O may still reach a replica of an extent.
-    pub fn are_of(&self, extent: u32, slot: usize) -> bool {
-        self.0.iter().any(|((of, _), io)| *of == slot && io.extent == extent)
-    }
 }
 
 impl Reactor {
@@ -71,7 +43,7 @@ impl Reactor {
     fn give_up(&mut self, index: VolumeIndex, slot: usize, extent: u32) {
         let volume = &mut self.volumes[index];
         volume.fault_message = Some(NO_ANSWER.to_owned());
-        let operations = volume.give_up(slot, extent, &self.io.pool);
+        let operations = volume.operations.give_up(slot, extent, &self.io.pool);
         volume.mirror.give_up_replica((extent, slot), &operations, &mut volume.effects);
         self.carry_out(index);
         // If it was failed by something else before, this message is nobody's.
@@ -82,9 +54,8 @@ impl Reactor {
     /// connection settles the volume.
     pub(super) fn is_orphaned_in_queue(&mut self, replica: ReplicaIndex, number: AskNumber) {
         let volume = &mut self.volumes[replica.volume];
-        let io = volume.orphans.0.remove(&(replica.slot, number));
+        let io = volume.operations.end_orphan(replica.slot, number);
         debug_assert!(io.is_some(), "only what was given up waits for nobody");
-        volume.outstanding -= 1;
     }
 
     /// Ends orphaned I/O. True if the completed operation was orphaned.
@@ -103,15 +74,14 @@ impl Reactor {
     /// settled at the end of the round, because the caller may work on the same volume.
     pub(super) fn end_orphan(&mut self, replica: ReplicaIndex, number: AskNumber) -> Orphan {
         let volume = &mut self.volumes[replica.volume];
-        let Some(OrphanedIo { emulated, space, .. }) = volume.orphans.0.remove(&(replica.slot, number))
+        let Some(OrphanedIo { queued, space, .. }) = volume.operations.end_orphan(replica.slot, number)
         else {
             return Orphan::Unknown;
         };
         drop(space);
-        volume.outstanding -= 1;
         self.unsettled.push(replica.volume);
-        let Some((home, cost)) = emulated else { return Orphan::Ended };
-        let queue = &volume.homes[home].queue;
+        let Some((home, cost)) = queued else { return Orphan::Ended };
+        let queue = &volume.files.homes[home].queue;
         let is_waited_for = queue.has_completed(self.io.now_ns, cost);
         if is_waited_for { Orphan::LeftRoom(queue.shared().clone()) } else { Orphan::Ended }
     }

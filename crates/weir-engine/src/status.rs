@@ -91,7 +91,7 @@ impl Reactor {
         if volume.mirror.is_hole(extent, offset, length) {
             return self.status_found(ticket, Ok(vec![Run { length, is_hole: true }]));
         }
-        volume.outstanding += 1;
+        volume.operations.begin();
         let question = Question { volume: index, ticket, part, asked: Slots::default(), next_ns: None };
         let number = self.statuses.next_number();
         self.statuses.questions.insert(number, question);
@@ -105,7 +105,8 @@ impl Reactor {
         let volume = &self.volumes[index];
         let readable = volume.mirror.readable(part.extent, part.offset, part.length);
         let is_direct = |slot: &usize| volume.journals.binding(part.extent, *slot).is_none();
-        let drive_of = |slot: usize| volume.home_of(slot, part.extent).map(|home| volume.homes[home].drive);
+        let drive_of =
+            |slot: usize| volume.files.home_of(slot, part.extent).map(|home| volume.files.homes[home].drive);
         let left: Vec<(usize, DriveId)> = (readable.iter().filter(is_direct))
             .filter(|slot| !asked.contains(*slot))
             .filter_map(|slot| Some((slot, drive_of(slot)?)))
@@ -119,9 +120,14 @@ impl Reactor {
             }
             return false;
         };
-        let path = volume.extent_path(slot, part.extent);
-        let look =
-            Look { question: number, slot, drive, renewals: volume.renewals, asked_ns: self.io.now_ns };
+        let path = volume.files.extent_path(slot, part.extent);
+        let look = Look {
+            question: number,
+            slot,
+            drive,
+            renewals: volume.files.renewals(),
+            asked_ns: self.io.now_ns,
+        };
         let question = self.statuses.questions.get_mut(&number).expect("it was just found");
         question.asked.insert(slot);
         question.next_ns = volume.mirror.has_replicas().then_some(self.io.now_ns + ANSWER_NS);
@@ -158,7 +164,7 @@ impl Reactor {
         let Some(question) = self.statuses.questions.get(&look.question) else { return };
         let (volume, part) = (&self.volumes[question.volume], question.part);
         let readable = volume.mirror.readable(part.extent, part.offset, part.length);
-        let counts = look.counts(readable, volume.renewals);
+        let counts = look.counts(readable, volume.files.renewals());
         match result {
             Err(message) if volume.mirror.has_replicas() => {
                 tracing::warn!("block status: {message}");
@@ -174,7 +180,7 @@ impl Reactor {
 
     fn answer_status(&mut self, number: u64, result: Result<Vec<Run>, String>) {
         let Some(question) = self.statuses.questions.remove(&number) else { return };
-        self.volumes[question.volume].outstanding -= 1;
+        self.volumes[question.volume].operations.end();
         let result = result.map_err(|message| {
             tracing::error!("block status: {message}");
             NbdError::Io

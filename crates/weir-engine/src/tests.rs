@@ -20,12 +20,12 @@ use crate::command::Command;
 use crate::drive_queue::{Pending, SharedDriveQueue};
 use crate::helper::Helper;
 use crate::helper::SpaceAnswer;
+use crate::orphans::OrphanedIo;
 use crate::reactor::{Reactor, Surroundings};
 use crate::replicas::NewChange;
-use crate::served_volume::NewHome;
 use crate::sharing::{DriveGrant, Message, SharedState};
-use crate::stalls::OrphanedIo;
 use crate::token::{AskNumber, ReplicaIndex};
+use crate::volume_files::NewHome;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel, sync_channel};
 use weir_store::extent_file_name;
@@ -262,16 +262,19 @@ fn replica_removal_waits_for_its_reads() {
 fn look_for_given_up_file_allocates_nothing() {
     let mut world = World::new(1);
     let (index, volume) = world.reactor.volumes.iter_mut().next().unwrap();
-    let (replica, outstanding) = (ReplicaIndex { volume: index, slot: 0 }, volume.outstanding);
+    let (replica, outstanding) = (ReplicaIndex { volume: index, slot: 0 }, volume.operations.outstanding());
     // No file is open, so no generation is current.
     let generation = Generation::default();
     assert!(!volume.mirror.is_current(0, 7, generation));
-    let number = volume.ask(0, (7, generation), (0, None));
-    volume.outstanding += 1;
+    let number = volume.operations.ask(0, (7, generation), (0, None));
+    volume.operations.begin();
     let action = Action::Allocate { extent: 7, generation, piece: 0 };
     world.reactor.space_seen(SpaceAnswer { replica, number, action, needed_bytes: Ok(0) });
     let volume = &mut world.reactor.volumes[index];
-    assert_eq!((volume.outstanding, volume.is_asked(0, number)), (outstanding, false));
+    assert_eq!(
+        (volume.operations.outstanding(), volume.operations.is_asked(0, number)),
+        (outstanding, false)
+    );
 }
 
 #[test]
@@ -287,9 +290,9 @@ fn orphaned_io_keeps_its_space_until_it_ends() {
     let (index, volume) = world.reactor.volumes.iter_mut().next().unwrap();
     let generation = Generation::default();
     let taken = space.take(LEFT_BYTES).unwrap();
-    let number = volume.ask(0, (0, generation), (0, Some(taken)));
-    volume.outstanding += 1;
-    volume.give_up_asked(0, 0);
+    let number = volume.operations.ask(0, (0, generation), (0, Some(taken)));
+    volume.operations.begin();
+    volume.operations.give_up_asked(0, 0);
     look();
     assert!(space.take(1).is_none(), "it may still be done");
     assert!(world.reactor.is_orphaned(ReplicaIndex { volume: index, slot: 0 }, number));
@@ -304,13 +307,13 @@ fn give_up_in_queue(world: &mut World, count: usize) -> (ReplicaIndex, AskNumber
     let (index, _) = reactor.volumes.iter().next().unwrap();
     let replica = ReplicaIndex { volume: index, slot: 1 };
     let (kind, policy, now_ns) = (BackgroundKind::Scrub, BackgroundPolicy::default(), reactor.io.now_ns);
-    let leaf = reactor.volumes[index].homes[1].queue.background_leaf(kind, policy, now_ns);
+    let leaf = reactor.volumes[index].files.homes[1].queue.background_leaf(kind, policy, now_ns);
     let mut at_drive = Vec::new();
     for operation in (0..=count).map(|count| OperationId(count as u32)) {
         let volume = &mut reactor.volumes[index];
-        let number = volume.next_number();
-        volume.outstanding += 1;
-        let place = (volume.homes[1].queue.shared(), leaf);
+        let number = volume.operations.next_number();
+        volume.operations.begin();
+        let place = (volume.files.homes[1].queue.shared(), leaf);
         let action = Action::Read { operation, extent: 0, offset: 0, buffer_offset: 0, length: 4096 };
         let pending = || Pending::Volume { replica, number, action };
         let (cost, verdict) = reactor.drive_queues.arrive(now_ns, place, (Kind::Read, 4096, true), pending);
@@ -318,7 +321,7 @@ fn give_up_in_queue(world: &mut World, count: usize) -> (ReplicaIndex, AskNumber
             at_drive.push((replica, number, cost));
             continue;
         }
-        volume.orphans.add(1, number, OrphanedIo { extent: 0, emulated: Some((1, cost)), space: None });
+        volume.operations.orphan(1, number, OrphanedIo { extent: 0, queued: Some((1, cost)), space: None });
     }
     assert_eq!(at_drive.len(), 1, "all others wait");
     at_drive[0]
@@ -337,12 +340,12 @@ enum Turn {
 
 fn take_turn(world: &mut World, turn: Turn, (replica, number, cost): (ReplicaIndex, AskNumber, Cost)) {
     let reactor = &mut world.reactor;
-    let queue = reactor.volumes[replica.volume].homes[1].queue.shared().clone();
+    let queue = reactor.volumes[replica.volume].files.homes[1].queue.shared().clone();
     let complete = |now_ns| assert!(queue.completed(now_ns, cost));
     match turn {
         Turn::Orphan => {
-            let given_up = OrphanedIo { extent: 0, emulated: Some((1, cost)), space: None };
-            reactor.volumes[replica.volume].orphans.add(1, number, given_up);
+            let given_up = OrphanedIo { extent: 0, queued: Some((1, cost)), space: None };
+            reactor.volumes[replica.volume].operations.orphan(1, number, given_up);
             assert!(reactor.is_orphaned(replica, number));
         }
         Turn::Answer => {
@@ -351,7 +354,7 @@ fn take_turn(world: &mut World, turn: Turn, (replica, number, cost): (ReplicaInd
         }
         Turn::Message => {
             complete(reactor.io.now_ns);
-            reactor.volumes[replica.volume].outstanding -= 1;
+            reactor.volumes[replica.volume].operations.end();
             queue.release(reactor.io.now_ns, |granted| {
                 let Granted { ticket, waited_ns, waited_for_floors_ns, .. } = granted;
                 let grant = DriveGrant { pending: ticket.pending, waited_ns, waited_for_floors_ns };
@@ -394,7 +397,7 @@ fn drive_answering_zeroing_steps_is_not_failed() {
     };
     world.reactor.io.now_ns += STALL_NS + 1;
     assert!(is_late(&world.reactor));
-    world.reactor.volumes[index].outstanding -= 1;
+    world.reactor.volumes[index].operations.end();
     world.reactor.zeroed(replica, operation, Step::Zero, Err(Fault::Unsupported));
     assert!(!is_late(&world.reactor), "it has just been asked for the next step");
 }

@@ -9,8 +9,8 @@ use super::DataPlane;
 use crate::command::Command;
 use crate::locks::locked;
 use crate::open_file::OpenFile;
-use crate::space::IsCounted;
 use crate::space_count::Look;
+use crate::space_permission::IsCounted;
 
 impl DataPlane {
     /// Stops all operations except syncs on a drive whose folder is gone, or resumes them. In effect for

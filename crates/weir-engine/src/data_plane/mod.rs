@@ -31,14 +31,15 @@ use crate::drive_queue::SharedDriveQueue;
 use crate::emulation::SharedEmulation;
 use crate::helper::Helper;
 use crate::journals::JournalSpec;
+use crate::life::NewSize;
 use crate::locks::locked;
 use crate::policy_path::{PolicyLevel, policy_tree_scope};
 use crate::reactor::{Reactor, Surroundings};
-use crate::served_volume::{NewHome, NewSize};
 use crate::sharing::SharedState;
-use crate::space::IsCounted;
+use crate::space_permission::IsCounted;
 use crate::specification::*;
 use crate::statistics::VolumeStatistics;
+use crate::volume_files::NewHome;
 
 /// Configuration of the data plane.
 #[derive(Clone, Debug)]
