@@ -198,7 +198,7 @@ impl Reactor {
 
     /// A step of zeroing has ended. Answers the operation's home if this was the last step and others wait
     /// in its drive queue.
-    pub(super) fn zeroed(
+    pub(super) fn zeroing_step_ended(
         &mut self,
         replica: ReplicaIndex,
         operation: OperationId,
@@ -255,7 +255,7 @@ impl Reactor {
                 (replica, self.edge_read(replica, operation, edge, result, carried.into_target()))
             }
             Token::Zero(replica, operation, _, step) => {
-                (replica, self.zeroed(replica, operation, step, result))
+                (replica, self.zeroing_step_ended(replica, operation, step, result))
             }
             // These operations do not go through the drive queue.
             Token::Allocate { replica, file: (extent, generation), piece, .. } => {

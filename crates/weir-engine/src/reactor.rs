@@ -12,7 +12,6 @@ use weir_reactor::{BufferPool, Clock, Completion, Ring};
 use weir_types::{BackgroundKind, BackgroundPolicy, VolumeId};
 use weir_volume::geometry::extent_count;
 
-use super::NO_HOME;
 use super::alarms::Alarms;
 use super::background::{Background, EndedStep};
 use super::background_policies::BackgroundPolicies;
@@ -25,6 +24,7 @@ use super::drive_queue::DriveQueues;
 use super::emulation::HeldCompletions;
 use super::helper::{Answer, Helper, MetadataAnswer};
 use super::io::Io;
+use super::journaling::NewJournal;
 use super::life::NewSize;
 use super::policy_path::own_level;
 use super::refusals::Refusals;
@@ -34,9 +34,11 @@ use super::scrubbing::Scrubs;
 use super::served_volume::ServedVolume;
 use super::sharing::SharedState;
 use super::space_count::SpaceAtHand;
+use super::specification::{NO_HOME, VolumeSpec};
 use super::status::Statuses;
 use super::token::{ConnectionIndex, Token, VolumeIndex};
 use super::volume_files::NewHome;
+use crate::statistics::VolumeStatistics;
 use weir_host::line_gate::LineGate;
 
 /// Time that clients have to read outstanding replies when the daemon stops, in nanoseconds.
@@ -300,16 +302,7 @@ impl Reactor {
         while let Ok(command) = self.commands.try_recv() {
             match command {
                 Command::Open { spec, homes, journals, statistics, done } => {
-                    let id = spec.id;
-                    let volume = self.volumes.vacant_key();
-                    self.volumes.insert(ServedVolume::new(volume, spec, Arc::clone(&statistics)));
-                    self.clients.open_volume(volume, statistics);
-                    self.add_homes(volume, homes, &[own_level(id)]);
-                    journals.into_iter().for_each(|journal| self.add_journal(volume, journal));
-                    self.by_id.insert(id, volume);
-                    if self.volumes[volume].mirror.has_replicas() {
-                        self.begin_resync(volume);
-                    }
+                    self.open_volume(spec, (homes, journals), statistics);
                     answer(done);
                 }
                 Command::Close { volume, done } => self.close_volume(volume, done),
@@ -371,6 +364,23 @@ impl Reactor {
                 Command::Serve { volume, connection } => self.serve(volume, *connection),
                 Command::Stop => self.stop(),
             }
+        }
+    }
+
+    fn open_volume(
+        &mut self,
+        spec: VolumeSpec,
+        (homes, journals): (Vec<NewHome>, Vec<NewJournal>),
+        statistics: Arc<VolumeStatistics>,
+    ) {
+        let (id, volume) = (spec.id, self.volumes.vacant_key());
+        self.volumes.insert(ServedVolume::new(volume, spec, Arc::clone(&statistics)));
+        self.clients.open_volume(volume, statistics);
+        self.add_homes(volume, homes, &[own_level(id)]);
+        journals.into_iter().for_each(|journal| self.add_journal(volume, journal));
+        self.by_id.insert(id, volume);
+        if self.volumes[volume].mirror.has_replicas() {
+            self.begin_resync(volume);
         }
     }
 

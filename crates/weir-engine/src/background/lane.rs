@@ -11,9 +11,9 @@ use weir_qos::{Cost, Kind, Pace};
 use weir_types::bounds::BACKGROUND_OPERATIONS_MAX;
 use weir_types::{BackgroundPolicy, Terms, VolumeId};
 
-use super::progress::JobProgress;
 use super::reclaim::{Reclaim, Verdict};
 use crate::helper::{ReclaimOutcome, ReclaimStep};
+use crate::job_progress::JobProgress;
 
 /// Rest of a failed job before its next attempt, in nanoseconds: an operator has to act first.
 const RETRY_NS: u64 = 10_000_000_000;

@@ -8,7 +8,6 @@
 //! of a reclaim. It knows no volume that is served.
 
 mod lane;
-mod progress;
 mod reclaim;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,8 +23,8 @@ use crate::drive_queue::{DriveQueues, Pending, SharedDriveQueue};
 use crate::emulation::{self, SharedEmulation};
 use crate::helper::{Job as HelperJob, ReclaimDone, ReclaimOutcome, ReclaimStep};
 use crate::io::Io;
+use crate::job_progress::JobProgress;
 use lane::{Job, Lane};
-pub use progress::{JobProgress, ProgressSnapshot};
 
 /// Key of a lane.
 pub type LaneKey = (DriveId, BackgroundKind);

@@ -74,7 +74,7 @@ impl ActiveRequest {
 
     /// Attributes the time since the request's previous operation ended, by the time that the ended
     /// operation spent on each cause. Operations overlap, and no time counts twice.
-    pub fn account(&mut self, now_ns: u64, operation: OperationTime) {
+    pub fn attribute(&mut self, now_ns: u64, operation: OperationTime) {
         let open_ns = now_ns.saturating_sub(self.accounted_ns);
         let drive_ns = operation.drive_ns.min(open_ns);
         let queue_ns = operation.queue_ns.min(open_ns - drive_ns);
@@ -86,7 +86,7 @@ impl ActiveRequest {
     }
 
     /// Attributes all time since then to the drive, as for a flush.
-    pub fn account_to_drive(&mut self, now_ns: u64) {
+    pub fn attribute_to_drive(&mut self, now_ns: u64) {
         self.spent.drive_ns += now_ns.saturating_sub(self.accounted_ns);
         self.accounted_ns = now_ns;
     }

@@ -16,6 +16,9 @@ use crate::helper::Run;
 use crate::memory::Memory;
 use crate::operation_time::OperationTime;
 
+/// How zeroes are written as data: a client that wants them stable asks for a flush.
+const ZERO_WRITE: Kind = Kind::Write { is_durable: false };
+
 /// An operation that has served a part of a request.
 pub struct EndedOperation {
     pub part: Part,
@@ -177,15 +180,11 @@ impl Connection {
             return self.starving.push_back(id);
         }
         for (part, memory) in edges.into_iter().zip(buffers) {
-            self.start_zero_write(id, part, memory.zeroed(), desk);
+            self.start_part(id, part, ZERO_WRITE, Some(memory.zeroed().into()), desk);
         }
         let kind = if no_hole { Kind::Zero } else { Kind::Release };
         self.start_extents(id, (head, middle), kind, desk);
         self.finish_if_done(id, desk);
-    }
-
-    fn start_zero_write(&mut self, id: usize, part: Part, zeroes: Buffer, desk: &mut Desk<'_>) {
-        self.start_part(id, part, Kind::Write { is_durable: false }, Some(zeroes.into()), desk);
     }
 
     /// Continues zeroing with writes, on filesystems that cannot zero with fallocate.
@@ -199,7 +198,7 @@ impl Connection {
             let Some(memory) = self.holdings.take_buffer(buffer_bytes(part), true, desk) else {
                 return self.starving.push_back(id);
             };
-            self.start_zero_write(id, part, memory.zeroed(), desk);
+            self.start_part(id, part, ZERO_WRITE, Some(memory.zeroed().into()), desk);
         }
     }
 
@@ -238,7 +237,7 @@ impl Connection {
     ) {
         let request = &mut self.requests[id];
         request.parts_left -= 1;
-        request.account(desk.io.now_ns, ended.spent);
+        request.attribute(desk.io.now_ns, ended.spent);
         match (request.request.command, result) {
             (Command::Read { .. }, Ok(content)) => self.piece_read(id, ended, content, desk),
             (command, result) => {
@@ -294,7 +293,7 @@ impl Connection {
     pub fn flushed(&mut self, id: usize, result: Result<(), Fault>, desk: &mut Desk<'_>) {
         let request = &mut self.requests[id];
         request.parts_left -= 1;
-        request.account_to_drive(desk.io.now_ns);
+        request.attribute_to_drive(desk.io.now_ns);
         if let Err(fault) = result {
             request.fail(nbd_error(fault));
         }

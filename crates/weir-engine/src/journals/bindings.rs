@@ -38,6 +38,7 @@ impl VolumeJournals {
         } = spec;
         let journal_index = self.all.len();
         self.all.push(Some(VolumeJournal {
+            place: (self.volume, journal_index),
             drive: drive.id,
             home,
             directory,

@@ -45,11 +45,11 @@ impl VolumeJournals {
     fn take_action(&mut self, journal_index: usize, action: Action, desk: &mut Desk<'_>) {
         match action {
             Action::WriteRecord { position_bytes, is_durable, .. } => {
-                self.write_record(journal_index, position_bytes, is_durable, desk);
+                self.at_mut(journal_index).write_record(position_bytes, is_durable, desk);
             }
-            Action::SyncJournal => self.sync_journal_file(journal_index, desk),
+            Action::SyncJournal => self.at_mut(journal_index).sync_journal_file(desk),
             Action::WriteSuperblock { position_bytes } => {
-                self.write_superblock(journal_index, position_bytes, desk)
+                self.at_mut(journal_index).write_superblock(position_bytes, desk)
             }
             Action::Destage { file, .. } | Action::SyncSlow { file }
                 if self.at(journal_index).files[&file].descriptor.is_none() =>
@@ -57,11 +57,11 @@ impl VolumeJournals {
                 self.park(journal_index, file, action, desk);
             }
             Action::Destage { operation, file, offset, length, content } => {
-                self.bring(journal_index, (operation, file), (offset, length), content, desk);
+                self.at_mut(journal_index).bring((operation, file), (offset, length), content, desk);
             }
-            Action::SyncSlow { file } => self.sync_slow_file(journal_index, file, desk),
+            Action::SyncSlow { file } => self.at_mut(journal_index).sync_slow_file(file, desk),
             Action::PassBy { ticket, file, offset, length, is_durable } => {
-                self.pass_by(journal_index, (ticket, file), (offset, length), is_durable, desk);
+                self.at_mut(journal_index).pass_by((ticket, file), (offset, length), is_durable, desk);
             }
             Action::Done { ticket, result } => self.journal_done(journal_index, ticket, result, desk),
             Action::Forgotten { file } => self.forgotten(journal_index, file),
@@ -79,159 +79,6 @@ impl VolumeJournals {
         if slow.is_forgetting {
             self.refuse_parked(journal_index, file, desk);
         }
-    }
-
-    /// Begins an operation. Answers its token and the journal's file.
-    pub fn fly(&mut self, journal_index: usize, due_ns: u64, work: Work) -> (Token, Descriptor) {
-        let volume = self.volume;
-        let journal = self.at_mut(journal_index);
-        journal.last_flight += 1;
-        let flight = journal.last_flight;
-        journal.flights.insert(flight, Flight { due_ns, work });
-        (Token::Journal { volume, journal: journal_index, flight }, journal.file.clone())
-    }
-
-    fn write_record(
-        &mut self,
-        journal_index: usize,
-        position_bytes: u64,
-        is_durable: bool,
-        desk: &mut Desk<'_>,
-    ) {
-        let parts = compose_record(self.at_mut(journal_index), &desk.io.pool);
-        self.at_mut(journal_index).record = Parts { left: parts.len(), fault: None };
-        let mut position = position_bytes;
-        for (payload, range) in parts {
-            let length = range.len() as u32;
-            let due_ns = self.log_due(journal_index, (position, length), is_durable, desk);
-            let (token, file) = self.fly(journal_index, due_ns, Work::Record(length));
-            desk.io.ring.write(token, &file, position, payload, range, is_durable);
-            position += u64::from(length);
-        }
-    }
-
-    fn sync_journal_file(&mut self, journal_index: usize, desk: &mut Desk<'_>) {
-        let due_ns = desk.emulated.flush(desk.io.now_ns, self.at(journal_index).home);
-        let (token, file) = self.fly(journal_index, due_ns, Work::SyncJournal);
-        desk.io.ring.sync(token, &file);
-    }
-
-    fn write_superblock(&mut self, journal_index: usize, position_bytes: u64, desk: &mut Desk<'_>) {
-        let mut memory = fresh(BLOCK_BYTES as usize, &desk.io.pool);
-        self.at(journal_index).core.encode_superblock(first_block(&mut memory));
-        let buffer = memory.completed();
-        let length = BLOCK_BYTES as u32;
-        let due_ns = self.log_due(journal_index, (position_bytes, length), true, desk);
-        let (token, file) = self.fly(journal_index, due_ns, Work::Superblock);
-        desk.io.ring.write(token, &file, position_bytes, Payload::Own(buffer), 0..length as usize, true);
-    }
-
-    fn bring(
-        &mut self,
-        journal_index: usize,
-        (operation, file): (DestageId, FileId),
-        (offset, length): (u32, u32),
-        content: DestageContent,
-        desk: &mut Desk<'_>,
-    ) {
-        let zeroes = |length: u32| Source { position_bytes: 0, length };
-        let (sources, is_data) = match content {
-            DestageContent::Data(sources) => (sources, true),
-            DestageContent::Zeroes => (vec![zeroes(length)], false),
-            DestageContent::Zero => {
-                return self.fallocate_slow(
-                    journal_index,
-                    (operation, file),
-                    (offset, length),
-                    FallocateMode::Zero,
-                    desk,
-                );
-            }
-            DestageContent::Release => {
-                return self.fallocate_slow(
-                    journal_index,
-                    (operation, file),
-                    (offset, length),
-                    FallocateMode::Release,
-                    desk,
-                );
-            }
-        };
-        let parts = split(offset, sources);
-        let left = parts.len();
-        self.at_mut(journal_index).destages.insert(operation, Parts { left, fault: None });
-        let slow = self.slow(journal_index, file);
-        for (offset, sources) in parts {
-            let length: u32 = sources.iter().map(|source| source.length).sum();
-            let mut memory = fresh(length as usize, &desk.io.pool);
-            let fetching = Fetching { operation, file, slow: slow.clone(), offset, sources, gathered: 0 };
-            if is_data {
-                self.fetch(journal_index, fetching, memory, desk);
-            } else {
-                memory.append_zeroes(length as usize);
-                self.write_slow(journal_index, &fetching, memory.completed(), desk);
-            }
-        }
-    }
-
-    fn fallocate_slow(
-        &mut self,
-        journal_index: usize,
-        (operation, file): (DestageId, FileId),
-        (offset, length): (u32, u32),
-        placement: FallocateMode,
-        desk: &mut Desk<'_>,
-    ) {
-        self.at_mut(journal_index).destages.insert(operation, Parts { left: 1, fault: None });
-        let slow = self.slow(journal_index, file);
-        let due_ns = slow_due(&slow, (offset, 0), false, desk);
-        let (token, _) = self.fly(journal_index, due_ns, Work::Destage(operation, file, None));
-        desk.io.ring.fallocate(token, &slow.descriptor, offset.into(), length.into(), placement);
-    }
-
-    /// Reads the next source of a destage.
-    fn fetch(&mut self, journal_index: usize, fetching: Fetching, memory: Unfilled, desk: &mut Desk<'_>) {
-        let Source { position_bytes, length } =
-            *fetching.sources.front().expect("there is something to read");
-        let range = fetching.gathered as usize..(fetching.gathered + length) as usize;
-        let due_ns = self.log_due(journal_index, (position_bytes, length), false, desk);
-        let (token, file) = self.fly(journal_index, due_ns, Work::Fetch(fetching));
-        desk.io.ring.read(token, &file, position_bytes, memory, range);
-    }
-
-    /// Writes the gathered data to the slow file.
-    fn write_slow(&mut self, journal_index: usize, fetching: &Fetching, buffer: Buffer, desk: &mut Desk<'_>) {
-        let length = buffer.len() as u32;
-        let Fetching { operation, file, offset, ref slow, .. } = *fetching;
-        let due_ns = slow_due(slow, (offset, length), false, desk);
-        let (token, _) = self.fly(journal_index, due_ns, Work::Destage(operation, file, Some(length)));
-        let range = 0..length as usize;
-        desk.io.ring.write(token, &slow.descriptor, offset.into(), Payload::Own(buffer), range, false);
-    }
-
-    fn sync_slow_file(&mut self, journal_index: usize, file: FileId, desk: &mut Desk<'_>) {
-        let slow = self.slow(journal_index, file);
-        let due_ns = desk.emulated.flush(desk.io.now_ns, slow.home);
-        let (token, _) = self.fly(journal_index, due_ns, Work::SyncSlow(file));
-        desk.io.ring.sync(token, &slow.descriptor);
-    }
-
-    fn pass_by(
-        &mut self,
-        journal_index: usize,
-        (ticket, file): (Ticket, FileId),
-        (offset, length): (u32, u32),
-        is_durable: bool,
-        desk: &mut Desk<'_>,
-    ) {
-        let slow = self.slow(journal_index, file);
-        let due_ns = slow_due(&slow, (offset, length), is_durable, desk);
-        let asked = self.at_mut(journal_index).asked.get_mut(&ticket);
-        let asked = asked.expect("a write that passes by was asked for");
-        let payload = asked.payload.take().expect("a write has its payload until it is carried out");
-        let range = asked.range.clone();
-        let (token, _) = self.fly(journal_index, due_ns, Work::PassBy(ticket, file, length));
-        desk.io.ring.write(token, &slow.descriptor, offset.into(), payload, range, is_durable);
     }
 
     /// When an emulated drive answers an operation that the kernel has ended, in nanoseconds; 0 for other
@@ -317,13 +164,165 @@ impl VolumeJournals {
             return self.end_flight(journal_index, actions, desk);
         }
         match fetching.sources.is_empty() {
-            false => self.fetch(journal_index, fetching, memory, desk),
-            true => self.write_slow(journal_index, &fetching, memory.completed(), desk),
+            false => self.at_mut(journal_index).fetch(fetching, memory, desk),
+            true => self.at_mut(journal_index).write_slow(&fetching, memory.completed(), desk),
         }
     }
 }
 
 impl VolumeJournal {
+    /// Begins an operation. Answers its token and the journal's file.
+    pub fn fly(&mut self, due_ns: u64, work: Work) -> (Token, Descriptor) {
+        self.last_flight += 1;
+        let (flight, (volume, journal)) = (self.last_flight, self.place);
+        self.flights.insert(flight, Flight { due_ns, work });
+        (Token::Journal { volume, journal, flight }, self.file.clone())
+    }
+
+    fn write_record(&mut self, position_bytes: u64, is_durable: bool, desk: &mut Desk<'_>) {
+        let parts = compose_record(self, &desk.io.pool);
+        self.record = Parts { left: parts.len(), fault: None };
+        let mut position = position_bytes;
+        for (payload, range) in parts {
+            let length = range.len() as u32;
+            let due_ns = self.log_due((position, length), is_durable, desk);
+            let (token, file) = self.fly(due_ns, Work::Record(length));
+            desk.io.ring.write(token, &file, position, payload, range, is_durable);
+            position += u64::from(length);
+        }
+    }
+
+    fn sync_journal_file(&mut self, desk: &mut Desk<'_>) {
+        let due_ns = desk.emulated.flush(desk.io.now_ns, self.home);
+        let (token, file) = self.fly(due_ns, Work::SyncJournal);
+        desk.io.ring.sync(token, &file);
+    }
+
+    fn write_superblock(&mut self, position_bytes: u64, desk: &mut Desk<'_>) {
+        let mut memory = fresh(BLOCK_BYTES as usize, &desk.io.pool);
+        self.core.encode_superblock(first_block(&mut memory));
+        let buffer = memory.completed();
+        let length = BLOCK_BYTES as u32;
+        let due_ns = self.log_due((position_bytes, length), true, desk);
+        let (token, file) = self.fly(due_ns, Work::Superblock);
+        desk.io.ring.write(token, &file, position_bytes, Payload::Own(buffer), 0..length as usize, true);
+    }
+
+    fn bring(
+        &mut self,
+        (operation, file): (DestageId, FileId),
+        (offset, length): (u32, u32),
+        content: DestageContent,
+        desk: &mut Desk<'_>,
+    ) {
+        let zeroes = |length: u32| Source { position_bytes: 0, length };
+        let (sources, is_data) = match content {
+            DestageContent::Data(sources) => (sources, true),
+            DestageContent::Zeroes => (vec![zeroes(length)], false),
+            DestageContent::Zero => {
+                return self.fallocate_slow((operation, file), (offset, length), FallocateMode::Zero, desk);
+            }
+            DestageContent::Release => {
+                return self.fallocate_slow(
+                    (operation, file),
+                    (offset, length),
+                    FallocateMode::Release,
+                    desk,
+                );
+            }
+        };
+        let parts = split(offset, sources);
+        let left = parts.len();
+        self.destages.insert(operation, Parts { left, fault: None });
+        let slow = self.slow(file);
+        for (offset, sources) in parts {
+            let length: u32 = sources.iter().map(|source| source.length).sum();
+            let mut memory = fresh(length as usize, &desk.io.pool);
+            let fetching = Fetching { operation, file, slow: slow.clone(), offset, sources, gathered: 0 };
+            if is_data {
+                self.fetch(fetching, memory, desk);
+            } else {
+                memory.append_zeroes(length as usize);
+                self.write_slow(&fetching, memory.completed(), desk);
+            }
+        }
+    }
+
+    fn fallocate_slow(
+        &mut self,
+        (operation, file): (DestageId, FileId),
+        (offset, length): (u32, u32),
+        placement: FallocateMode,
+        desk: &mut Desk<'_>,
+    ) {
+        self.destages.insert(operation, Parts { left: 1, fault: None });
+        let slow = self.slow(file);
+        let due_ns = slow_due(&slow, (offset, 0), false, desk);
+        let (token, _) = self.fly(due_ns, Work::Destage(operation, file, None));
+        desk.io.ring.fallocate(token, &slow.descriptor, offset.into(), length.into(), placement);
+    }
+
+    /// Reads the next source of a destage.
+    fn fetch(&mut self, fetching: Fetching, memory: Unfilled, desk: &mut Desk<'_>) {
+        let Source { position_bytes, length } =
+            *fetching.sources.front().expect("there is something to read");
+        let range = fetching.gathered as usize..(fetching.gathered + length) as usize;
+        let due_ns = self.log_due((position_bytes, length), false, desk);
+        let (token, file) = self.fly(due_ns, Work::Fetch(fetching));
+        desk.io.ring.read(token, &file, position_bytes, memory, range);
+    }
+
+    /// Writes the gathered data to the slow file.
+    fn write_slow(&mut self, fetching: &Fetching, buffer: Buffer, desk: &mut Desk<'_>) {
+        let length = buffer.len() as u32;
+        let Fetching { operation, file, offset, ref slow, .. } = *fetching;
+        let due_ns = slow_due(slow, (offset, length), false, desk);
+        let (token, _) = self.fly(due_ns, Work::Destage(operation, file, Some(length)));
+        let range = 0..length as usize;
+        desk.io.ring.write(token, &slow.descriptor, offset.into(), Payload::Own(buffer), range, false);
+    }
+
+    fn sync_slow_file(&mut self, file: FileId, desk: &mut Desk<'_>) {
+        let slow = self.slow(file);
+        let due_ns = desk.emulated.flush(desk.io.now_ns, slow.home);
+        let (token, _) = self.fly(due_ns, Work::SyncSlow(file));
+        desk.io.ring.sync(token, &slow.descriptor);
+    }
+
+    fn pass_by(
+        &mut self,
+        (ticket, file): (Ticket, FileId),
+        (offset, length): (u32, u32),
+        is_durable: bool,
+        desk: &mut Desk<'_>,
+    ) {
+        let slow = self.slow(file);
+        let due_ns = slow_due(&slow, (offset, length), is_durable, desk);
+        let asked = self.asked.get_mut(&ticket);
+        let asked = asked.expect("a write that passes by was asked for");
+        let payload = asked.payload.take().expect("a write has its payload until it is carried out");
+        let range = asked.range.clone();
+        let (token, _) = self.fly(due_ns, Work::PassBy(ticket, file, length));
+        desk.io.ring.write(token, &slow.descriptor, offset.into(), payload, range, is_durable);
+    }
+
+    /// When the drive of a journal answers an operation on the journal's log, in nanoseconds; 0 if the
+    /// drive is not emulated.
+    pub fn log_due(&self, (offset, length): (u64, u32), is_durable: bool, desk: &mut Desk<'_>) -> u64 {
+        let site = Site { home: self.home, extent: u32::MAX, offset };
+        desk.emulated.act(desk.io.now_ns, site, length, is_durable)
+    }
+
+    /// The slow file of an open replica behind a journal.
+    pub fn slow(&self, file: FileId) -> Slow {
+        let slow = &self.files[&file];
+        Slow {
+            home: slow.home.expect("a file that is open lies somewhere"),
+            extent: slow.key.extent,
+            descriptor: slow.descriptor.clone().expect("it was looked whether the file is open"),
+        }
+    }
+
     /// A part of a destage has ended.
     pub fn end_part(
         &mut self,
@@ -335,31 +334,6 @@ impl VolumeJournal {
         if let Some(result) = parts.end_one(result) {
             self.destages.remove(&operation);
             self.core.destaged(operation, result, actions);
-        }
-    }
-}
-
-impl VolumeJournals {
-    /// When the drive of a journal answers an operation on the journal's log, in nanoseconds; 0 if the
-    /// drive is not emulated.
-    pub fn log_due(
-        &self,
-        journal_index: usize,
-        (offset, length): (u64, u32),
-        is_durable: bool,
-        desk: &mut Desk<'_>,
-    ) -> u64 {
-        let site = Site { home: self.at(journal_index).home, extent: u32::MAX, offset };
-        desk.emulated.act(desk.io.now_ns, site, length, is_durable)
-    }
-
-    /// The slow file of an open replica behind a journal.
-    pub fn slow(&self, journal_index: usize, file: FileId) -> Slow {
-        let slow = &self.at(journal_index).files[&file];
-        Slow {
-            home: slow.home.expect("a file that is open lies somewhere"),
-            extent: slow.key.extent,
-            descriptor: slow.descriptor.clone().expect("it was looked whether the file is open"),
         }
     }
 }

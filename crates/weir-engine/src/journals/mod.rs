@@ -85,6 +85,8 @@ pub struct VolumeJournals {
 
 /// One journal.
 pub struct VolumeJournal {
+    /// The volume and the journal's index in it.
+    place: (VolumeIndex, usize),
     drive: DriveId,
     /// The journal's home in the volume.
     home: usize,

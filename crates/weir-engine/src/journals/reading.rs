@@ -18,7 +18,7 @@ impl VolumeJournals {
         let journal = self.at_mut(binding.journal);
         match journal.core.read(binding.file, wanted.offset, wanted.length, &mut parts) {
             Ok(pin) => {
-                let slow = self.is_open(binding).then(|| self.slow(binding.journal, binding.file));
+                let slow = self.is_open(binding).then(|| self.at_mut(binding.journal).slow(binding.file));
                 let gathering = Gathering { wanted, binding, slow, parts: parts.into(), done: 0, pin };
                 self.gather(gathering, target, desk);
             }
@@ -40,14 +40,14 @@ impl VolumeJournals {
                 self.gather(gathering, target, desk);
             }
             Some(Part::Journal { position_bytes, length }) => {
-                let due_ns = self.log_due(journal_index, (position_bytes, length), false, desk);
-                let (token, file) = self.fly(journal_index, due_ns, Work::Read(gathering));
+                let due_ns = self.at_mut(journal_index).log_due((position_bytes, length), false, desk);
+                let (token, file) = self.at_mut(journal_index).fly(due_ns, Work::Read(gathering));
                 desk.io.ring.read(token, &file, position_bytes, target, range(length));
             }
             Some(Part::Slow { offset, length }) => {
                 let slow = gathering.slow.clone().expect("a replica is read once its file is open");
                 let due_ns = slow_due(&slow, (offset, length), false, desk);
-                let (token, _) = self.fly(journal_index, due_ns, Work::Read(gathering));
+                let (token, _) = self.at_mut(journal_index).fly(due_ns, Work::Read(gathering));
                 desk.io.ring.read(token, &slow.descriptor, offset.into(), target, range(length));
             }
         }
