@@ -165,7 +165,7 @@ impl Reactor {
             }
             Action::Zero { operation, .. } => {
                 let step = volume.files.homes[home].filesystem.first(true);
-                self.zero(replica, operation, step);
+                self.submit_zeroing_step(replica, operation, step);
             }
             Action::Sync { extent, generation } => {
                 let token = Token::Sync { replica, number, file: (extent, generation) };
@@ -178,7 +178,7 @@ impl Reactor {
     }
 
     /// Submits a step of zeroing.
-    fn zero(&mut self, replica: ReplicaIndex, operation: OperationId, step: Step) {
+    fn submit_zeroing_step(&mut self, replica: ReplicaIndex, operation: OperationId, step: Step) {
         let volume = &mut self.volumes[replica.volume];
         let Some(Action::Zero { extent, offset, length, .. }) =
             volume.mirror.zeroing(replica.slot, operation)
@@ -212,7 +212,7 @@ impl Reactor {
                 volume.operations.begin();
                 // The drive has answered, so its time limit begins anew for the next step.
                 volume.operations.context(replica.slot, operation).asked_ns = self.io.now_ns;
-                self.zero(replica, operation, step);
+                self.submit_zeroing_step(replica, operation, step);
                 None
             }
             Next::End(result) => self.completed(replica, operation, result),

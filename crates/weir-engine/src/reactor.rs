@@ -683,7 +683,7 @@ impl Reactor {
         }
         self.end_snapshots();
         self.interrupt_scrubs();
-        for connection in self.clients.all() {
+        for connection in self.clients.connections() {
             self.clients.cut_short(&mut self.io, connection);
             self.serve_clients();
         }

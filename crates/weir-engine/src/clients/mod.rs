@@ -128,7 +128,7 @@ impl Clients {
     }
 
     /// All connections.
-    pub fn all(&self) -> Vec<ConnectionIndex> {
+    pub fn connections(&self) -> Vec<ConnectionIndex> {
         self.connections.iter().map(|(index, _)| index).collect()
     }
 
