@@ -8,7 +8,7 @@ use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, VolumeId};
 use super::background::NewReclaim;
 use super::ceilings::PolicyTree;
 use super::clients::{NewConnection, Tap};
-use super::journaling::NewJournal;
+use super::journals::JournalSpec;
 use super::life::NewSize;
 use super::open_file::OpenFile;
 use super::policy_path::PolicyLevel;
@@ -18,6 +18,12 @@ use super::snapshot::NewSnapshot;
 use super::volume_files::NewHome;
 use crate::VolumeSpec;
 use crate::statistics::VolumeStatistics;
+
+/// A [`JournalSpec`] on its way to a reactor.
+pub(crate) struct NewJournal {
+    pub spec: JournalSpec,
+    pub home: NewHome,
+}
 
 /// The policies of a volume: all levels from the top, and the policy tree of its ceilings, if it has
 /// ceilings.

@@ -9,7 +9,7 @@ use weir_volume::mirror::ReplicaMetadata;
 
 use super::{DataPlane, DataPlaneError};
 use crate::command::Command;
-use crate::journaling::NewJournal;
+use crate::command::NewJournal;
 use crate::journals::JournalSpec;
 use crate::locks::locked;
 use crate::replicas::NewChange;

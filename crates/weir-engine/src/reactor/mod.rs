@@ -3,6 +3,22 @@
 //! Each round takes arrivals (orders, the helper's answers, the ring's completions), releases due requests,
 //! sends ready replies, and waits for the next arrival or due time.
 
+mod checksums;
+mod disk;
+mod drive_answers;
+mod journaling;
+mod queueing;
+mod refusals;
+mod replica_metadata;
+mod replicas;
+mod resync;
+mod scrubbing;
+mod serving;
+mod snapshot;
+mod space;
+mod stalls;
+mod status;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -12,33 +28,33 @@ use weir_reactor::{BufferPool, Clock, Completion, Ring};
 use weir_types::{BackgroundKind, BackgroundPolicy, VolumeId};
 use weir_volume::geometry::extent_count;
 
-use super::alarms::Alarms;
-use super::background::{Background, EndedStep};
-use super::background_policies::BackgroundPolicies;
-use super::busy_poll::BusyPoll;
-use super::ceilings::Ceilings;
-use super::checksums::Keeping;
-use super::clients::{Clients, NewConnection};
-use super::command::{Command, PolicyBinding};
-use super::drive_queue::DriveQueues;
-use super::emulation::HeldCompletions;
-use super::helper::{Answer, Helper, MetadataAnswer};
-use super::io::Io;
-use super::journaling::NewJournal;
-use super::life::NewSize;
-use super::policy_path::own_level;
-use super::refusals::Refusals;
-use super::replica_metadata::MetadataIo;
-use super::resync_throttle::ResyncThrottle;
-use super::scrubbing::Scrubs;
-use super::served_volume::ServedVolume;
-use super::sharing::SharedState;
-use super::space_count::SpaceAtHand;
-use super::specification::{NO_HOME, VolumeSpec};
-use super::status::Statuses;
-use super::token::{ConnectionIndex, Token, VolumeIndex};
-use super::volume_files::NewHome;
+use crate::alarms::Alarms;
+use crate::background::{Background, EndedStep};
+use crate::background_policies::BackgroundPolicies;
+use crate::busy_poll::BusyPoll;
+use crate::ceilings::Ceilings;
+use crate::checksums::Keeping;
+use crate::clients::{Clients, NewConnection};
+use crate::command::NewJournal;
+use crate::command::{Command, PolicyBinding};
+use crate::drive_queue::DriveQueues;
+use crate::emulation::HeldCompletions;
+use crate::helper::{Answer, Helper, MetadataAnswer};
+use crate::io::Io;
+use crate::life::NewSize;
+use crate::policy_path::own_level;
+use crate::refusals::Refusals;
+use crate::replica_metadata::MetadataIo;
+use crate::resync_throttle::ResyncThrottle;
+use crate::scrubbing::Scrubs;
+use crate::served_volume::ServedVolume;
+use crate::sharing::SharedState;
+use crate::space_count::SpaceAtHand;
+use crate::specification::{NO_HOME, VolumeSpec};
 use crate::statistics::VolumeStatistics;
+use crate::status::Statuses;
+use crate::token::{ConnectionIndex, Token, VolumeIndex};
+use crate::volume_files::NewHome;
 use weir_host::line_gate::LineGate;
 
 /// Time that clients have to read outstanding replies when the daemon stops, in nanoseconds.
@@ -55,7 +71,7 @@ const ROUND_COMPLETIONS_MAX: usize = 32;
 static REFUSALS: LineGate = LineGate::new();
 
 /// Links of a reactor to the rest of the daemon.
-pub(super) struct Surroundings {
+pub(crate) struct Surroundings {
     /// Number of the reactor.
     pub index: usize,
     pub commands: Receiver<Command>,
@@ -64,7 +80,7 @@ pub(super) struct Surroundings {
 }
 
 /// The state of one reactor.
-pub(super) struct Reactor {
+pub(crate) struct Reactor {
     pub io: Io,
     pub volumes: Slab<ServedVolume>,
     pub clients: Clients,
@@ -164,7 +180,7 @@ impl Reactor {
     }
 
     /// Does all work that needs no waiting.
-    pub(super) fn begin_round(&mut self) {
+    pub(crate) fn begin_round(&mut self) {
         self.io.now_ns = self.clock.now_ns();
         for _ in 0..ROUND_COMPLETIONS_MAX {
             let Some(completion) = self.io.ring.next_completion() else { break };
@@ -196,7 +212,7 @@ impl Reactor {
     }
 
     /// Waits for the next arrival, unless a completion for the next round is there already.
-    pub(super) fn wait_unless_ended(&mut self) {
+    pub(crate) fn wait_unless_ended(&mut self) {
         if !self.io.ring.has_ended() {
             self.wait();
         }
@@ -244,7 +260,7 @@ impl Reactor {
         if self.clients.count() == 0 || waits_for_others { 0 } else { self.busy_poll.poll_ns() }
     }
 
-    pub(super) fn timeout_ns(&self) -> Option<u64> {
+    pub(crate) fn timeout_ns(&self) -> Option<u64> {
         if !self.clients.is_idle(&self.io) || !self.refusals.is_empty() || !self.later.is_empty() {
             return Some(0);
         }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use weir_volume::{Action, Fault};
 
-use super::helper::{Job, SpaceAnswer, SpaceJob};
-use super::reactor::Reactor;
-use super::space_permission::{Permission, SpaceAsked};
-use super::token::{AskNumber, ReplicaIndex};
+use crate::helper::{Job, SpaceAnswer, SpaceJob};
+use crate::reactor::Reactor;
+use crate::space_permission::{Permission, SpaceAsked};
+use crate::token::{AskNumber, ReplicaIndex};
 
 impl Reactor {
     /// Lets an action wait until a look finds out whether there is space.
-    pub(super) fn look_for_space(
+    pub(crate) fn look_for_space(
         &mut self,
         (replica, number): (ReplicaIndex, AskNumber),
         home: usize,
@@ -28,7 +28,7 @@ impl Reactor {
     }
 
     /// Runs or refuses an action after its look.
-    pub(super) fn space_seen(&mut self, answer: SpaceAnswer) {
+    pub(crate) fn space_seen(&mut self, answer: SpaceAnswer) {
         let SpaceAnswer { replica, number, action, needed_bytes } = answer;
         let volume = &mut self.volumes[replica.volume];
         let is_wanted = match action.operation() {

@@ -9,23 +9,23 @@ use weir_volume::mirror::{Answer, Effect};
 use weir_volume::zeroing::{Next, Step};
 use weir_volume::{Action, EdgeRead, Fault, OperationId};
 
-use super::clients::EndedOperation;
-use super::helper::{Job, OpenError, OpenedExtent};
-use super::memory::{Memory, scratch_start};
-use super::operations::{Owner, Purpose};
-use super::reactor::Reactor;
-use super::refusals::permission;
-use super::served_volume::ServedVolume;
-use super::space_count::TakenSpace;
-use super::space_permission::Permission;
-use super::token::{AskNumber, ReplicaIndex, Token, VolumeIndex};
-use super::volume_files::Home;
 use crate::alarms::Alarm;
+use crate::clients::EndedOperation;
+use crate::helper::{Job, OpenError, OpenedExtent};
+use crate::memory::{Memory, scratch_start};
+use crate::operations::{Owner, Purpose};
+use crate::reactor::Reactor;
+use crate::refusals::permission;
+use crate::served_volume::ServedVolume;
+use crate::space_count::TakenSpace;
+use crate::space_permission::Permission;
+use crate::token::{AskNumber, ReplicaIndex, Token, VolumeIndex};
+use crate::volume_files::Home;
 
 impl Reactor {
     /// Carries out all effects of a volume and their consequences, in the order in which they arose. A
     /// handler of an effect may call this again; the call then returns at once, and the order stays.
-    pub(super) fn carry_out(&mut self, index: VolumeIndex) {
+    pub(crate) fn carry_out(&mut self, index: VolumeIndex) {
         while let Some(mut effects) = self.volumes[index].begin_effects() {
             for effect in effects.drain(..) {
                 self.take_effect(index, effect);
@@ -91,12 +91,12 @@ impl Reactor {
     }
 
     /// Returns the result of an action on a replica to its volume.
-    pub(super) fn tell(&mut self, replica: ReplicaIndex, answer: Answer) {
+    pub(crate) fn tell(&mut self, replica: ReplicaIndex, answer: Answer) {
         let volume = &mut self.volumes[replica.volume];
         volume.mirror.answer(replica.slot, answer, &mut volume.effects);
     }
 
-    pub(super) fn submit(&mut self, replica: ReplicaIndex, action: Action) {
+    pub(crate) fn submit(&mut self, replica: ReplicaIndex, action: Action) {
         let ReplicaIndex { volume: index, slot } = replica;
         let volume = &mut self.volumes[index];
         let extent = action.extent().expect("ends are not submitted");
@@ -128,7 +128,7 @@ impl Reactor {
     }
 
     /// Has the file of an extent carry out an action that has a number.
-    pub(super) fn act(&mut self, (replica, number): (ReplicaIndex, AskNumber), home: usize, action: Action) {
+    pub(crate) fn act(&mut self, (replica, number): (ReplicaIndex, AskNumber), home: usize, action: Action) {
         let ReplicaIndex { volume: index, slot } = replica;
         let volume = &mut self.volumes[index];
         match action {
@@ -198,7 +198,7 @@ impl Reactor {
 
     /// A step of zeroing has ended. Answers the operation's home if this was the last step and others wait
     /// in its drive queue.
-    pub(super) fn zeroing_step_ended(
+    pub(crate) fn zeroing_step_ended(
         &mut self,
         replica: ReplicaIndex,
         operation: OperationId,
@@ -237,7 +237,7 @@ impl Reactor {
         );
     }
 
-    pub(super) fn on_disk_completion(
+    pub(crate) fn on_disk_completion(
         &mut self,
         token: Token,
         result: Result<u32, io::Error>,
@@ -278,7 +278,7 @@ impl Reactor {
 
     /// An operation on a volume's files has ended. `waited_for` is the home in whose drive queue others
     /// wait.
-    pub(super) fn answered(&mut self, index: VolumeIndex, waited_for: Option<usize>) {
+    pub(crate) fn answered(&mut self, index: VolumeIndex, waited_for: Option<usize>) {
         self.volumes[index].operations.end();
         self.carry_out(index);
         if let Some(home) = waited_for {
@@ -312,7 +312,7 @@ impl Reactor {
 
     /// The drive has ended an operation, successfully or not. Answers the operation's home if others wait
     /// in its drive queue.
-    pub(super) fn completed(
+    pub(crate) fn completed(
         &mut self,
         replica: ReplicaIndex,
         operation: OperationId,
@@ -377,7 +377,7 @@ impl Reactor {
         self.completed(replica, operation, result)
     }
 
-    pub(super) fn extent_opened(
+    pub(crate) fn extent_opened(
         &mut self,
         (replica, number): (ReplicaIndex, AskNumber),
         extent: u32,

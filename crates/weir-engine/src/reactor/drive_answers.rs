@@ -3,13 +3,13 @@
 
 use weir_reactor::Completion;
 
-use super::emulation::volume_of;
-use super::reactor::Reactor;
-use super::token::{Token, VolumeIndex};
+use crate::emulation::volume_of;
+use crate::reactor::Reactor;
+use crate::token::{Token, VolumeIndex};
 
 impl Reactor {
     /// Passes on an answer of a disk, now or when the emulated drive would have answered.
-    pub(super) fn disk_answered(&mut self, completion: Completion<Token>) {
+    pub(crate) fn disk_answered(&mut self, completion: Completion<Token>) {
         if let Token::Journal { volume, journal, flight } = completion.token {
             return self.journal_landed((volume, journal, flight), completion);
         }
@@ -38,7 +38,7 @@ impl Reactor {
 
     /// Passes on what was left for later in this round, and all due completions, or all completions if the
     /// daemon ends.
-    pub(super) fn pass_on_due(&mut self) {
+    pub(crate) fn pass_on_due(&mut self) {
         let by_ns = if self.io.is_stopping { u64::MAX } else { self.io.now_ns };
         while let Some(completion) = self.later.pop_front().or_else(|| self.held.take_due(by_ns)) {
             self.pass_on(completion);
@@ -46,7 +46,7 @@ impl Reactor {
     }
 
     /// Lets a volume become quiet without waiting for its emulated drives.
-    pub(super) fn expedite(&mut self, volume: VolumeIndex) {
+    pub(crate) fn expedite(&mut self, volume: VolumeIndex) {
         if self.volumes[volume].emulated.is_any() {
             self.held.expedite(volume);
         }

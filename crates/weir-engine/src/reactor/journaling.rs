@@ -6,17 +6,11 @@ use weir_types::bounds::BLOCK_BYTES;
 use weir_types::{DriveId, VolumeId};
 use weir_volume::Action;
 
-use crate::journals::{Asked, Desk, JournalEffect, JournalSpec, LOOK_INTERVAL_NS, VolumeJournals, Wanted};
+use crate::command::NewJournal;
+use crate::journals::{Asked, Desk, JournalEffect, LOOK_INTERVAL_NS, VolumeJournals, Wanted};
 use crate::memory::scratch_start;
 use crate::reactor::Reactor;
 use crate::token::{AskNumber, ReplicaIndex, Token, VolumeIndex};
-use crate::volume_files::NewHome;
-
-/// A [`JournalSpec`] on its way to a reactor.
-pub(crate) struct NewJournal {
-    pub spec: JournalSpec,
-    pub home: NewHome,
-}
 
 impl Reactor {
     /// Lets the journals of a volume work, and carries out their effects. The caller has to carry out the

@@ -1,6 +1,10 @@
 //! Served volume: a volume on its reactor, with the pure state of its replicas, its open files and its
 //! operations.
 
+mod checksums;
+mod resync;
+mod scrubbing;
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,19 +14,19 @@ use weir_volume::mirror::stall::STALL_NS;
 use weir_volume::mirror::{Agenda, Effect, MetadataFault, MetadataWrites, MirrorId};
 use weir_volume::{Mirror, OperationId};
 
-use super::VolumeSpec;
-use super::emulation::Emulated;
-use super::helper::MetadataError;
-use super::journals::VolumeJournals;
-use super::life::{NewSize, VolumeLife};
-use super::operations::{Operations, Owner};
-use super::replicas::ReplicaWaiter;
-use super::resync::Resync;
-use super::scrubbing::Scrubbing;
-use super::snapshot::VolumeSnapshot;
-use super::token::VolumeIndex;
-use super::volume_files::VolumeFiles;
+use crate::VolumeSpec;
+use crate::emulation::Emulated;
+use crate::helper::MetadataError;
+use crate::journals::VolumeJournals;
+use crate::life::{NewSize, VolumeLife};
+use crate::operations::{Operations, Owner};
+use crate::replicas::ReplicaWaiter;
+use crate::resync::Resync;
+use crate::scrubbing::Scrubbing;
+use crate::snapshot::VolumeSnapshot;
 use crate::statistics::VolumeStatistics;
+use crate::token::VolumeIndex;
+use crate::volume_files::VolumeFiles;
 
 /// A volume on a reactor.
 pub(super) struct ServedVolume {
