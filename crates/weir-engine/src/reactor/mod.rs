@@ -2,6 +2,10 @@
 //!
 //! Each round takes arrivals (orders, the helper's answers, the ring's completions), releases due requests,
 //! sends ready replies, and waits for the next arrival or due time.
+//!
+//! The modules below it carry out what one component needs of the others: `serving` that of clients,
+//! `queueing` that of drive queues, `disk` that of the mirrors, `journaling` that of journals, and so on. The
+//! components themselves (`clients`, `ceilings`, `drive_queue`, `journals`, `operations`, …) know no reactor.
 
 mod checksums;
 mod disk;

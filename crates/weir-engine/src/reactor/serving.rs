@@ -25,13 +25,13 @@ impl Reactor {
                         Request { kind, extent: part.extent, offset: part.offset, length: part.length };
                     let operation = volume.mirror.start(wanted, &mut volume.effects);
                     volume.operations.set_owner(operation, Owner::new(Purpose::Client(ticket), part, memory));
-                    started = Some(index);
+                    self.has_started(&mut started, index);
                 }
                 ClientEffect::Flush { ticket, volume: index } => {
                     let volume = &mut self.volumes[index];
                     let flush = volume.operations.add_flush(ticket);
                     volume.mirror.flush(flush, &mut volume.effects);
-                    started = Some(index);
+                    self.has_started(&mut started, index);
                 }
                 ClientEffect::BlockStatus { ticket, volume, offset, length } => {
                     self.start_status((ticket, volume), offset, length);
@@ -43,6 +43,12 @@ impl Reactor {
             }
         }
         started.into_iter().for_each(|volume| self.carry_out(volume));
+    }
+
+    /// Operations were started on a volume. Those of another volume, if there are any, are carried out first.
+    fn has_started(&mut self, started: &mut Option<VolumeIndex>, index: VolumeIndex) {
+        let earlier = started.replace(index).filter(|earlier| *earlier != index);
+        earlier.into_iter().for_each(|earlier| self.carry_out(earlier));
     }
 
     /// Submits a request to the ceilings above it. A flush is charged and never waits, because it makes data
