@@ -5,120 +5,39 @@
 //! meaning of checksums.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use weir_types::DriveId;
-use weir_types::bounds::{EXTENT_BYTES, REPLICA_SLOTS_MAX};
+use weir_types::bounds::REPLICA_SLOTS_MAX;
 use weir_volume::Mirror;
 use weir_volume::mirror::stall::{ChecksumPhase, goes_on_without_late};
-use weir_volume::mirror::{ChecksumHeader, ChecksumResult, ChecksumWork, ReplicaState, Slots};
+use weir_volume::mirror::{ChecksumResult, ChecksumWork, Slots};
 
-use super::helper::{Job, patiently};
-use super::reactor::Reactor;
-use super::served_volume::ServedVolume;
-use super::stalls::{NO_ANSWER, OrphanedIo};
-use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
-use crate::Alarm;
-use weir_store::checksums::{self, checksum_file_name};
-
-/// The operation on a checksum file.
-enum Work {
-    Load { section: u32 },
-    Store { section: u32, block_checksums: Arc<Vec<u32>> },
-    WriteHeaders(ChecksumHeader),
-}
-
-/// An operation on the checksum file of one replica.
-pub(super) struct ChecksumJob {
-    /// The drive that holds the file.
-    pub drive: DriveId,
-    keep: u64,
-    replica: ReplicaIndex,
-    number: AskNumber,
-    path: PathBuf,
-    work: Work,
-    /// When an emulated drive is done with the operation, in nanoseconds.
-    due_ns: u64,
-}
-
-/// Answer to a [`ChecksumJob`].
-pub(super) struct ChecksumAnswer {
-    keep: u64,
-    replica: ReplicaIndex,
-    number: AskNumber,
-    due_ns: u64,
-    outcome: Outcome,
-}
-
-enum Outcome {
-    Loaded(Option<Vec<u32>>),
-    Done,
-    /// The header could not be written and the file was removed, so no checksum counts any more.
-    Dropped(String),
-    Failed(String),
-}
-
-impl ChecksumJob {
-    /// Carries out the operation.
-    pub fn perform(self) -> ChecksumAnswer {
-        let ChecksumJob { keep, replica, number, due_ns, .. } = self;
-        let path = &self.path;
-        let describe = |error: std::io::Error| format!("checksums {}: {error}", path.display());
-        let outcome = match self.work {
-            Work::Load { section } => match checksums::read_section(path, section) {
-                Ok(block_checksums) => Outcome::Loaded(block_checksums),
-                Err(error) => {
-                    tracing::warn!("{}", describe(error));
-                    Outcome::Loaded(None)
-                }
-            },
-            Work::Store { section, block_checksums } => {
-                match checksums::write_section(path, section, &block_checksums) {
-                    Ok(()) => Outcome::Done,
-                    Err(error) => Outcome::Failed(describe(error)),
-                }
-            }
-            Work::WriteHeaders(headers) => {
-                let written = patiently(|| checksums::write_header(path, &headers));
-                written.map_or_else(|error| drop_checksums(path, describe(error)), |()| Outcome::Done)
-            }
-        };
-        ChecksumAnswer { keep, replica, number, due_ns, outcome }
-    }
-}
-
-/// Removes a checksum file whose header cannot be written, because an outdated header must not count later.
-fn drop_checksums(path: &std::path::Path, why: String) -> Outcome {
-    match checksums::remove(path) {
-        Ok(()) => Outcome::Dropped(why),
-        Err(error) => Outcome::Failed(format!("{why}; and cannot be removed: {error}")),
-    }
-}
+use super::helper::{ChecksumAnswer, ChecksumOperation};
+use super::token::{AskNumber, VolumeIndex};
 
 /// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+pub enum Phase {
     Load,
     Store,
     WriteHeaders,
 }
 
 /// A request that concerns the checksum files of one extent.
-struct UnderWay {
-    volume: VolumeIndex,
-    extent: u32,
-    phase: Phase,
-    waiting: BTreeMap<usize, AskNumber>,
-    loaded: [Option<Vec<u32>>; REPLICA_SLOTS_MAX],
-    done: Slots,
-    failed: Slots,
-    dropped: Slots,
-    due_ns: u64,
+pub struct UnderWay {
+    pub volume: VolumeIndex,
+    pub extent: u32,
+    pub phase: Phase,
+    pub waiting: BTreeMap<usize, AskNumber>,
+    pub loaded: [Option<Vec<u32>>; REPLICA_SLOTS_MAX],
+    pub done: Slots,
+    pub failed: Slots,
+    pub dropped: Slots,
+    pub due_ns: u64,
 }
 
 impl UnderWay {
-    fn kept(self) -> ChecksumResult {
+    pub fn kept(self) -> ChecksumResult {
         match self.phase {
             Phase::Load => ChecksumResult::Loaded(self.loaded),
             Phase::Store => ChecksumResult::Stored { failed: self.failed },
@@ -131,11 +50,11 @@ impl UnderWay {
 
 /// A reactor's requests on checksum files: at most one of each phase per extent.
 #[derive(Default)]
-pub(super) struct Keeping {
-    under_way: BTreeMap<u64, UnderWay>,
-    count: u64,
+pub struct Keeping {
+    pub under_way: BTreeMap<u64, UnderWay>,
+    pub count: u64,
     /// Answers that emulated drives hold back, by due time.
-    held: BTreeMap<(u64, u64), ChecksumAnswer>,
+    pub held: BTreeMap<(u64, u64), ChecksumAnswer>,
 }
 
 impl Keeping {
@@ -147,7 +66,7 @@ impl Keeping {
     /// Requests of a volume that were due before `before_ns` and can do without the missing answers. A
     /// header write needs an in-sync replica that has done it. The last replica in service is waited for,
     /// because its late write could overwrite a newer header.
-    fn stalled(&self, volume: VolumeIndex, before_ns: u64, mirror: &Mirror) -> Vec<u64> {
+    pub fn stalled(&self, volume: VolumeIndex, before_ns: u64, mirror: &Mirror) -> Vec<u64> {
         let is_late = |work: &UnderWay| {
             let is_late = !work.waiting.is_empty() && work.due_ns < before_ns;
             let phase = if work.phase == Phase::WriteHeaders {
@@ -162,200 +81,27 @@ impl Keeping {
     }
 }
 
-impl Reactor {
-    /// Begins a request on the checksum files of an extent.
-    pub(super) fn keep(&mut self, index: VolumeIndex, extent: u32, keep: ChecksumWork) {
-        let (phase, work) = works(keep);
-        self.keeping.count += 1;
-        let key = self.keeping.count;
-        let now_ns = self.now_ns;
-        let volume = &mut self.volumes[index];
-        volume.outstanding += 1;
-        let (mut waiting, mut due_ns) = (BTreeMap::new(), now_ns);
-        for (slot, work) in work {
-            let home = volume.home_of(slot, extent).expect("the mirror knows only replicas that exist");
-            let answer_ns = volume.emulated.note(now_ns, home, extent);
-            due_ns = due_ns.max(answer_ns);
-            let number = volume.next_number();
-            waiting.insert(slot, number);
-            let home = &volume.homes[home];
-            let path = home.directory.join(checksum_file_name(extent.into()));
-            let replica = ReplicaIndex { volume: index, slot };
-            let job =
-                ChecksumJob { drive: home.drive, keep: key, replica, number, path, work, due_ns: answer_ns };
-            self.helper.submit(Job::Checksums(Box::new(job)));
-        }
-        let under_way = UnderWay {
-            volume: index,
-            extent,
-            phase,
-            waiting,
-            loaded: Default::default(),
-            done: Slots::default(),
-            failed: Slots::default(),
-            dropped: Slots::default(),
-            due_ns,
-        };
-        self.keeping.under_way.insert(key, under_way);
-    }
-
-    /// Takes a helper's answer.
-    pub(super) fn checksums_answered(&mut self, answer: ChecksumAnswer) {
-        let is_ending = self.stop_by_ns.is_some() || self.volumes[answer.replica.volume].is_ending();
-        if answer.due_ns > self.now_ns && !is_ending {
-            self.keeping.count += 1;
-            self.keeping.held.insert((answer.due_ns, self.keeping.count), answer);
-        } else {
-            self.take_checksum_answer(answer);
-        }
-    }
-
-    fn take_checksum_answer(&mut self, answer: ChecksumAnswer) {
-        let ChecksumAnswer { keep, replica, number, outcome, .. } = answer;
-        let work = self.keeping.under_way.get_mut(&keep);
-        let Some(work) = work.filter(|work| work.waiting.get(&replica.slot) == Some(&number)) else {
-            self.is_orphaned(replica, number);
-            return;
-        };
-        work.waiting.remove(&replica.slot);
-        let (volume, phase) = (&mut self.volumes[replica.volume], work.phase);
-        match outcome {
-            Outcome::Loaded(block_checksums) => work.loaded[replica.slot] = block_checksums,
-            Outcome::Done => work.done.insert(replica.slot),
-            Outcome::Dropped(message) => {
-                tracing::warn!(volume = %volume.id, "no checksums are kept for now: {message}");
-                work.dropped.insert(replica.slot);
-            }
-            Outcome::Failed(message) if phase == Phase::WriteHeaders => {
-                volume.fault_message = Some(format!("cannot take back its checksums: {message}"));
-                work.failed.insert(replica.slot);
-            }
-            Outcome::Failed(message) => {
-                tracing::warn!(volume = %volume.id, "no checksums are kept for now: {message}");
-                work.failed.insert(replica.slot);
-            }
-        }
-        self.go_on_keeping(keep);
-    }
-
-    fn go_on_keeping(&mut self, key: u64) {
-        if self.keeping.under_way.get(&key).is_none_or(|work| !work.waiting.is_empty()) {
-            return;
-        }
-        let work = self.keeping.under_way.remove(&key).expect("it was just found");
-        let (index, extent, phase) = (work.volume, work.extent, work.phase);
-        let is_written = work.failed.is_empty();
-        let volume = &mut self.volumes[index];
-        volume.outstanding -= 1;
-        volume.mirror.scrubs().checksum_work_done(extent, work.kept(), &mut volume.effects);
-        volume.publish_checksums(extent);
-        if phase == Phase::WriteHeaders {
-            self.look_at_replicas_again(index, extent);
-        }
-        self.ask_for_pieces(index);
-        self.carry_out(index);
-        if phase == Phase::WriteHeaders {
-            self.tell_of_checksum_headers(index, extent, is_written);
-        }
-        self.settle_volume(index);
-    }
-
-    /// Raises an alarm if checksum headers can neither be written nor removed and no replica failed for it.
-    /// Clears the alarm once headers can be written.
-    fn tell_of_checksum_headers(&mut self, index: VolumeIndex, extent: u32, is_written: bool) {
-        let volume = &mut self.volumes[index];
-        if is_written && volume.checksum_alarms.remove(&extent) {
-            let (id, replica_states) = (volume.id, volume.mirror.replica_states(extent));
-            if !replica_states.contains(&ReplicaState::Stale) {
-                self.clear_alarms(id, extent);
-            }
-        } else if let (false, Some(message)) = (is_written, volume.fault_message.take()) {
-            volume.checksum_alarms.insert(extent);
-            let message = format!("takes no write where checksums count, its last replica in sync {message}");
-            let alarm = Alarm { volume: volume.id, drive: None, extent: extent.into(), message };
-            self.raise_alarm(alarm);
-        }
-    }
-
-    /// Gives up requests of a volume that were due before `before_ns` and can do without the missing
-    /// answers. The replicas that have not answered count as failed for the request.
-    pub(super) fn give_up_keeps(&mut self, index: VolumeIndex, before_ns: u64) {
-        for key in self.keeping.stalled(index, before_ns, &self.volumes[index].mirror) {
-            let work = self.keeping.under_way.get_mut(&key).expect("it was just found");
-            let volume = &mut self.volumes[index];
-            if work.phase == Phase::WriteHeaders {
-                volume.fault_message = Some(NO_ANSWER.to_owned());
-            }
-            for (slot, number) in std::mem::take(&mut work.waiting) {
-                work.failed.insert(slot);
-                volume.outstanding += 1;
-                volume.orphans.add(
-                    slot,
-                    number,
-                    OrphanedIo { extent: work.extent, emulated: None, space: None },
-                );
-            }
-            self.go_on_keeping(key);
-        }
-    }
-
-    /// Passes on held answers that are due, or all of them if the daemon ends.
-    pub(super) fn pass_on_due_keeps(&mut self) {
-        let by_ns = if self.stop_by_ns.is_some() { u64::MAX } else { self.now_ns };
-        while let Some(first) = self.keeping.held.first_entry().filter(|entry| entry.key().0 <= by_ns) {
-            let answer = first.remove();
-            self.take_checksum_answer(answer);
-        }
-    }
-}
-
 /// The operation on each replica's checksum file.
-fn works(keep: ChecksumWork) -> (Phase, Vec<(usize, Work)>) {
+pub fn works(keep: ChecksumWork) -> (Phase, Vec<(usize, ChecksumOperation)>) {
     match keep {
         ChecksumWork::Load { section, slots } => {
-            (Phase::Load, slots.iter().map(|slot| (slot, Work::Load { section })).collect())
+            (Phase::Load, slots.iter().map(|slot| (slot, ChecksumOperation::Load { section })).collect())
         }
         ChecksumWork::Store { section, slots, block_checksums } => {
             let block_checksums = Arc::new(block_checksums);
-            let work = |slot| (slot, Work::Store { section, block_checksums: Arc::clone(&block_checksums) });
+            let work = |slot| {
+                (slot, ChecksumOperation::Store { section, block_checksums: Arc::clone(&block_checksums) })
+            };
             (Phase::Store, slots.iter().map(work).collect())
         }
         ChecksumWork::WriteHeaders(headers) => {
             let headers = headers.into_iter().enumerate();
             (
                 Phase::WriteHeaders,
-                headers.filter_map(|(slot, headers)| Some((slot, Work::WriteHeaders(headers?)))).collect(),
+                headers
+                    .filter_map(|(slot, headers)| Some((slot, ChecksumOperation::WriteHeader(headers?))))
+                    .collect(),
             )
-        }
-    }
-}
-
-impl ServedVolume {
-    /// Takes the checksum headers that were found beside replicas.
-    pub fn take_checksum_headers(&mut self, headers: Vec<(u32, usize, Option<ChecksumHeader>)>) {
-        for (extent, slot, headers) in headers {
-            self.mirror.set_checksum_header(extent, slot, headers);
-        }
-        self.publish_all_checksums();
-    }
-
-    /// Publishes the damaged ranges and valid checksum sections of an extent.
-    pub fn publish_checksums(&self, extent: u32) {
-        let (damaged, valid) = (self.mirror.damaged(extent), self.mirror.valid_sections(extent));
-        self.statistics.checksums.is(extent, damaged, valid);
-    }
-
-    /// Publishes the damaged ranges and valid checksum sections of all extents.
-    pub fn publish_all_checksums(&self) {
-        self.statistics.checksums.forget();
-        (0..self.mirror.extents()).for_each(|extent| self.publish_checksums(extent));
-    }
-
-    /// Invalidates the checksums beyond the new end of a shrinking volume, because its files are cut there.
-    pub fn invalidate_checksum_tail(&mut self, size_bytes: u64) {
-        let tail = size_bytes % EXTENT_BYTES;
-        if size_bytes < self.size_bytes && tail > 0 {
-            self.mirror.invalidate_checksums_from((size_bytes / EXTENT_BYTES) as u32, tail as u32);
         }
     }
 }

@@ -1,54 +1,35 @@
 //! Commands: the orders that the rest of the daemon gives to a reactor.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, VolumeId};
-use weir_volume::mirror::RecoveredExtent;
 
 use super::background::NewReclaim;
-use super::connection::NewConnection;
-use super::emulation::SharedEmulation;
-use super::journals::NewJournal;
-use super::recording::Tap;
-use super::refusals::OpenFile;
+use super::ceilings::PolicyTree;
+use super::clients::{NewConnection, Tap};
+use super::journals::JournalSpec;
+use super::life::NewSize;
+use super::open_file::OpenFile;
+use super::policy_path::PolicyLevel;
 use super::replicas::{ChangeAnswer, NewChange};
 use super::scrubbing::ScrubProgress;
-use super::sharing::{PolicyLevel, PolicyTree, SharedDriveQueue};
 use super::snapshot::NewSnapshot;
-use super::space::IsCounted;
+use super::volume_files::NewHome;
 use crate::VolumeSpec;
 use crate::statistics::VolumeStatistics;
+
+/// A [`JournalSpec`] on its way to a reactor.
+pub(crate) struct NewJournal {
+    pub spec: JournalSpec,
+    pub home: NewHome,
+}
 
 /// The policies of a volume: all levels from the top, and the policy tree of its ceilings, if it has
 /// ceilings.
 pub(super) struct PolicyBinding {
     pub path: Vec<PolicyLevel>,
     pub policy_tree: Option<Arc<PolicyTree>>,
-}
-
-/// A drive that holds extents of a volume, with the state that volumes share on that drive.
-pub(super) struct NewHome {
-    pub drive: DriveId,
-    pub directory: PathBuf,
-    pub read_cost: u32,
-    pub is_counted: Arc<IsCounted>,
-    /// The drive's model, if the drive is emulated.
-    pub emulated: Option<SharedEmulation>,
-    pub drive_queue: SharedDriveQueue,
-}
-
-/// New size and layout of a volume.
-pub(super) struct NewSize {
-    pub size_bytes: u64,
-    /// The present homes in their order, followed by new homes.
-    pub homes: Vec<NewHome>,
-    pub replicas: Vec<Vec<u8>>,
-    /// Recovered state of the new extents.
-    pub recovered_extents: Vec<RecoveredExtent>,
-    /// The new extent replicas that are behind a journal, with the drive of the journal.
-    pub bindings: Vec<((u32, usize), DriveId)>,
 }
 
 /// One order to a reactor. A reactor answers a `done` once the order is in effect.

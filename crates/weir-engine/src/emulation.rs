@@ -16,16 +16,13 @@ use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES};
 use weir_volume::zeroing::Step;
 use weir_volume::{Action, EmulatedDrive, OperationId, Position};
 
-use super::journals::Site;
-use super::reactor::Reactor;
-use super::served_volume::ServedVolume;
 use super::token::{Token, VolumeIndex};
 
 /// The model of one drive, shared by all reactors with volumes on the drive.
 pub type SharedEmulation = Arc<Mutex<EmulatedDrive>>;
 
 /// The emulated drives of one volume.
-pub(super) struct Emulated {
+pub struct Emulated {
     /// The models by home of the volume; `None` for a drive that is not emulated.
     emulated: Vec<Option<SharedEmulation>>,
     volume: VolumeId,
@@ -41,6 +38,15 @@ enum Held {
     Sync(usize, u32),
 }
 
+/// Position of an operation, for emulated drives.
+#[derive(Clone, Copy)]
+pub struct Site {
+    pub home: usize,
+    /// The file, and the offset in it in bytes.
+    pub extent: u32,
+    pub offset: u64,
+}
+
 /// Work for a drive.
 enum Work {
     /// Moving this number of bytes at an offset in an extent.
@@ -54,7 +60,7 @@ enum Work {
 
 /// Held completions, by due time and order of arrival.
 #[derive(Default)]
-pub(super) struct HeldCompletions {
+pub struct HeldCompletions {
     waiting: BTreeMap<(u64, u64), Completion<Token>>,
     count: u64,
 }
@@ -101,6 +107,12 @@ impl Emulated {
         if is_durable { done_ns.max(emulated.flush(now_ns)) } else { done_ns }
     }
 
+    /// Takes the earliest time at which an answer may be passed on, in nanoseconds; `None` if at once.
+    pub fn take_due_ns(&mut self, token: &Token) -> Option<u64> {
+        let (_, held) = held_of(token)?;
+        self.due_ns.remove(&held)
+    }
+
     /// Flushes the model of a home. Answers the end of the flush in nanoseconds, or 0 if the home is not
     /// emulated.
     pub fn flush(&mut self, now_ns: u64, home: usize) -> u64 {
@@ -119,7 +131,7 @@ impl Emulated {
 }
 
 /// Locks a model. Every change of its state is one step, so a panic elsewhere leaves the state consistent.
-pub(super) fn lock(emulated: &SharedEmulation) -> MutexGuard<'_, EmulatedDrive> {
+pub fn lock(emulated: &SharedEmulation) -> MutexGuard<'_, EmulatedDrive> {
     emulated.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -143,7 +155,7 @@ fn work_of(slot: usize, action: &Action) -> Option<(Held, Work)> {
 }
 
 /// Position of an offset in an extent on the emulated drive.
-pub(super) fn position(volume: VolumeId, extent: u32, offset: u32) -> Position {
+pub fn position(volume: VolumeId, extent: u32, offset: u32) -> Position {
     Position { volume: volume.0.as_u128(), extent, offset: offset.into() }
 }
 
@@ -162,6 +174,11 @@ fn held_of(token: &Token) -> Option<(VolumeIndex, Held)> {
     }
 }
 
+/// The volume of a completion that can be held back.
+pub fn volume_of(token: &Token) -> Option<VolumeIndex> {
+    held_of(token).map(|(volume, _)| volume)
+}
+
 impl HeldCompletions {
     /// The next due time, in nanoseconds.
     pub fn next_ns(&self) -> Option<u64> {
@@ -172,80 +189,25 @@ impl HeldCompletions {
         self.waiting.is_empty()
     }
 
-    /// Passes a completion on in this round, after the current work.
-    pub fn pass_on_next(&mut self, completion: Completion<Token>) {
-        self.hold(0, completion);
-    }
-
+    /// Holds a completion back.
     pub fn hold(&mut self, at_ns: u64, completion: Completion<Token>) {
         self.count += 1;
         self.waiting.insert((at_ns, self.count), completion);
     }
 
-    fn take_due(&mut self, now_ns: u64) -> Option<Completion<Token>> {
+    /// Takes a completion that is due.
+    pub fn take_due(&mut self, now_ns: u64) -> Option<Completion<Token>> {
         let first = self.waiting.first_entry().filter(|entry| entry.key().0 <= now_ns)?;
         Some(first.remove())
     }
 
     /// Makes all completions of a volume due at once; their order stays.
-    fn expedite(&mut self, volume: VolumeIndex) {
+    pub fn expedite(&mut self, volume: VolumeIndex) {
         let is_wanted = |token: &Token| held_of(token).is_some_and(|(index, _)| index == volume);
         let all = std::mem::take(&mut self.waiting);
         for ((at_ns, count), completion) in all {
             let at_ns = if is_wanted(&completion.token) { 0 } else { at_ns };
             self.waiting.insert((at_ns, count), completion);
-        }
-    }
-}
-
-impl ServedVolume {
-    /// When a completion may be passed on, in nanoseconds; `None` if at once.
-    fn take_due_ns(&mut self, held: Held) -> Option<u64> {
-        let due_ns = self.emulated.due_ns.remove(&held)?;
-        (!self.is_ending()).then_some(due_ns)
-    }
-}
-
-impl Reactor {
-    /// Passes on an answer of a disk, now or when the emulated drive would have answered.
-    pub(super) fn disk_answered(&mut self, completion: Completion<Token>) {
-        if matches!(completion.token, Token::Journal { .. }) {
-            return self.journal_landed(completion);
-        }
-        let held = held_of(&completion.token).filter(|_| self.stop_by_ns.is_none());
-        let due_ns = held.and_then(|(volume, held)| self.volumes[volume].take_due_ns(held));
-        match (held, due_ns.filter(|&due_ns| due_ns > self.now_ns)) {
-            (Some((volume, _)), Some(due_ns)) => {
-                self.held.hold(due_ns, completion);
-                // Gauges are published with answers, and the next answer may be far away.
-                self.volumes[volume].publish();
-            }
-            _ => self.pass_on(completion),
-        }
-    }
-
-    fn pass_on(&mut self, completion: Completion<Token>) {
-        let Completion { token, result, carried } = completion;
-        match token {
-            Token::Journal { volume, journal, flight } => {
-                self.journal_answered((volume, journal, flight), result, carried);
-            }
-            _ => self.on_disk_completion(token, result, carried),
-        }
-    }
-
-    /// Passes on all due completions, or all completions if the daemon ends.
-    pub(super) fn pass_on_due(&mut self) {
-        let by_ns = if self.stop_by_ns.is_some() { u64::MAX } else { self.now_ns };
-        while let Some(completion) = self.held.take_due(by_ns) {
-            self.pass_on(completion);
-        }
-    }
-
-    /// Lets a volume become quiet without waiting for its emulated drives.
-    pub(super) fn expedite(&mut self, volume: VolumeIndex) {
-        if self.volumes[volume].emulated.is_any() {
-            self.held.expedite(volume);
         }
     }
 }

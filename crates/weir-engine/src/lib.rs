@@ -5,57 +5,62 @@
 
 #![forbid(unsafe_code)]
 
+mod alarms;
 mod background;
+mod background_policies;
 mod busy_poll;
+mod ceilings;
 mod checksums;
+mod clients;
 mod command;
-mod connection;
 mod data_plane;
-mod disk;
+mod drive_queue;
 mod emulation;
 pub mod exports;
 mod helper;
+mod io;
+mod job_progress;
 mod journals;
+mod life;
+mod locks;
 pub mod measure;
 mod memory;
+mod open_file;
+mod operation_time;
+mod operations;
+mod orphans;
+mod policy_path;
 mod reactor;
-mod receive;
-mod receive_coalescing;
-mod recording;
 mod refusals;
 mod replica_metadata;
 mod replicas;
-mod reply_order;
 mod resync;
 mod resync_throttle;
 mod scrubbing;
-mod send;
-mod serve;
 mod served_volume;
 mod sharing;
 mod snapshot;
-mod space;
+mod space_count;
+mod space_permission;
 mod specification;
-mod stalled_clients;
 mod stalls;
 pub mod statistics;
 mod status;
 #[cfg(test)]
 mod tests;
 mod token;
+mod volume_files;
 
-pub use background::{JobProgress, ProgressSnapshot};
-pub use connection::NewConnection;
-pub use data_plane::{Alarm, DataPlane, DataPlaneConfig, DataPlaneError};
+pub use alarms::Alarm;
+pub use clients::{NewConnection, Recording};
+pub use data_plane::{DataPlane, DataPlaneConfig, DataPlaneError};
 pub use emulation::SharedEmulation;
+pub use job_progress::{JobProgress, ProgressSnapshot};
 pub use journals::JournalSpec;
-pub use recording::Recording;
-pub use refusals::{Content, FileIdentity, OpenFile};
+pub use open_file::{Content, FileIdentity, OpenFile};
+pub use policy_path::PolicyLevel;
 pub use scrubbing::{ScrubEnd, ScrubProgress, ScrubSnapshot};
-pub use sharing::PolicyLevel;
 pub use snapshot::{SnapshotProgress, SnapshotSpec};
 pub use specification::{
     DriveQueueDepth, DriveSpec, NO_HOME, ReclaimSpec, VolumeHome, VolumeLayout, VolumeSpec, home_beyond_list,
 };
-
-pub(crate) use data_plane::locked;

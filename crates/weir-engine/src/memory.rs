@@ -1,10 +1,12 @@
 //! Memory of an operation while the kernel does not hold it: unfilled or filled.
 
-use weir_reactor::{Buffer, Carried, Payload, Target, Unfilled};
+use weir_reactor::{Buffer, BufferPool, Carried, Payload, Target, Unfilled};
+use weir_types::bounds::{BLOCK_BYTES, PIECE_BYTES};
+use weir_volume::geometry::{Part, covering_blocks};
 
 /// Memory that an operation reads into or writes from. Only filled bytes can be written to a drive or sent
 /// to a client.
-pub(super) enum Memory {
+pub enum Memory {
     /// Memory to read into, with the bytes that were read so far.
     Unfilled(Unfilled),
     /// Memory with the bytes to write.
@@ -80,4 +82,18 @@ impl From<Payload> for Memory {
     fn from(payload: Payload) -> Memory {
         Memory::Filled(payload)
     }
+}
+
+/// Memory for one more buffer. If the pool is exhausted, the memory is allocated outside of it. An
+/// operation on one replica must not fail while another succeeds, or the replicas would differ.
+pub fn fresh(bytes: usize, pool: &BufferPool) -> Unfilled {
+    let own = || BufferPool::new(PIECE_BYTES as usize).ok()?.take(bytes);
+    let memory = pool.take(bytes.max(BLOCK_BYTES as usize)).or_else(own);
+    memory.expect("the system has memory for one more buffer")
+}
+
+/// Offset of the spare block in the buffer of an unaligned write.
+pub fn scratch_start(part: Part) -> usize {
+    let (_, covered) = covering_blocks(part.offset, part.length);
+    covered as usize
 }

@@ -12,67 +12,17 @@
 //! after it was unlinked.
 
 use std::collections::VecDeque;
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::mpsc::{SyncSender, sync_channel};
 
-use weir_reactor::Descriptor;
-use weir_types::bounds::EXTENT_BYTES;
-use weir_types::{DriveId, VolumeId};
-use weir_volume::mirror::Answer;
 use weir_volume::mirror::absence::is_asked_while_away;
 use weir_volume::{Action, Fault, OperationId};
 
-use super::command::Command;
-use super::helper::OpenError;
-use super::reactor::Reactor;
-use super::space::{IsCounted, Permission, SpaceAtHand};
-use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
-use crate::DataPlane;
-
-/// Identity of a file regardless of its name: the filesystem's device number and the inode number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileIdentity {
-    /// Device number of the filesystem.
-    pub device: u64,
-    /// Inode number of the file.
-    pub inode: u64,
-}
-
-impl FileIdentity {
-    /// The identity of a file or folder.
-    pub fn of(metadata: &std::fs::Metadata) -> FileIdentity {
-        FileIdentity { device: metadata.dev(), inode: metadata.ino() }
-    }
-}
-
-/// An open file of a volume, as it was when it was opened.
-#[derive(Clone, Debug)]
-pub struct OpenFile {
-    /// The volume that the file belongs to.
-    pub volume: VolumeId,
-    /// Content of the file.
-    pub content: Content,
-    /// Path at which the file was opened.
-    pub path: PathBuf,
-    /// Identity of the file.
-    pub identity: FileIdentity,
-    /// Size of the file in bytes.
-    pub size_bytes: u64,
-}
-
-/// Content of a volume's file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
-    /// A replica of an extent, by extent and slot.
-    Replica(u32, usize),
-    /// The volume's write journal on the drive.
-    Journal,
-}
+use super::space_count::SpaceAtHand;
+use super::space_permission::{IsCounted, Permission};
+use super::token::{AskNumber, ReplicaIndex};
 
 /// A refused operation, which is answered in the next round.
-enum Refused {
+pub enum Refused {
     Operation { replica: ReplicaIndex, operation: OperationId, number: AskNumber, fault: Fault },
     Allocate { replica: ReplicaIndex, number: AskNumber, extent: u32, piece: u32, fault: Fault },
     Open { replica: ReplicaIndex, number: AskNumber, extent: u32 },
@@ -80,7 +30,7 @@ enum Refused {
 
 /// A reactor's refusals that are not answered yet; each belongs to an operation under way.
 #[derive(Default)]
-pub(super) struct Refusals(VecDeque<Refused>);
+pub struct Refusals(pub VecDeque<Refused>);
 
 impl Refusals {
     pub fn is_empty(&self) -> bool {
@@ -89,7 +39,7 @@ impl Refusals {
 }
 
 /// Whether an action on a file of a home may be carried out now.
-pub(super) fn permission(
+pub fn permission(
     is_away: bool,
     is_counted: &IsCounted,
     space: &Rc<SpaceAtHand>,
@@ -99,163 +49,6 @@ pub(super) fn permission(
         Action::Sync { .. } => Permission::Granted(None),
         _ if is_away && !is_asked_while_away(action) => Permission::Refused(Fault::Away),
         _ => is_counted.permit(space, action),
-    }
-}
-
-impl Reactor {
-    /// Fails an action; the answer follows later.
-    pub(super) fn refuse_action(
-        &mut self,
-        replica: ReplicaIndex,
-        number: AskNumber,
-        action: &Action,
-        fault: Fault,
-    ) {
-        let refused = match *action {
-            Action::Open { extent, .. } => Refused::Open { replica, number, extent },
-            Action::Allocate { extent, piece, .. } => {
-                Refused::Allocate { replica, number, extent, piece, fault }
-            }
-            _ => {
-                let operation = action.operation().expect("all else belongs to an operation");
-                Refused::Operation { replica, operation, number, fault }
-            }
-        };
-        self.refusals.0.push_back(refused);
-    }
-
-    /// Answers refused operations.
-    pub(super) fn pass_on_refusals(&mut self) {
-        // An operation that is refused here again is answered in the next round.
-        for _ in 0..self.refusals.0.len() {
-            match self.refusals.0.pop_front().expect("it was counted") {
-                Refused::Open { replica, number, extent } => {
-                    let message = "its drive is away".to_owned();
-                    self.extent_opened(
-                        (replica, number),
-                        extent,
-                        Err(OpenError { message, fault: Fault::Away }),
-                    );
-                }
-                Refused::Allocate { replica, number, extent, piece, fault } => {
-                    self.allocation_refused((replica, number), (extent, piece), fault);
-                }
-                Refused::Operation { replica, operation, number, fault } => {
-                    self.operation_refused(replica, (operation, number), fault);
-                }
-            }
-        }
-    }
-
-    fn allocation_refused(
-        &mut self,
-        (replica, number): (ReplicaIndex, AskNumber),
-        (extent, piece): (u32, u32),
-        fault: Fault,
-    ) {
-        let Some(generation) = self.volumes[replica.volume].answered(replica.slot, number) else {
-            self.is_orphaned(replica, number);
-            return;
-        };
-        self.tell(replica, Answer::Refused(extent, generation, piece, fault));
-        self.answered(replica.volume, None);
-    }
-
-    fn operation_refused(
-        &mut self,
-        replica: ReplicaIndex,
-        (operation, number): (OperationId, AskNumber),
-        fault: Fault,
-    ) {
-        if !self.volumes[replica.volume].is_wanted(replica.slot, operation, number) {
-            self.is_orphaned(replica, number);
-            return;
-        }
-        let waited_for = self.completed(replica, operation, Err(fault));
-        self.answered(replica.volume, waited_for);
-    }
-
-    /// Marks a drive as away, or as back with its data.
-    pub(super) fn set_away(&mut self, drive: DriveId, is_away: bool) {
-        let indices: Vec<VolumeIndex> = self.volumes.iter().map(|(index, _)| index).collect();
-        for index in indices {
-            let volume = &mut self.volumes[index];
-            let Some(home) = volume.homes.iter().position(|home| home.drive == drive) else { continue };
-            volume.homes[home].is_away = is_away;
-            if is_away {
-                self.leave_to_others(index, home);
-            } else if self.resyncing_volumes.contains(&index) {
-                self.wake_resync();
-            }
-        }
-    }
-
-    /// Fails the replicas on a home for which other replicas serve.
-    fn leave_to_others(&mut self, index: VolumeIndex, home: usize) {
-        let volume = &mut self.volumes[index];
-        if !volume.mirror.has_replicas() {
-            return;
-        }
-        let replicas = volume.replicas_relying_on(home);
-        volume.mirror.leave_to_others(replicas, &mut volume.effects);
-        self.carry_out(index);
-        self.settle_volume(index);
-    }
-
-    /// The files that are open on a drive.
-    pub(super) fn open_files(&self, drive: DriveId) -> Vec<OpenFile> {
-        let mut files = Vec::new();
-        for (_, volume) in &self.volumes {
-            let Some(home) = volume.homes.iter().position(|home| home.drive == drive) else { continue };
-            for (slot, extent) in volume.replicas_at(home) {
-                files.extend(volume.file_identity(slot, extent).map(|identity| OpenFile {
-                    volume: volume.id,
-                    content: Content::Replica(extent, slot),
-                    path: volume.extent_path(slot, extent),
-                    identity,
-                    size_bytes: EXTENT_BYTES,
-                }));
-            }
-            files.extend(volume.journals.log_on(drive).map(|(path, identity, size_bytes)| OpenFile {
-                volume: volume.id,
-                content: Content::Journal,
-                path,
-                identity,
-                size_bytes,
-            }));
-        }
-        files
-    }
-
-    /// True if an open file on a missing drive was unlinked: data that is made stable in it is lost.
-    pub(super) fn is_nameless(&self, replica: ReplicaIndex, extent: u32) -> bool {
-        let volume = &self.volumes[replica.volume];
-        let is_nameless = |file: &Descriptor| rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 0);
-        let log = volume.journals.log_of(extent, replica.slot);
-        volume.is_away(replica.slot, extent)
-            && (is_nameless(&volume.file(replica.slot, extent)) || log.is_some_and(is_nameless))
-    }
-}
-
-impl DataPlane {
-    /// Stops all operations except syncs on a drive whose folder is gone, or resumes them. In effect for
-    /// all later orders.
-    pub fn set_drive_away(&self, drive: DriveId, is_away: bool) {
-        for reactor in &self.reactors {
-            reactor.order(Command::SetAway { drive, is_away });
-        }
-    }
-
-    /// The files that volumes have open on a drive.
-    pub fn open_files(&self, drive: DriveId) -> Vec<OpenFile> {
-        let mut files = Vec::new();
-        for reactor in &self.reactors {
-            let (done, answer): (SyncSender<Vec<OpenFile>>, _) = sync_channel(1);
-            reactor.order(Command::OpenFiles { drive, done });
-            // A reactor that has stopped has no open files.
-            files.extend(answer.recv().unwrap_or_default());
-        }
-        files
     }
 }
 

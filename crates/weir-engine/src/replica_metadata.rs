@@ -6,213 +6,26 @@
 //! would have answered.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use weir_volume::mirror::{MetadataAction, MetadataRequest, ReplicaMetadata, ReplicaState, Slots, Written};
-
-use super::helper::{Job, MetadataError};
-use super::reactor::Reactor;
-use super::stalls::{NO_ANSWER, OrphanedIo};
+use super::helper::MetadataError;
 use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
-use crate::Alarm;
-use weir_store::replica_metadata::metadata_file_name;
 
 /// Result of writing the metadata of an extent replica.
-type Answered = (ReplicaIndex, u32, AskNumber, Result<(), MetadataError>);
+pub type Answered = (ReplicaIndex, u32, AskNumber, Result<(), MetadataError>);
 
 /// A reactor's writes of replica metadata under way.
 #[derive(Default)]
-pub(super) struct MetadataIo {
+pub struct MetadataIo {
     /// The number of the expected answer, by volume, slot and extent.
-    asked: BTreeMap<(VolumeIndex, usize, u32), AskNumber>,
-    count: u64,
+    pub asked: BTreeMap<(VolumeIndex, usize, u32), AskNumber>,
+    pub count: u64,
     /// Answers that emulated drives hold back, by due time.
-    held: BTreeMap<(u64, u64), Answered>,
+    pub held: BTreeMap<(u64, u64), Answered>,
 }
 
 impl MetadataIo {
     /// The next time at which an emulated drive answers, in nanoseconds.
     pub fn next_ns(&self) -> Option<u64> {
         self.held.first_key_value().map(|((due_ns, _), _)| *due_ns)
-    }
-}
-
-impl Reactor {
-    /// Begins writing the metadata of an extent's replicas.
-    pub(super) fn begin_metadata_write(&mut self, index: VolumeIndex, request: MetadataRequest) {
-        let mut actions = Vec::new();
-        let volume = &mut self.volumes[index];
-        volume.outstanding += 1;
-        volume.metadata.ask(request, &mut actions);
-        self.act_on_metadata(index, actions);
-    }
-
-    fn act_on_metadata(&mut self, index: VolumeIndex, actions: Vec<MetadataAction>) {
-        for action in actions {
-            match action {
-                MetadataAction::Record { extent, epoch, is_committed } => {
-                    let path = self.volumes[index].epoch_records.clone();
-                    self.helper.submit(Job::EpochRecord { volume: index, path, extent, epoch, is_committed });
-                }
-                MetadataAction::Write { extent, slots, metadata, anew } => {
-                    self.write_metadata(index, extent, (slots, anew), &metadata);
-                }
-                MetadataAction::GiveUp { extent, slots } => self.give_up_metadata_write(index, extent, slots),
-                MetadataAction::Ended { extent, written } => self.end_note(index, extent, written),
-            }
-        }
-    }
-
-    /// Takes the result of writing the epoch record.
-    pub(super) fn epoch_recorded(
-        &mut self,
-        index: VolumeIndex,
-        extent: u32,
-        result: Result<(), MetadataError>,
-    ) {
-        let (mut actions, now_ns) = (Vec::new(), self.now_ns);
-        let result = self.volumes[index].metadata_result(result);
-        let volume = &mut self.volumes[index];
-        volume.metadata.recorded(now_ns, extent, volume.mirror.in_service(extent), result, &mut actions);
-        self.act_on_metadata(index, actions);
-    }
-
-    /// Records in the epoch record that the last in-sync replica of an extent failed.
-    pub(super) fn record_failure(&mut self, index: VolumeIndex, extent: u32) {
-        let volume = &mut self.volumes[index];
-        volume.outstanding += 1;
-        let path = volume.epoch_records.clone();
-        self.helper.submit(Job::Failure { volume: index, path, extent });
-    }
-
-    pub(super) fn failure_recorded(
-        &mut self,
-        index: VolumeIndex,
-        extent: u32,
-        result: Result<(), MetadataError>,
-    ) {
-        let volume = &mut self.volumes[index];
-        volume.outstanding -= 1;
-        if let Err(error) = result {
-            let message =
-                format!("would be served again after a restart, though it failed: {}", error.message);
-            let alarm = Alarm { volume: volume.id, drive: None, extent: extent.into(), message };
-            self.raise_alarm(alarm);
-        }
-        self.settle_volume(index);
-    }
-
-    fn write_metadata(
-        &mut self,
-        index: VolumeIndex,
-        extent: u32,
-        (slots, anew): (Slots, Slots),
-        metadata: &Arc<ReplicaMetadata>,
-    ) {
-        let now_ns = self.now_ns;
-        let volume = &mut self.volumes[index];
-        for slot in slots.iter() {
-            let home =
-                volume.line_of(slot, extent).expect("the mirror writes beside replicas that there are");
-            let due_ns = volume.emulated.note(now_ns, home, extent);
-            volume.metadata.expect(extent, now_ns.max(due_ns));
-            let number = volume.next_number();
-            self.metadata_io.asked.insert((index, slot, extent), number);
-            let (drive, directory) = (volume.homes[home].drive, &volume.homes[home].directory);
-            let journaled = volume.journals.metadata_path(extent, slot);
-            let path = journaled.unwrap_or_else(|| directory.join(metadata_file_name(extent.into())));
-            let (replica, metadata) = (ReplicaIndex { volume: index, slot }, Arc::clone(metadata));
-            let is_anew = anew.contains(slot);
-            let job =
-                Job::ReplicaMetadata { replica, extent, number, drive, path, metadata, is_anew, due_ns };
-            self.helper.submit(job);
-        }
-    }
-
-    /// Takes a drive's answer to a write of replica metadata.
-    pub(super) fn metadata_answered(&mut self, due_ns: u64, answered: Answered) {
-        let is_ending = self.stop_by_ns.is_some() || self.volumes[answered.0.volume].is_ending();
-        if due_ns > self.now_ns && !is_ending {
-            self.metadata_io.count += 1;
-            self.metadata_io.held.insert((due_ns, self.metadata_io.count), answered);
-        } else {
-            self.metadata_written(answered);
-        }
-    }
-
-    fn metadata_written(&mut self, (replica, extent, number, result): Answered) {
-        let ReplicaIndex { volume: index, slot } = replica;
-        let key = (index, slot, extent);
-        if self.metadata_io.asked.get(&key) != Some(&number) {
-            self.is_orphaned(replica, number);
-            return;
-        }
-        self.metadata_io.asked.remove(&key);
-        let mut actions = Vec::new();
-        let result = self.volumes[index].metadata_result(result);
-        self.volumes[index].metadata.written(extent, slot, result, &mut actions);
-        self.act_on_metadata(index, actions);
-    }
-
-    /// Retries failed writes. The caller has to carry out the volume's effects.
-    pub(super) fn retry_metadata(&mut self, index: VolumeIndex) {
-        let mut actions = Vec::new();
-        let volume = &mut self.volumes[index];
-        volume.metadata.retry(self.now_ns, &mut actions);
-        if !volume.is_ending() && self.stop_by_ns.is_none() {
-            volume.mirror.retry_refused(&mut volume.effects);
-        }
-        self.act_on_metadata(index, actions);
-    }
-
-    /// Gives up writes of replica metadata that were due before `before_ns`, if in-sync replicas have the
-    /// metadata. The replicas that have not answered fail.
-    pub(super) fn give_up_metadata_io(&mut self, index: VolumeIndex, before_ns: u64) {
-        let mut actions = Vec::new();
-        let volume = &mut self.volumes[index];
-        let in_sync = |extent: u32| volume.mirror.in_sync(extent);
-        volume.metadata.give_up_stalled(before_ns, in_sync, &mut actions);
-        self.act_on_metadata(index, actions);
-    }
-
-    fn give_up_metadata_write(&mut self, index: VolumeIndex, extent: u32, slots: Slots) {
-        let volume = &mut self.volumes[index];
-        for slot in slots.iter() {
-            let number = self.metadata_io.asked.remove(&(index, slot, extent));
-            let number = number.expect("only what a drive was asked for is given up");
-            volume.outstanding += 1;
-            volume.orphans.add(slot, number, OrphanedIo { extent, emulated: None, space: None });
-        }
-        volume.fault_message = Some(NO_ANSWER.to_owned());
-    }
-
-    fn end_note(&mut self, index: VolumeIndex, extent: u32, written: Written) {
-        let volume = &mut self.volumes[index];
-        volume.outstanding -= 1;
-        volume.mirror.metadata_written(extent, written, &mut volume.effects);
-        self.carry_out(index);
-        // If no replica failed, the message is about the metadata.
-        let volume = &mut self.volumes[index];
-        if let (false, Some(message)) = (written.is_committed, volume.fault_message.take()) {
-            volume.metadata_alarms.insert(extent);
-            let message = format!("takes no change of its replicas and no write that needs one: {message}");
-            let alarm = Alarm { volume: volume.id, drive: None, extent: extent.into(), message };
-            self.raise_alarm(alarm);
-        } else if written.is_committed && volume.metadata_alarms.remove(&extent) {
-            let (id, replica_states) = (volume.id, volume.mirror.replica_states(extent));
-            if !replica_states.contains(&ReplicaState::Stale) {
-                self.clear_alarms(id, extent);
-            }
-        }
-        self.settle_volume(index);
-    }
-
-    /// Passes on held answers that are due, or all of them if the daemon ends.
-    pub(super) fn pass_on_due_metadata(&mut self) {
-        let by_ns = if self.stop_by_ns.is_some() { u64::MAX } else { self.now_ns };
-        while let Some(first) = self.metadata_io.held.first_entry().filter(|entry| entry.key().0 <= by_ns) {
-            let (_, answered) = first.remove_entry();
-            self.metadata_written(answered);
-        }
     }
 }

@@ -4,37 +4,27 @@
 //! step waits in the drive queues of both drives, with a leaf of its kind of background work beside the
 //! tenants.
 
-use weir_qos::{Cost, Kind, Pace};
-use weir_reactor::Clock;
+use weir_qos::{Cost, Kind};
 use weir_types::BackgroundKind;
-use weir_types::bounds::{PIECE_BYTES, REGION_BYTES, REPLICA_SLOTS_MAX};
-use weir_volume::geometry::Part;
-use weir_volume::mirror::resync_queue::{ExtentReplica, Next, steps_at_once};
-use weir_volume::mirror::{ReplicaState, ReplicaStates, ResyncQueue};
-use weir_volume::{Content, Fault, Mirror};
-
-use super::reactor::Reactor;
-use super::served_volume::{Owner, Purpose, ServedVolume};
-use super::stalls::LOOK_INTERVAL_NS;
-use super::token::VolumeIndex;
-use crate::locked;
+use weir_volume::Mirror;
+use weir_volume::mirror::ResyncQueue;
 
 /// The kind of background work.
-const KIND: BackgroundKind = BackgroundKind::Resync;
+pub const KIND: BackgroundKind = BackgroundKind::Resync;
 
 /// Interval in nanoseconds of the checks for regions that can leave the dirty region log. A region without
 /// changes for this long needs no resync after a crash.
-const TIDY_INTERVAL_NS: u64 = 5_000_000_000;
+pub const TIDY_INTERVAL_NS: u64 = 5_000_000_000;
 
 /// What a step costs under a ceiling before it is known how much it moved.
-const STEP: Cost = Cost { kind: Kind::Write, is_first: true, bytes: 0, drive_ns: 0 };
+pub const STEP: Cost = Cost { kind: Kind::Write, is_first: true, bytes: 0, drive_ns: 0 };
 
 /// The resync of one volume.
 #[derive(Debug, Default)]
-pub(super) struct Resync {
+pub struct Resync {
     pub queue: ResyncQueue,
     /// When regions leave the dirty region log next, in nanoseconds.
-    tidy_at_ns: u64,
+    pub tidy_at_ns: u64,
 }
 
 impl Resync {
@@ -43,258 +33,7 @@ impl Resync {
     }
 
     /// The next instant at which there may be something to do though nothing happened until then.
-    fn wake_ns(&self) -> u64 {
+    pub fn wake_ns(&self) -> u64 {
         self.queue.wake_ns().map_or(self.tidy_at_ns, |wake_ns| wake_ns.min(self.tidy_at_ns))
-    }
-}
-
-impl Reactor {
-    /// Begins the resync of a volume that may have several replicas.
-    pub(super) fn begin_resync(&mut self, index: VolumeIndex) {
-        let volume = &mut self.volumes[index];
-        volume.set_read_costs();
-        volume.mirror.begin(&mut volume.effects);
-        volume.resync.tidy_at_ns = self.now_ns + TIDY_INTERVAL_NS;
-        volume.publish_replica_states();
-        self.resyncing_volumes.insert(index);
-        self.go_on_with_resync(index);
-    }
-
-    /// Clears the dirty region log once all clients are gone and the daemon stops. Regions that are stable
-    /// on all replicas leave the log, so that the next start has nothing to resync. True if nothing is left
-    /// to do.
-    pub(super) fn tidy_up_replicas(&mut self) -> bool {
-        if !std::mem::replace(&mut self.is_tidying_up, true) {
-            for index in self.resyncing_volumes.clone() {
-                self.volumes[index].tidy_up();
-                self.carry_out(index);
-            }
-        }
-        self.resyncing_volumes.iter().all(|index| self.volumes[*index].outstanding == 0)
-    }
-
-    /// Does all work that is due for the replicas of all volumes.
-    pub(super) fn look_at_resync(&mut self) {
-        if self.resync_wake_ns.is_none_or(|wake_ns| wake_ns > self.now_ns) {
-            return;
-        }
-        for index in self.resyncing_volumes.clone() {
-            self.retry_metadata(index);
-            self.look_for_stalls(index);
-            self.go_on_with_resync(index);
-            // The volume may have been closed by the step.
-            if self.volumes.contains(index) {
-                self.publish_replication(index);
-            }
-        }
-        let volumes = self.resyncing_volumes.iter().map(|index| &self.volumes[*index].resync);
-        let look_ns = (!self.resyncing_volumes.is_empty()).then_some(self.now_ns + LOOK_INTERVAL_NS);
-        self.resync_wake_ns = volumes.map(Resync::wake_ns).chain(look_ns).min();
-    }
-
-    /// Resumes the resync of volumes that gave way to clients.
-    pub(super) fn resume_resync(&mut self) {
-        for index in self.resync_throttle.take_due(self.now_ns) {
-            if self.volumes.contains(index) {
-                self.go_on_with_resync(index);
-            }
-        }
-    }
-
-    /// Schedules a check of resync in this round.
-    pub(super) fn wake_resync(&mut self) {
-        self.wake_resync_at(self.now_ns);
-    }
-
-    /// Schedules a check of resync at this time or earlier.
-    fn wake_resync_at(&mut self, at_ns: u64) {
-        self.resync_wake_ns = Some(self.resync_wake_ns.map_or(at_ns, |wake_ns| wake_ns.min(at_ns)));
-    }
-
-    /// Takes all steps for a volume's replicas that can be taken now.
-    pub(super) fn go_on_with_resync(&mut self, index: VolumeIndex) {
-        self.ask_for_replicas(index);
-        self.carry_out(index);
-        self.settle_volume(index);
-    }
-
-    /// The obstacle to the promotion of an extent's replica may be gone, so the replica is checked again at
-    /// once. The caller has to carry out the volume's effects.
-    pub(super) fn look_at_replicas_again(&mut self, index: VolumeIndex, extent: u32) {
-        let volume = &mut self.volumes[index];
-        if !volume.mirror.wanting(extent).is_empty() {
-            volume.resync.queue.look_at(extent);
-            self.ask_for_replicas(index);
-        }
-    }
-
-    /// Requests all steps that can be taken now from the mirror. The caller has to carry out the volume's
-    /// effects.
-    fn ask_for_replicas(&mut self, index: VolumeIndex) {
-        let now_ns = self.now_ns;
-        let volume = &mut self.volumes[index];
-        if self.stop_by_ns.is_some() || volume.is_ending() {
-            return;
-        }
-        volume.tidy(now_ns);
-        loop {
-            let volume = &mut self.volumes[index];
-            let Some(next) = volume.resync.queue.next(&volume.mirror, now_ns) else { break };
-            match next {
-                Next::Promote((extent, slot)) => {
-                    volume.resync.queue.rest((extent, slot), now_ns);
-                    volume.mirror.promote(extent, slot, &mut volume.effects);
-                }
-                Next::Resync(replica) => {
-                    if !self.begin_step(index, replica) {
-                        break;
-                    }
-                }
-            }
-        }
-        self.wake_resync_at(self.volumes[index].resync.wake_ns());
-    }
-
-    /// Begins to resync a region, if that may begin now.
-    fn begin_step(&mut self, index: VolumeIndex, (extent, slot): ExtentReplica) -> bool {
-        let (now_ns, policy) = (self.now_ns, self.background.policy(KIND));
-        let volume = &mut self.volumes[index];
-        let home = volume.home_of(slot, extent).expect("the mirror knows replicas that there are");
-        let has_clients = self.resync_throttle.has_clients(now_ns);
-        let steps_max = if has_clients { 1 } else { steps_at_once(volume.piece_ns((extent, slot), home)) };
-        if volume.resync.queue.steps_under_way() >= steps_max || self.resync_throttle.waits(index, now_ns) {
-            return false;
-        }
-        let ready_ns = volume.homes[home].with_pace(KIND, policy, now_ns, |pace| pace.ready_ns());
-        if ready_ns > now_ns {
-            self.wake_resync_at(ready_ns);
-            return false;
-        }
-        let Some(memory) = self.pool.take(PIECE_BYTES as usize) else {
-            volume.resync.queue.rest((extent, slot), now_ns);
-            return false;
-        };
-        match volume.mirror.resync_region(extent, slot, &mut volume.effects) {
-            Some(id) => {
-                let part = Part { extent, offset: 0, length: PIECE_BYTES as u32, position: 0 };
-                volume.set_owner(id, Owner::new(Purpose::Resync { extent, slot }, part, Some(memory.into())));
-                volume.resync.queue.step_begun();
-                self.resync_throttle.step_began(Clock.now_ns());
-                volume.homes[home].with_pace(KIND, policy, now_ns, |pace| pace.asked(now_ns, STEP));
-            }
-            // What it lacks is under way, cannot be reached, or was found to be a hole everywhere.
-            None if volume.mirror.lacks(extent, slot) > 0 => volume.resync.queue.rest((extent, slot), now_ns),
-            None => {}
-        }
-        true
-    }
-
-    /// A step has ended.
-    pub(super) fn region_ended(
-        &mut self,
-        index: VolumeIndex,
-        (extent, slot): ExtentReplica,
-        owner: Owner,
-        result: Result<Content, Fault>,
-    ) {
-        let (now_ns, policy) = (self.now_ns, self.background.policy(KIND));
-        drop(owner);
-        let volume = &mut self.volumes[index];
-        volume.resync.queue.step_ended();
-        // Much may have been copied in this round.
-        self.resync_throttle.step_ended(Clock.now_ns(), policy.weight);
-        match (result, volume.home_of(slot, extent)) {
-            (Ok(_), Some(home)) => {
-                let moved = |pace: &mut Pace| pace.moved(now_ns, STEP, REGION_BYTES as u32);
-                volume.homes[home].with_pace(KIND, policy, now_ns, moved);
-                volume.statistics.replication.copied(REGION_BYTES);
-            }
-            _ => volume.resync.queue.rest((extent, slot), now_ns),
-        }
-        self.ask_for_replicas(index);
-    }
-
-    /// The replica states of an extent have changed.
-    pub(super) fn stands(&mut self, index: VolumeIndex, extent: u32, replica_states: ReplicaStates) {
-        for (slot, _) in replica_states
-            .iter()
-            .enumerate()
-            .filter(|(_, replica_state)| **replica_state == ReplicaState::Absent)
-        {
-            if self.volumes[index].journals.knows(extent, slot) {
-                self.detach_replica(index, extent, slot);
-            }
-        }
-        let volume = &mut self.volumes[index];
-        volume.resync.queue.look_at(extent);
-        volume.statistics.replication.stands(extent, replica_states);
-        volume.publish_away(extent);
-        let id = volume.id;
-        if !replica_states.contains(&ReplicaState::Stale) {
-            self.clear_alarms(id, extent);
-        }
-        self.answer_changes(index, extent, Some(&replica_states));
-        self.publish_replication(index);
-        self.ask_for_replicas(index);
-    }
-
-    /// Publishes the number of bytes left to resync. It counts all dirty regions, so it is not called for
-    /// each step.
-    fn publish_replication(&self, index: VolumeIndex) {
-        let volume = &self.volumes[index];
-        let regions = volume.resync.queue.regions_left(&volume.mirror);
-        volume.statistics.replication.is_left(regions * REGION_BYTES);
-    }
-}
-
-impl ServedVolume {
-    /// Time of the slower of the source and target drives for a piece, in nanoseconds.
-    fn piece_ns(&self, (extent, slot): ExtentReplica, home: usize) -> u32 {
-        let cost_ns = |home: usize, kind| {
-            let pool = &self.homes[home].queue_entry.drive_queue;
-            locked(pool).queue.cost(kind, PIECE_BYTES as u32, true).drive_ns
-        };
-        let source = self.mirror.source(extent, slot).and_then(|source| self.home_of(source, extent));
-        let read_ns = source.map_or(0, |source| cost_ns(source, Kind::Read));
-        cost_ns(home, Kind::Write).max(read_ns)
-    }
-
-    /// Publishes the states of all replicas.
-    pub fn publish_replica_states(&self) {
-        let replica_states =
-            (0..self.mirror.extents()).map(|extent| self.mirror.reliable_replica_states(extent));
-        self.statistics.replication.begin(replica_states.collect());
-        (0..self.mirror.extents()).for_each(|extent| self.publish_away(extent));
-    }
-
-    /// Publishes which replicas of an extent cannot be reached.
-    pub fn publish_away(&self, extent: u32) {
-        let replica_states = self.mirror.replica_states(extent);
-        let is_away = |slot: &usize| {
-            replica_states[*slot] != ReplicaState::Absent && !self.mirror.is_there(extent, *slot)
-        };
-        self.statistics.replication.are_away(extent, (0..REPLICA_SLOTS_MAX).filter(is_away).collect());
-    }
-
-    /// Removes all regions from the dirty region log, because no further change comes.
-    fn tidy_up(&mut self) {
-        for extent in 0..self.mirror.extents() {
-            if self.mirror.is_dirty(extent) {
-                self.mirror.tidy_up(extent, &mut self.effects);
-            }
-        }
-    }
-
-    /// Removes regions without recent changes from the dirty region log.
-    fn tidy(&mut self, now_ns: u64) {
-        if now_ns < self.resync.tidy_at_ns {
-            return;
-        }
-        self.resync.tidy_at_ns = now_ns + TIDY_INTERVAL_NS;
-        for extent in 0..self.mirror.extents() {
-            if self.mirror.is_dirty(extent) {
-                self.mirror.tidy(extent, &mut self.effects);
-            }
-        }
     }
 }

@@ -9,25 +9,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::Duration;
+use std::sync::mpsc::SyncSender;
 
 use weir_types::{DriveId, VolumeId};
 use weir_volume::mirror::Slots;
-use weir_volume::mirror::stall::Waiting;
 
-use super::command::Command;
-use super::helper::Job;
-use super::reactor::Reactor;
-use super::stalls::{LOOK_INTERVAL_NS, NO_ANSWER, OrphanedIo};
-use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
-use super::{DataPlane, DataPlaneError};
-use weir_store::extent_file_name;
+use super::token::AskNumber;
 use weir_store::snapshot::Target;
 
 /// Longest time that writes are quiesced while other volumes are brought to the same instant, in nanoseconds.
 /// It is the longest pause that clients may notice.
-const QUIESCE_NS_MAX: u64 = 50_000_000;
+pub const QUIESCE_NS_MAX: u64 = 50_000_000;
 
 /// The snapshot to take of one volume.
 #[derive(Clone, Debug)]
@@ -44,7 +36,7 @@ pub struct SnapshotSpec {
 /// Progress of a snapshot, readable by every thread.
 #[derive(Debug, Default)]
 pub struct SnapshotProgress {
-    bytes_left: AtomicU64,
+    pub(crate) bytes_left: AtomicU64,
 }
 
 impl SnapshotProgress {
@@ -56,10 +48,10 @@ impl SnapshotProgress {
 
 /// For each extent the replicas in the snapshot, all of which are identical; or why the snapshot was
 /// abandoned.
-pub(super) type Outcome = Result<Vec<Slots>, String>;
+pub type Outcome = Result<Vec<Slots>, String>;
 
 /// A snapshot that a volume is asked for.
-pub(super) struct NewSnapshot {
+pub struct NewSnapshot {
     pub spec: SnapshotSpec,
     /// The snapshot covers several volumes, and begins only if the volume is quiesced.
     pub is_quiesced: bool,
@@ -67,291 +59,26 @@ pub(super) struct NewSnapshot {
 }
 
 /// The snapshot in progress of a volume.
-pub(super) struct VolumeSnapshot {
-    spec: SnapshotSpec,
-    done: SyncSender<Outcome>,
-    step: Step,
+pub struct VolumeSnapshot {
+    pub spec: SnapshotSpec,
+    pub done: SyncSender<Outcome>,
+    pub step: Step,
     /// Why a replica is not part of the snapshot.
-    fault: Option<String>,
+    pub fault: Option<String>,
 }
 
 /// The range that the drives work on.
 #[derive(Default)]
-struct Step {
-    extent: u32,
+pub struct Step {
+    pub extent: u32,
     /// Replicas that have not answered, with the number and the time of the request.
-    waiting: BTreeMap<usize, (AskNumber, u64)>,
-    failed: Slots,
+    pub waiting: BTreeMap<usize, (AskNumber, u64)>,
+    pub failed: Slots,
     /// End of the range that all replicas that answered have completed.
-    end: u32,
-}
-
-impl Reactor {
-    /// Quiesces the writes of a volume for a moment.
-    pub(super) fn quiesce(&mut self, id: VolumeId, done: SyncSender<bool>) {
-        let index = self.by_id.get(&id).copied().filter(|index| self.can_be_in_snapshot(*index));
-        if let Some(index) = index {
-            self.volumes[index].mirror.snapshots().quiesce();
-            self.quiesces.insert((self.now_ns + QUIESCE_NS_MAX, index));
-        }
-        // The caller may have stopped waiting. Then the quiesce ends by itself.
-        let _ = done.send(index.is_some());
-    }
-
-    fn can_be_in_snapshot(&self, index: VolumeIndex) -> bool {
-        let volume = &self.volumes[index];
-        !volume.is_ending() && !volume.mirror.has_snapshot_in_progress() && self.stop_by_ns.is_none()
-    }
-
-    /// Resumes volumes whose quiesce has lasted too long.
-    pub(super) fn end_due_quiesces(&mut self) {
-        while let Some((_, index)) = self.quiesces.first().copied().filter(|(until, _)| *until <= self.now_ns)
-        {
-            self.end_snapshot(index, "changes were held for too long");
-        }
-    }
-
-    pub(super) fn begin_snapshot(&mut self, new: NewSnapshot) {
-        let NewSnapshot { spec, is_quiesced, done } = new;
-        let index = self.by_id.get(&spec.volume).copied();
-        let was_held = index.is_some_and(|index| self.forget_quiesce(index));
-        let can_begin =
-            |index: &VolumeIndex| was_held == is_quiesced && (is_quiesced || self.can_be_in_snapshot(*index));
-        let Some(index) = index.filter(can_begin) else {
-            return tell(&done, Err("it could not be brought to the same instant".to_owned()));
-        };
-        let volume = &mut self.volumes[index];
-        if let Err(error) = volume.mirror.snapshots().begin(&mut volume.effects) {
-            tell(&done, Err(error.to_string()));
-        } else {
-            volume.snapshot = Some(VolumeSnapshot { spec, done, step: Step::default(), fault: None });
-            self.snapshot_look_ns.get_or_insert(self.now_ns + LOOK_INTERVAL_NS);
-        }
-        self.carry_out(index);
-    }
-
-    fn forget_quiesce(&mut self, index: VolumeIndex) -> bool {
-        let count = self.quiesces.len();
-        self.quiesces.retain(|(_, held)| *held != index);
-        self.quiesces.len() < count
-    }
-
-    /// Submits a range of an extent to the helper threads of its drives.
-    pub(super) fn snapshot(
-        &mut self,
-        index: VolumeIndex,
-        extent: u32,
-        slots: Slots,
-        (offset, length): (u32, u32),
-    ) {
-        let now_ns = self.now_ns;
-        let volume = &mut self.volumes[index];
-        let mut step = Step { extent, end: offset + length, ..Step::default() };
-        let snapshot = volume.snapshot.take().expect("the mirror has ranges for a snapshot in progress");
-        for slot in slots.iter() {
-            let home = volume.home_of(slot, extent).expect("the mirror knows only replicas that exist");
-            let drive = volume.homes[home].drive;
-            // A journal holds data that the extent file lacks. The snapshot does not read the journal,
-            // because other replicas have all of the data in one file.
-            let is_journaled = volume.journals.binding(extent, slot).is_some();
-            let target = snapshot.spec.targets.get(&drive).filter(|_| !is_journaled);
-            let Some(Target { folder, can_share }) = target else {
-                step.failed.insert(slot);
-                continue;
-            };
-            let (source, target) =
-                (volume.extent_path(slot, extent), folder.join(extent_file_name(extent.into())));
-            let (replica, number) = (ReplicaIndex { volume: index, slot }, volume.next_number());
-            step.waiting.insert(slot, (number, now_ns));
-            volume.outstanding += 1;
-            let (range, can_share) = ((offset, length), *can_share);
-            self.helper.submit(Job::Snapshot { replica, number, drive, source, target, range, can_share });
-        }
-        volume.snapshot = Some(VolumeSnapshot { step, ..snapshot });
-        self.go_on_with_step(index);
-    }
-
-    /// Handles the answer of a drive for a range of an extent.
-    pub(super) fn snapshot_answered(
-        &mut self,
-        replica: ReplicaIndex,
-        number: AskNumber,
-        result: Result<u32, String>,
-    ) {
-        let volume = &mut self.volumes[replica.volume];
-        let snapshot = volume.snapshot.as_mut();
-        let is_asked = |snapshot: &&mut VolumeSnapshot| {
-            snapshot.step.waiting.get(&replica.slot).is_some_and(|(asked, _)| *asked == number)
-        };
-        if let Some(VolumeSnapshot { step, fault, .. }) = snapshot.filter(is_asked) {
-            step.waiting.remove(&replica.slot);
-            volume.outstanding -= 1;
-            match result {
-                Ok(end) => step.end = step.end.min(end),
-                Err(message) => {
-                    tracing::warn!(volume = %volume.id, extent = step.extent, "{message}");
-                    step.failed.insert(replica.slot);
-                    *fault = Some(message);
-                }
-            }
-            self.go_on_with_step(replica.volume);
-        } else if !self.is_orphaned(replica, number) {
-            self.volumes[replica.volume].outstanding -= 1;
-        }
-        self.settle_volume(replica.volume);
-    }
-
-    fn go_on_with_step(&mut self, index: VolumeIndex) {
-        let volume = &mut self.volumes[index];
-        let Some(VolumeSnapshot { step, spec, .. }) = &volume.snapshot else { return };
-        if step.waiting.is_empty() {
-            let (end, failed, progress) = (step.end, step.failed, Arc::clone(&spec.progress));
-            volume.mirror.snapshots().step_done(end, failed, &mut volume.effects);
-            progress.bytes_left.store(volume.mirror.snapshot_bytes_left(), Relaxed);
-            self.carry_out(index);
-        }
-    }
-
-    /// Gives up on drives whose answer is overdue, and asks them nothing more for this snapshot.
-    pub(super) fn look_at_snapshots(&mut self) {
-        if self.snapshot_look_ns.is_none_or(|look_ns| look_ns > self.now_ns) {
-            return;
-        }
-        let in_snapshot = self.volumes.iter().filter(|(_, volume)| volume.snapshot.is_some());
-        let in_snapshot: Vec<VolumeIndex> = in_snapshot.map(|(index, _)| index).collect();
-        self.snapshot_look_ns = (!in_snapshot.is_empty()).then_some(self.now_ns + LOOK_INTERVAL_NS);
-        in_snapshot.into_iter().for_each(|index| self.give_up_late(index));
-    }
-
-    fn give_up_late(&mut self, index: VolumeIndex) {
-        let now_ns = self.now_ns;
-        let volume = &mut self.volumes[index];
-        let Some(mut snapshot) = volume.snapshot.take() else { return };
-        let VolumeSnapshot { step, fault, spec, .. } = &mut snapshot;
-        let is_late =
-            |_: &usize, (_, since_ns): &mut (AskNumber, u64)| Waiting::Asked(*since_ns).is_late(now_ns);
-        let late: Vec<_> = step.waiting.extract_if(.., is_late).collect();
-        for (slot, (number, _)) in &late {
-            step.failed.insert(*slot);
-            volume.orphans.add(
-                *slot,
-                *number,
-                OrphanedIo { extent: step.extent, emulated: None, space: None },
-            );
-            let home = volume.home_of(*slot, step.extent).map(|home| volume.homes[home].drive);
-            home.into_iter().for_each(|drive| _ = spec.targets.remove(&drive));
-            *fault = Some(NO_ANSWER.to_owned());
-        }
-        volume.snapshot = Some(snapshot);
-        if !late.is_empty() {
-            self.go_on_with_step(index);
-            self.settle_volume(index);
-        }
-    }
-
-    /// Handles the end of a snapshot.
-    pub(super) fn snapshot_ended(&mut self, index: VolumeIndex, replicas: Option<Vec<Slots>>) {
-        let Some(VolumeSnapshot { done, fault, .. }) = self.volumes[index].snapshot.take() else { return };
-        let fault = || fault.unwrap_or_else(|| "no replica of an extent is left".to_owned());
-        tell(&done, replicas.ok_or_else(fault));
-    }
-
-    /// Abandons the snapshot in progress or the quiesce of a volume, if there is one.
-    pub(super) fn end_snapshot(&mut self, index: VolumeIndex, why: &str) {
-        self.forget_quiesce(index);
-        let volume = &mut self.volumes[index];
-        if !volume.mirror.has_snapshot_in_progress() {
-            return;
-        }
-        if let Some(snapshot) = &mut volume.snapshot {
-            snapshot.fault = Some(why.to_owned());
-        }
-        volume.mirror.snapshots().abandon(&mut volume.effects);
-        self.carry_out(index);
-    }
-
-    pub(super) fn abandon_snapshot(&mut self, id: VolumeId) {
-        if let Some(index) = self.by_id.get(&id).copied() {
-            self.end_snapshot(index, "it was given up");
-        }
-    }
-
-    /// Abandons all snapshots, because the daemon stops.
-    pub(super) fn end_snapshots(&mut self) {
-        let all: Vec<VolumeIndex> = self.volumes.iter().map(|(index, _)| index).collect();
-        all.into_iter().for_each(|index| self.end_snapshot(index, "the daemon stops"));
-    }
+    pub end: u32,
 }
 
 /// Reports the outcome to the caller, who may have stopped waiting.
-fn tell(done: &SyncSender<Outcome>, outcome: Outcome) {
+pub fn tell(done: &SyncSender<Outcome>, outcome: Outcome) {
     let _ = done.send(outcome);
-}
-
-impl DataPlane {
-    /// Takes a snapshot of volumes, all at the same instant, while clients write to them. Returns when the
-    /// snapshot is complete, for each volume and extent, the replicas in it. All of them are identical, and
-    /// not durable yet. The caller adds and removes no replicas until then. Writes wait at most 50 ms for all
-    /// volumes to begin.
-    ///
-    /// # Errors
-    /// If a volume is not open or cannot be in a snapshot now. Then no snapshot stays in progress.
-    pub fn snapshot(&self, specs: &[SnapshotSpec]) -> Result<Vec<Vec<Slots>>, DataPlaneError> {
-        let is_quiesced = specs.len() > 1;
-        let begun = if is_quiesced { self.quiesce(specs) } else { Ok(()) };
-        let outcome = begun.and_then(|()| self.snapshot_quiesced(specs, is_quiesced));
-        if outcome.is_err() {
-            specs.iter().for_each(|spec| self.abandon_snapshot(spec.volume));
-        }
-        outcome
-    }
-
-    /// Abandons the snapshot of a volume, if one is in progress.
-    pub fn abandon_snapshot(&self, volume: VolumeId) {
-        if let Ok(reactor) = self.reactor_of(volume) {
-            self.reactors[reactor].order(Command::AbandonSnapshot { volume });
-        }
-    }
-
-    fn quiesce(&self, specs: &[SnapshotSpec]) -> Result<(), DataPlaneError> {
-        let ask = |spec: &SnapshotSpec| {
-            let (done, answer) = sync_channel(1);
-            let reactor = self.reactor_of(spec.volume)?;
-            self.reactors[reactor].order(Command::Quiesce { volume: spec.volume, done });
-            Ok((spec.volume, answer))
-        };
-        let answers: Vec<(VolumeId, Receiver<bool>)> =
-            specs.iter().map(ask).collect::<Result<_, DataPlaneError>>()?;
-        let is_quiesced = |(volume, answer): (VolumeId, Receiver<bool>)| {
-            let is_quiesced = answer.recv_timeout(Duration::from_nanos(QUIESCE_NS_MAX)).unwrap_or(false);
-            if is_quiesced { Ok(()) } else { Err(busy(volume)) }
-        };
-        answers.into_iter().try_for_each(is_quiesced)
-    }
-
-    fn snapshot_quiesced(
-        &self,
-        specs: &[SnapshotSpec],
-        is_quiesced: bool,
-    ) -> Result<Vec<Vec<Slots>>, DataPlaneError> {
-        let ask = |spec: &SnapshotSpec| {
-            let (done, answer) = sync_channel(1);
-            let reactor = self.reactor_of(spec.volume)?;
-            let snapshot = Box::new(NewSnapshot { spec: spec.clone(), is_quiesced, done });
-            self.reactors[reactor].order(Command::Snapshot(snapshot));
-            Ok((spec.volume, answer))
-        };
-        let answers: Vec<(VolumeId, Receiver<Outcome>)> =
-            specs.iter().map(ask).collect::<Result<_, DataPlaneError>>()?;
-        let outcome = |(volume, answer): (VolumeId, Receiver<Outcome>)| {
-            let outcome = answer.recv().map_err(|_| DataPlaneError::Stopped(volume))?;
-            outcome.map_err(|reason| DataPlaneError::SnapshotRefused { volume, reason })
-        };
-        answers.into_iter().map(outcome).collect()
-    }
-}
-
-fn busy(volume: VolumeId) -> DataPlaneError {
-    let reason = "it could not be held for the same instant".to_owned();
-    DataPlaneError::SnapshotRefused { volume, reason }
 }

@@ -8,7 +8,7 @@ use weir_store::PendingDeletion;
 use weir_types::{DriveId, Emulation, VolumeId};
 use weir_volume::mirror::{ChecksumHeader, RecoveredExtent};
 
-use crate::background::JobProgress;
+use crate::job_progress::JobProgress;
 
 /// A volume, as the data plane needs to know it.
 #[derive(Clone, Debug)]

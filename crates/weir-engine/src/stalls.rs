@@ -1,119 +1,23 @@
 //! Stalls: failing a replica that does not answer, while another replica has all of its data.
 //!
-//! Operations on a silent replica are given up after [`STALL_NS`], and the replica is failed. The kernel may
+//! Operations on a silent replica are given up after [`weir_volume::mirror::stall::STALL_NS`], and the replica is failed. The kernel may
 //! still carry out orphaned I/O at any later time. So its buffers stay in place until it has ended. The
 //! replica comes back only after all of its orphaned I/O has ended.
 
-use std::collections::BTreeMap;
-
-use weir_qos::Cost;
-use weir_volume::mirror::stall::STALL_NS;
-
-use super::reactor::Reactor;
-use super::sharing::SharedDriveQueue;
-use super::space::TakenSpace;
-use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
-use crate::locked;
+use super::drive_queue::SharedDriveQueue;
 
 /// What is told of a replica that was given up.
-pub(super) const NO_ANSWER: &str = "did not answer for 10 s";
+pub const NO_ANSWER: &str = "did not answer for 10 s";
 
 /// Interval between two checks, in nanoseconds.
-pub(super) const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
-
-/// I/O that was given up and has not ended.
-#[derive(Debug)]
-pub(super) struct OrphanedIo {
-    pub extent: u32,
-    /// The home where it waits in the drive queue, or is at the drive, and with what cost.
-    pub emulated: Option<(usize, Cost)>,
-    /// Counted space that the I/O may take at any time.
-    pub space: Option<TakenSpace>,
-}
-
-/// Orphaned I/O, by slot and number.
-#[derive(Debug, Default)]
-pub(super) struct OrphanedIos(BTreeMap<(usize, AskNumber), OrphanedIo>);
+pub const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
 
 /// Whether an operation was orphaned I/O that has ended now.
-pub(super) enum Orphan {
+pub enum Orphan {
     /// The operation was not given up.
     Unknown,
     /// The operation was given up, and has ended.
     Ended,
     /// The same, and other operations in this drive queue may take its room.
     LeftRoom(SharedDriveQueue),
-}
-
-impl OrphanedIos {
-    pub fn add(&mut self, slot: usize, number: AskNumber, io: OrphanedIo) {
-        self.0.insert((slot, number), io);
-    }
-
-    /// True if orphaned I/O may still reach a replica of an extent.
-    pub fn are_of(&self, extent: u32, slot: usize) -> bool {
-        self.0.iter().any(|((of, _), io)| *of == slot && io.extent == extent)
-    }
-}
-
-impl Reactor {
-    /// Fails replicas that do not answer.
-    pub(super) fn look_for_stalls(&mut self, index: VolumeIndex) {
-        let before_ns = self.now_ns.saturating_sub(STALL_NS);
-        self.give_up_metadata_io(index, before_ns);
-        self.give_up_keeps(index, before_ns);
-        for (slot, extent) in self.volumes[index].stalled(self.now_ns) {
-            if self.volumes[index].mirror.is_failed_when_late(extent, slot) {
-                self.give_up(index, slot, extent);
-            }
-        }
-    }
-
-    fn give_up(&mut self, index: VolumeIndex, slot: usize, extent: u32) {
-        let volume = &mut self.volumes[index];
-        volume.fault_message = Some(NO_ANSWER.to_owned());
-        let operations = volume.give_up(slot, extent, &self.pool);
-        volume.mirror.give_up_replica((extent, slot), &operations, &mut volume.effects);
-        self.carry_out(index);
-        // If it was failed by something else before, this message is nobody's.
-        self.volumes[index].fault_message = None;
-    }
-
-    /// Removes orphaned I/O from the drive queue together with its connection. The caller that ends the
-    /// connection settles the volume.
-    pub(super) fn is_orphaned_in_queue(&mut self, replica: ReplicaIndex, number: AskNumber) {
-        let volume = &mut self.volumes[replica.volume];
-        let io = volume.orphans.0.remove(&(replica.slot, number));
-        debug_assert!(io.is_some(), "only what was given up waits for nobody");
-        volume.outstanding -= 1;
-    }
-
-    /// Ends orphaned I/O. True if the completed operation was orphaned.
-    pub(super) fn is_orphaned(&mut self, replica: ReplicaIndex, number: AskNumber) -> bool {
-        match self.end_orphan(replica, number) {
-            Orphan::Unknown => false,
-            Orphan::Ended => true,
-            Orphan::LeftRoom(drive_queue) => {
-                self.release_drive_queue(&drive_queue);
-                true
-            }
-        }
-    }
-
-    /// Forgets orphaned I/O that has completed, or whose turn in the drive queue has come. Its volume is
-    /// settled at the end of the round, because the caller may work on the same volume.
-    pub(super) fn end_orphan(&mut self, replica: ReplicaIndex, number: AskNumber) -> Orphan {
-        let volume = &mut self.volumes[replica.volume];
-        let Some(OrphanedIo { emulated, space, .. }) = volume.orphans.0.remove(&(replica.slot, number))
-        else {
-            return Orphan::Unknown;
-        };
-        drop(space);
-        volume.outstanding -= 1;
-        self.unsettled.push(replica.volume);
-        let Some((home, cost)) = emulated else { return Orphan::Ended };
-        let drive_queue = &volume.homes[home].queue_entry.drive_queue;
-        let is_waited_for = locked(drive_queue).queue.completed(self.now_ns, cost);
-        if is_waited_for { Orphan::LeftRoom(SharedDriveQueue::clone(drive_queue)) } else { Orphan::Ended }
-    }
 }

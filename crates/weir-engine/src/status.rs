@@ -7,44 +7,41 @@
 
 use std::collections::BTreeMap;
 
-use weir_nbd::{Command, NbdError};
 use weir_types::DriveId;
-use weir_volume::geometry::{Part, next_extent};
+use weir_volume::geometry::Part;
 use weir_volume::mirror::Slots;
 
-use super::helper::{Job, Run};
-use super::reactor::Reactor;
-use super::served_volume::Ticket;
-use super::token::{ConnectionIndex, VolumeIndex};
+use super::helper::Run;
+use super::token::{Ticket, VolumeIndex};
 
 /// How long the reactor waits for one drive while it can ask another replica, in nanoseconds. A busy disk
 /// answers sooner, and a client does not notice this delay.
-const ANSWER_NS: u64 = 50_000_000;
+pub const ANSWER_NS: u64 = 50_000_000;
 
 /// A client's request for block status that is not answered yet.
-struct Question {
-    volume: VolumeIndex,
-    ticket: Ticket,
-    part: Part,
+pub struct Question {
+    pub volume: VolumeIndex,
+    pub ticket: Ticket,
+    pub part: Part,
     /// Replicas that were asked.
-    asked: Slots,
+    pub asked: Slots,
     /// When to ask another replica, if one is left.
-    next_ns: Option<u64>,
+    pub next_ns: Option<u64>,
 }
 
 /// A request to a drive. It stays until the drive answers, even if no question waits for it any more.
-struct Look {
-    question: u64,
-    slot: usize,
-    drive: DriveId,
+pub struct Look {
+    pub question: u64,
+    pub slot: usize,
+    pub drive: DriveId,
     /// How often files of the volume's replicas had been renewed.
-    renewals: u64,
-    asked_ns: u64,
+    pub renewals: u64,
+    pub asked_ns: u64,
 }
 
 impl Look {
     /// True if the replica's file still has the state that the look found.
-    fn counts(&self, readable: Slots, renewals: u64) -> bool {
+    pub fn counts(&self, readable: Slots, renewals: u64) -> bool {
         readable.contains(self.slot) && renewals == self.renewals
     }
 }
@@ -52,20 +49,20 @@ impl Look {
 /// Questions and looks of a reactor. A look stays until its drive answers. A drive with an overdue answer is
 /// asked only if no other drive can tell, so there are few more looks than questions.
 #[derive(Default)]
-pub(super) struct Statuses {
-    questions: BTreeMap<u64, Question>,
-    looks: BTreeMap<u64, Look>,
-    count: u64,
+pub struct Statuses {
+    pub questions: BTreeMap<u64, Question>,
+    pub looks: BTreeMap<u64, Look>,
+    pub count: u64,
 }
 
 impl Statuses {
-    fn next_number(&mut self) -> u64 {
+    pub fn next_number(&mut self) -> u64 {
         self.count += 1;
         self.count
     }
 
     /// True unless an answer of the drive is overdue.
-    fn is_prompt(&self, drive: DriveId, now_ns: u64) -> bool {
+    pub fn is_prompt(&self, drive: DriveId, now_ns: u64) -> bool {
         !self.looks.values().any(|look| look.drive == drive && look.asked_ns + ANSWER_NS <= now_ns)
     }
 
@@ -75,135 +72,7 @@ impl Statuses {
     }
 }
 
-impl Reactor {
-    /// Answers for the first extent of the range. The client asks again for the rest.
-    pub(super) fn start_status(&mut self, index: ConnectionIndex, id: usize) {
-        let connection = &mut self.connections[index];
-        let request = connection.requests[id].request;
-        let part = next_extent(request.offset, request.length.into(), 0);
-        let part = part.expect("a valid request is not empty");
-        let Part { extent, offset, length, .. } = part;
-        let volume = &self.volumes[connection.volume];
-        if volume.mirror.readable(extent, offset, length).iter().next().is_none() {
-            if !volume.mirror.is_lost(extent) {
-                // Each part of the range is readable on some replica, though no replica has all of them.
-                return self.status_found(index, id, Ok(all_data(length)));
-            }
-            connection.requests[id].error = Some(NbdError::Io);
-            return self.finish(index, id);
-        }
-        if volume.mirror.is_hole(extent, offset, length) {
-            return self.status_found(index, id, Ok(vec![Run { length, is_hole: true }]));
-        }
-        connection.requests[id].parts_left += 1;
-        let (volume, ticket) = (connection.volume, (index, id));
-        self.volumes[volume].outstanding += 1;
-        let question = Question { volume, ticket, part, asked: Slots::default(), next_ns: None };
-        let number = self.statuses.next_number();
-        self.statuses.questions.insert(number, question);
-        self.ask_for_status(number);
-    }
-
-    /// Asks one more replica. False if all readable replicas were asked.
-    fn ask_for_status(&mut self, number: u64) -> bool {
-        let Some(question) = self.statuses.questions.get(&number) else { return true };
-        let (index, part, asked) = (question.volume, question.part, question.asked);
-        let volume = &self.volumes[index];
-        let readable = volume.mirror.readable(part.extent, part.offset, part.length);
-        let is_direct = |slot: &usize| volume.journals.binding(part.extent, *slot).is_none();
-        let drive_of = |slot: usize| volume.home_of(slot, part.extent).map(|home| volume.homes[home].drive);
-        let left: Vec<(usize, DriveId)> = (readable.iter().filter(is_direct))
-            .filter(|slot| !asked.contains(*slot))
-            .filter_map(|slot| Some((slot, drive_of(slot)?)))
-            .collect();
-        let prompt = left.iter().find(|(_, drive)| self.statuses.is_prompt(*drive, self.now_ns));
-        let Some((slot, drive)) = prompt.or_else(|| left.first()).copied() else {
-            if readable.iter().any(|slot| !is_direct(&slot)) {
-                // The reactor does not search the journal: all of its range may be data.
-                self.answer_status(number, Ok(all_data(part.length)));
-                return true;
-            }
-            return false;
-        };
-        let path = volume.extent_path(slot, part.extent);
-        let look = Look { question: number, slot, drive, renewals: volume.renewals, asked_ns: self.now_ns };
-        let question = self.statuses.questions.get_mut(&number).expect("it was just found");
-        question.asked.insert(slot);
-        question.next_ns = volume.mirror.has_replicas().then_some(self.now_ns + ANSWER_NS);
-        let number = self.statuses.next_number();
-        self.statuses.looks.insert(number, look);
-        let (offset, length) = (part.offset, part.length);
-        self.helper.submit(Job::Status { number, drive, path, offset, length });
-        true
-    }
-
-    /// Asks other replicas where drives have not answered.
-    pub(super) fn look_at_statuses(&mut self) {
-        if self.statuses.next_ns().is_none_or(|next_ns| next_ns > self.now_ns) {
-            return;
-        }
-        let is_due = |question: &Question| question.next_ns.is_some_and(|next_ns| next_ns <= self.now_ns);
-        let questions = self.statuses.questions.iter();
-        let due: Vec<u64> =
-            questions.filter(|(_, question)| is_due(question)).map(|(number, _)| *number).collect();
-        for number in due {
-            if !self.ask_for_status(number)
-                && let Some(question) = self.statuses.questions.get_mut(&number)
-            {
-                // One of the asked replicas must answer.
-                question.next_ns = None;
-            }
-        }
-    }
-
-    /// Handles the answer of a drive.
-    pub(super) fn status_answered(&mut self, number: u64, result: Result<Vec<Run>, String>) {
-        let Some(look) = self.statuses.looks.remove(&number) else { return };
-        // Another replica may have answered before.
-        let Some(question) = self.statuses.questions.get(&look.question) else { return };
-        let (volume, part) = (&self.volumes[question.volume], question.part);
-        let readable = volume.mirror.readable(part.extent, part.offset, part.length);
-        let counts = look.counts(readable, volume.renewals);
-        match result {
-            Err(message) if volume.mirror.has_replicas() => {
-                tracing::warn!("block status: {message}");
-                if !self.ask_for_status(look.question) {
-                    // The next read finds the fault of this replica. Until then everything may be data.
-                    self.answer_status(look.question, Ok(all_data(part.length)));
-                }
-            }
-            Ok(_) if !counts => self.answer_status(look.question, Ok(all_data(part.length))),
-            result => self.answer_status(look.question, result),
-        }
-    }
-
-    fn answer_status(&mut self, number: u64, result: Result<Vec<Run>, String>) {
-        let Some(question) = self.statuses.questions.remove(&number) else { return };
-        self.volumes[question.volume].outstanding -= 1;
-        self.status_found(question.ticket.0, question.ticket.1, result);
-        self.settle_volume(question.volume);
-    }
-
-    fn status_found(&mut self, index: ConnectionIndex, id: usize, result: Result<Vec<Run>, String>) {
-        let request = &mut self.connections[index].requests[id];
-        request.parts_left = 0;
-        match result {
-            Ok(mut runs) => {
-                if request.request.command == (Command::BlockStatus { request_one: true }) {
-                    runs.truncate(1);
-                }
-                self.queue_status(index, id, &runs);
-            }
-            Err(message) => {
-                tracing::error!("block status: {message}");
-                request.error = Some(NbdError::Io);
-            }
-        }
-        self.finish(index, id);
-    }
-}
-
-fn all_data(length: u32) -> Vec<Run> {
+pub fn all_data(length: u32) -> Vec<Run> {
     vec![Run { length, is_hole: false }]
 }
 

@@ -9,23 +9,25 @@ use weir_nbd::{ExportInfo, Session};
 use weir_qos::{Cost, DriveModel, DriveQueue, Granted, Kind, Verdict};
 use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Unfilled};
 use weir_types::bounds::EXTENT_BYTES;
-use weir_types::{BackgroundKind, DriveId, VolumeId};
+use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, VolumeId};
 use weir_volume::mirror::{RecoveredExtent, ReplicaMetadata, ReplicaState};
 use weir_volume::zeroing::Step;
 use weir_volume::{Action, Fault, Generation, OperationId};
 
 use super::*;
-use crate::command::{Command, NewHome};
+use crate::alarms::Alarms;
+use crate::command::Command;
+use crate::drive_queue::{Pending, SharedDriveQueue};
 use crate::helper::Helper;
-use crate::reactor::{Alarms, Reactor, Surroundings};
+use crate::helper::SpaceAnswer;
+use crate::orphans::OrphanedIo;
+use crate::reactor::{Reactor, Surroundings};
 use crate::replicas::NewChange;
-use crate::sharing::*;
-use crate::sharing::{DriveGrant, Message, Pending, Waiter};
-use crate::space::SpaceAnswer;
-use crate::stalls::OrphanedIo;
+use crate::sharing::{DriveGrant, Message, SharedState};
 use crate::token::{AskNumber, ReplicaIndex};
+use crate::volume_files::NewHome;
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel, sync_channel};
-use std::sync::{Arc, Mutex};
 use weir_store::extent_file_name;
 use weir_volume::mirror::stall::STALL_NS;
 
@@ -64,7 +66,7 @@ impl World {
         let (orders, commands) = channel();
         let (alarms, shared_state) = (Alarms::default(), Arc::new(SharedState::new(1)));
         shared_state.introduce(0, ring.waker());
-        let surroundings = Surroundings { index: 0, commands, shared_state, alarms: Arc::clone(&alarms) };
+        let surroundings = Surroundings { index: 0, commands, shared_state, alarms: alarms.clone() };
         let reactor = Reactor::new(ring, pool, helper, surroundings);
         let folder = tempfile::tempdir_in(".").unwrap();
         let mut world = World { reactor, orders, alarms, folder, queue_target };
@@ -105,9 +107,8 @@ impl World {
         std::fs::create_dir(&directory).unwrap();
         let file = std::fs::File::create(directory.join(extent_file_name(0))).unwrap();
         file.set_len(EXTENT_BYTES).unwrap();
-        let (paths, background, paces) = Default::default();
         let queue = DriveQueue::new(DriveModel::UNKNOWN, self.queue_target, Clock.now_ns());
-        let drive_queue = Arc::new(Mutex::new(DriveQueueState { queue, paths, background, paces }));
+        let drive_queue = SharedDriveQueue::new(queue);
         let (drive, is_counted) = (DriveId::from_bytes([slot as u8; 16]), Arc::default());
         NewHome { drive, directory, read_cost: 1, is_counted, emulated: None, drive_queue }
     }
@@ -174,7 +175,7 @@ impl World {
 
     /// Takes all free buffers of a size.
     fn exhaust(&self, bytes: usize) -> Vec<Unfilled> {
-        std::iter::from_fn(|| self.reactor.pool.take(bytes)).collect()
+        std::iter::from_fn(|| self.reactor.io.pool.take(bytes)).collect()
     }
 }
 
@@ -195,7 +196,7 @@ fn freed_buffer_wakes_starved_requests() {
     world.write(&mut client, 0, &[5; 4096]);
     let held = world.exhaust(4096);
     client.write_all(&request(READ, 0, 4096)).unwrap();
-    world.turn_until("the read finds no buffer", |reactor| !reactor.starved.is_empty());
+    world.turn_until("the read finds no buffer", |reactor| reactor.clients.has_starved());
     assert_ne!(world.reactor.timeout_ns(), Some(0), "nothing can be done before a buffer comes back");
     // As when a journal has written a record: only the buffer pool knows.
     drop(held);
@@ -216,7 +217,7 @@ fn exhausted_buffer_pool_fails_neither_replicas_nor_clients() {
     }
     let expected: Vec<u8> = (0..8_u8).flat_map(|sector| [sector + 10; 512]).collect();
     assert_eq!(world.read(&mut client, 0, 4096), expected);
-    assert!(locked(&world.alarms).is_empty(), "{:?}", locked(&world.alarms));
+    assert!(world.alarms.current().is_empty(), "{:?}", world.alarms.current());
     let (_, volume) = world.reactor.volumes.iter().next().unwrap();
     assert_eq!(volume.mirror.readable(0, 0, 4096).iter().count(), 2, "both replicas are in sync");
     drop(held);
@@ -261,23 +262,26 @@ fn replica_removal_waits_for_its_reads() {
 fn look_for_given_up_file_allocates_nothing() {
     let mut world = World::new(1);
     let (index, volume) = world.reactor.volumes.iter_mut().next().unwrap();
-    let (replica, outstanding) = (ReplicaIndex { volume: index, slot: 0 }, volume.outstanding);
+    let (replica, outstanding) = (ReplicaIndex { volume: index, slot: 0 }, volume.operations.outstanding());
     // No file is open, so no generation is current.
     let generation = Generation::default();
     assert!(!volume.mirror.is_current(0, 7, generation));
-    let number = volume.ask(0, (7, generation), (0, None));
-    volume.outstanding += 1;
+    let number = volume.operations.ask(0, (7, generation), (0, None));
+    volume.operations.begin();
     let action = Action::Allocate { extent: 7, generation, piece: 0 };
     world.reactor.space_seen(SpaceAnswer { replica, number, action, needed_bytes: Ok(0) });
     let volume = &mut world.reactor.volumes[index];
-    assert_eq!((volume.outstanding, volume.is_asked(0, number)), (outstanding, false));
+    assert_eq!(
+        (volume.operations.outstanding(), volume.operations.is_asked(0, number)),
+        (outstanding, false)
+    );
 }
 
 #[test]
 fn orphaned_io_keeps_its_space_until_it_ends() {
     const LEFT_BYTES: u64 = 1 << 20;
     let mut world = World::new(1);
-    let space = Rc::clone(&world.reactor.space);
+    let space = Rc::clone(&world.reactor.io.space);
     let look = || {
         space.hand_back();
         space.count().end_look(space.count().begin_look(), LEFT_BYTES);
@@ -286,9 +290,9 @@ fn orphaned_io_keeps_its_space_until_it_ends() {
     let (index, volume) = world.reactor.volumes.iter_mut().next().unwrap();
     let generation = Generation::default();
     let taken = space.take(LEFT_BYTES).unwrap();
-    let number = volume.ask(0, (0, generation), (0, Some(taken)));
-    volume.outstanding += 1;
-    volume.give_up_asked(0, 0);
+    let number = volume.operations.ask(0, (0, generation), (0, Some(taken)));
+    volume.operations.begin();
+    volume.operations.give_up_asked(0, 0);
     look();
     assert!(space.take(1).is_none(), "it may still be done");
     assert!(world.reactor.is_orphaned(ReplicaIndex { volume: index, slot: 0 }, number));
@@ -302,23 +306,22 @@ fn give_up_in_queue(world: &mut World, count: usize) -> (ReplicaIndex, AskNumber
     let reactor = &mut world.reactor;
     let (index, _) = reactor.volumes.iter().next().unwrap();
     let replica = ReplicaIndex { volume: index, slot: 1 };
-    let leaf = reactor.background_leaf(index, 1, BackgroundKind::Scrub);
+    let (kind, policy, now_ns) = (BackgroundKind::Scrub, BackgroundPolicy::default(), reactor.io.now_ns);
+    let leaf = reactor.volumes[index].files.homes[1].queue.background_leaf(kind, policy, now_ns);
     let mut at_drive = Vec::new();
     for operation in (0..=count).map(|count| OperationId(count as u32)) {
         let volume = &mut reactor.volumes[index];
-        let (number, pending) = (volume.next_number(), reactor.pending.vacant_key());
-        volume.outstanding += 1;
-        let mut state = locked(&volume.homes[1].queue_entry.drive_queue);
-        let cost = state.queue.cost(Kind::Read, 4096, true);
-        let verdict = state.queue.arrive(reactor.now_ns, leaf, Waiter { reactor: 0, pending }, cost);
-        drop(state);
+        let number = volume.operations.next_number();
+        volume.operations.begin();
+        let place = (volume.files.homes[1].queue.shared(), leaf);
+        let action = Action::Read { operation, extent: 0, offset: 0, buffer_offset: 0, length: 4096 };
+        let pending = || Pending::Volume { replica, number, action };
+        let (cost, verdict) = reactor.drive_queues.arrive(now_ns, place, (Kind::Read, 4096, true), pending);
         if verdict == Verdict::Run {
             at_drive.push((replica, number, cost));
             continue;
         }
-        volume.orphans.add(1, number, OrphanedIo { extent: 0, emulated: Some((1, cost)), space: None });
-        let action = Action::Read { operation, extent: 0, offset: 0, buffer_offset: 0, length: 4096 };
-        reactor.pending.insert(Pending::Volume { replica, number, action });
+        volume.operations.orphan(1, number, OrphanedIo { extent: 0, queued: Some((1, cost)), space: None });
     }
     assert_eq!(at_drive.len(), 1, "all others wait");
     at_drive[0]
@@ -337,25 +340,26 @@ enum Turn {
 
 fn take_turn(world: &mut World, turn: Turn, (replica, number, cost): (ReplicaIndex, AskNumber, Cost)) {
     let reactor = &mut world.reactor;
-    let pool = Arc::clone(&reactor.volumes[replica.volume].homes[1].queue_entry.drive_queue);
-    let complete = |now_ns| assert!(locked(&pool).queue.completed(now_ns, cost));
+    let queue = reactor.volumes[replica.volume].files.homes[1].queue.shared().clone();
+    let complete = |now_ns| assert!(queue.completed(now_ns, cost));
     match turn {
         Turn::Orphan => {
-            let given_up = OrphanedIo { extent: 0, emulated: Some((1, cost)), space: None };
-            reactor.volumes[replica.volume].orphans.add(1, number, given_up);
+            let given_up = OrphanedIo { extent: 0, queued: Some((1, cost)), space: None };
+            reactor.volumes[replica.volume].operations.orphan(1, number, given_up);
             assert!(reactor.is_orphaned(replica, number));
         }
         Turn::Answer => {
-            complete(reactor.now_ns);
+            complete(reactor.io.now_ns);
             reactor.answered(replica.volume, Some(1));
         }
         Turn::Message => {
-            complete(reactor.now_ns);
-            reactor.volumes[replica.volume].outstanding -= 1;
-            let granted = locked(&pool).queue.release(reactor.now_ns).unwrap();
-            let Granted { ticket, waited_ns, waited_for_floors_ns, .. } = granted;
-            let grant = DriveGrant { pending: ticket.pending, waited_ns, waited_for_floors_ns };
-            reactor.shared_state.post(0, Message::Granted(grant));
+            complete(reactor.io.now_ns);
+            reactor.volumes[replica.volume].operations.end();
+            queue.release(reactor.io.now_ns, |granted| {
+                let Granted { ticket, waited_ns, waited_for_floors_ns, .. } = granted;
+                let grant = DriveGrant { pending: ticket.pending, waited_ns, waited_for_floors_ns };
+                reactor.shared_state.post(0, Message::Granted(grant));
+            });
         }
     }
 }
@@ -371,7 +375,7 @@ fn volume_closes_after_its_orphaned_io() {
         assert!(answer.try_recv().is_err(), "the drive may still carry out what it was asked for");
         take_turn(&mut world, turn, at_drive);
         world.turn_until("the volume is closed", |_| answer.try_recv().is_ok());
-        assert!(world.reactor.pending.is_empty(), "{turn:?} with {count} in line");
+        assert!(world.reactor.drive_queues.is_empty(), "{turn:?} with {count} in line");
     }
 }
 
@@ -388,12 +392,12 @@ fn drive_answering_zeroing_steps_is_not_failed() {
     let (operation, replica) = (OperationId(0), ReplicaIndex { volume: index, slot: 0 });
     assert!(world.reactor.volumes[index].mirror.zeroing(0, operation).is_some());
     let is_late = |reactor: &Reactor| {
-        let stalled = reactor.volumes[index].stalled(reactor.now_ns);
+        let stalled = reactor.volumes[index].stalled(reactor.io.now_ns);
         stalled.contains(&(0, 0))
     };
-    world.reactor.now_ns += STALL_NS + 1;
+    world.reactor.io.now_ns += STALL_NS + 1;
     assert!(is_late(&world.reactor));
-    world.reactor.volumes[index].outstanding -= 1;
-    world.reactor.zeroed(replica, operation, Step::Zero, Err(Fault::Unsupported));
+    world.reactor.volumes[index].operations.end();
+    world.reactor.zeroing_step_ended(replica, operation, Step::Zero, Err(Fault::Unsupported));
     assert!(!is_late(&world.reactor), "it has just been asked for the next step");
 }

@@ -4,13 +4,15 @@ use weir_volume::zeroing::Step;
 use weir_volume::{Generation, OperationId};
 
 /// Index of a connection in its reactor.
-pub(super) type ConnectionIndex = usize;
+pub type ConnectionIndex = usize;
+/// A client's request: the connection's index and the request's index in the connection.
+pub type Ticket = (ConnectionIndex, usize);
 /// Index of a volume in its reactor.
-pub(super) type VolumeIndex = usize;
+pub type VolumeIndex = usize;
 
 /// A replica of a volume in its reactor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ReplicaIndex {
+pub struct ReplicaIndex {
     pub volume: VolumeIndex,
     pub slot: usize,
 }
@@ -18,11 +20,11 @@ pub(super) struct ReplicaIndex {
 /// Number that distinguishes one request to a replica from all others. A late answer to a given-up request is
 /// thus never taken for the answer to another request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct AskNumber(pub u64);
+pub struct AskNumber(pub u64);
 
 /// Names one operation of the ring.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Token {
+pub enum Token {
     /// Bytes into a connection's receive buffer.
     Receive(ConnectionIndex),
     /// Bytes straight into the buffer of a large write.

@@ -11,8 +11,9 @@ use weir_qos::{Cost, Kind, Pace};
 use weir_types::bounds::BACKGROUND_OPERATIONS_MAX;
 use weir_types::{BackgroundPolicy, Terms, VolumeId};
 
-use super::progress::JobProgress;
-use super::reclaim::{Outcome, Reclaim, Step, Verdict};
+use super::reclaim::{Reclaim, Verdict};
+use crate::helper::{ReclaimOutcome, ReclaimStep};
+use crate::job_progress::JobProgress;
 
 /// Rest of a failed job before its next attempt, in nanoseconds: an operator has to act first.
 const RETRY_NS: u64 = 10_000_000_000;
@@ -74,7 +75,7 @@ impl Lane {
     }
 
     /// Takes the next step that may run now, and the job that it belongs to.
-    pub fn take(&mut self, now_ns: u64) -> Option<(VolumeId, Step)> {
+    pub fn take(&mut self, now_ns: u64) -> Option<(VolumeId, ReclaimStep)> {
         if self.under_way >= BACKGROUND_OPERATIONS_MAX {
             return None;
         }
@@ -93,7 +94,7 @@ impl Lane {
     }
 
     /// Returns a step that was taken but is not carried out, because the daemon ends.
-    pub fn put_back(&mut self, id: VolumeId, step: Step) {
+    pub fn put_back(&mut self, id: VolumeId, step: ReclaimStep) {
         self.under_way -= 1;
         if let Some(job) = self.jobs.iter_mut().find(|job| job.id == id) {
             job.work.put_back(step);
@@ -101,7 +102,13 @@ impl Lane {
     }
 
     /// Takes the end of a step. Answers the fault if the job has to begin anew.
-    pub fn ended(&mut self, now_ns: u64, id: VolumeId, step: Step, outcome: Outcome) -> Option<String> {
+    pub fn ended(
+        &mut self,
+        now_ns: u64,
+        id: VolumeId,
+        step: ReclaimStep,
+        outcome: ReclaimOutcome,
+    ) -> Option<String> {
         self.under_way -= 1;
         let index = self.jobs.iter().position(|job| job.id == id)?;
         let job = &mut self.jobs[index];
@@ -148,8 +155,8 @@ impl Lane {
 
 #[cfg(test)]
 mod tests {
-    use super::super::reclaim::Done;
     use super::*;
+    use crate::helper::ReclaimDone;
     use weir_store::{Given, Survey};
     use weir_types::{Throughput, Weight};
 
@@ -169,14 +176,14 @@ mod tests {
         let progress = Arc::<JobProgress>::default();
         let mut lane = Lane::new(policy, 0);
         lane.add(Job::new(id(1), 0, progress.clone()));
-        assert_eq!(lane.take(0), Some((id(1), Step::Survey)));
+        assert_eq!(lane.take(0), Some((id(1), ReclaimStep::Survey)));
         let survey = Survey { first: 0, end: extents, operations: u64::from(extents), bytes: 0 };
-        lane.ended(0, id(1), Step::Survey, Ok(Done::Surveyed(survey)));
+        lane.ended(0, id(1), ReclaimStep::Survey, Ok(ReclaimDone::Surveyed(survey)));
         (lane, progress)
     }
 
-    fn give(lane: &mut Lane, now_ns: u64, step: Step) {
-        lane.ended(now_ns, id(1), step, Ok(Done::Given(Given { bytes: 4096, is_gone: true })));
+    fn give(lane: &mut Lane, now_ns: u64, step: ReclaimStep) {
+        lane.ended(now_ns, id(1), step, Ok(ReclaimDone::Given(Given { bytes: 4096, is_gone: true })));
     }
 
     #[test]
@@ -218,7 +225,7 @@ mod tests {
         lane.change(policy("none", Some(1600)), 0);
         while let Some((_, step)) = lane.take(u64::MAX / 2) {
             match step {
-                Step::Conclude => _ = lane.ended(0, id(1), step, Ok(Done::Concluded)),
+                ReclaimStep::Conclude => _ = lane.ended(0, id(1), step, Ok(ReclaimDone::Concluded)),
                 _ => give(&mut lane, u64::MAX / 2, step),
             }
         }
@@ -231,13 +238,13 @@ mod tests {
         let (mut lane, progress) = lane(policy("none", None), 1);
         lane.add(Job::new(id(3), 30, Arc::default()));
         lane.add(Job::new(id(2), -20, Arc::default()));
-        assert_eq!(lane.take(0), Some((id(2), Step::Survey)));
-        lane.ended(0, id(2), Step::Survey, Err("broken".to_owned()));
-        assert_eq!(lane.take(0), Some((id(1), Step::GiveBack(0))));
-        lane.ended(0, id(1), Step::GiveBack(0), Err("broken too".to_owned()));
+        assert_eq!(lane.take(0), Some((id(2), ReclaimStep::Survey)));
+        lane.ended(0, id(2), ReclaimStep::Survey, Err("broken".to_owned()));
+        assert_eq!(lane.take(0), Some((id(1), ReclaimStep::GiveBack(0))));
+        lane.ended(0, id(1), ReclaimStep::GiveBack(0), Err("broken too".to_owned()));
         assert_eq!(progress.counters().fault.as_deref(), Some("broken too"));
-        assert_eq!(lane.take(0), Some((id(3), Step::Survey)));
+        assert_eq!(lane.take(0), Some((id(3), ReclaimStep::Survey)));
         assert_eq!((lane.take(0), lane.wake_ns(0)), (None, Some(RETRY_NS)));
-        assert_eq!(lane.take(RETRY_NS), Some((id(2), Step::Survey)), "once more");
+        assert_eq!(lane.take(RETRY_NS), Some((id(2), ReclaimStep::Survey)), "once more");
     }
 }

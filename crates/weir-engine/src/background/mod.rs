@@ -1,15 +1,13 @@
-//! Background work: reclaims and other system work, on the reactor that owns a drive's background work.
+//! Background work: reclaims, on the reactor that owns a drive's background work.
 //!
 //! All work of one kind on one drive is a *lane*. A lane waits in the drive queue with a leaf of its own
 //! beside the tenants, under the policy of its kind. A helper thread carries out the file operations of a
 //! step. An emulated drive answers a step at its emulated completion time.
 //!
 //! This module is the shell. [`lane`] decides which step is next and when, and [`reclaim`] knows the steps
-//! of a reclaim. [`places`] holds the drive queue leaves of background work for served volumes.
+//! of a reclaim. It knows no volume that is served.
 
 mod lane;
-mod places;
-mod progress;
 mod reclaim;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,23 +16,21 @@ use std::sync::Arc;
 use slab::Slab;
 use weir_qos::background::FLOOR_INTERVAL_NS;
 use weir_qos::{Cost, Kind, NodeId, Verdict};
+use weir_store::PendingDeletion;
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Terms, VolumeId};
 
-use super::emulation::{self, SharedEmulation};
-use super::helper;
-use super::locked;
-use super::reactor::Reactor;
-use super::sharing::{DriveQueueState, Pending, SharedDriveQueue, Waiter, without_ceilings};
+use crate::drive_queue::{DriveQueues, Pending, SharedDriveQueue};
+use crate::emulation::{self, SharedEmulation};
+use crate::helper::{Job as HelperJob, ReclaimDone, ReclaimOutcome, ReclaimStep};
+use crate::io::Io;
+use crate::job_progress::JobProgress;
 use lane::{Job, Lane};
-pub use progress::{JobProgress, ProgressSnapshot};
-pub(super) use reclaim::{Done, Outcome, Step};
-use weir_store::PendingDeletion;
 
 /// Key of a lane.
-type LaneKey = (DriveId, BackgroundKind);
+pub type LaneKey = (DriveId, BackgroundKind);
 
 /// A reclaim as control hands it to a reactor.
-pub(super) struct NewReclaim {
+pub struct NewReclaim {
     pub id: VolumeId,
     pub drive: DriveId,
     pub pending_deletion: PendingDeletion,
@@ -63,19 +59,18 @@ struct ServedLane {
 struct Operation {
     key: LaneKey,
     id: VolumeId,
-    step: Step,
+    step: ReclaimStep,
     /// Cost for the drive, if the step uses the drive.
     cost: Option<Cost>,
     /// When an emulated drive answers, in nanoseconds.
     due_ns: u64,
-    outcome: Option<Outcome>,
+    outcome: Option<ReclaimOutcome>,
 }
 
 /// A reactor's background work. The operations under way are bounded per lane; control bounds the number of
 /// jobs.
 #[derive(Default)]
-pub(super) struct Background {
-    policies: BTreeMap<BackgroundKind, BackgroundPolicy>,
+pub struct Background {
     lanes: BTreeMap<LaneKey, ServedLane>,
     operations: Slab<Operation>,
     /// Operations that an emulated drive has not answered yet, by due time.
@@ -84,34 +79,24 @@ pub(super) struct Background {
     wake_ns: Option<u64>,
 }
 
-impl Background {
-    /// The next time at which there is work to do, in nanoseconds.
-    pub fn next_ns(&self) -> Option<u64> {
-        let held_ns = self.held.first().map(|&(due_ns, _)| due_ns);
-        held_ns.into_iter().chain(self.wake_ns).min()
-    }
-
-    /// The policy of a kind of background work.
-    pub fn policy(&self, kind: BackgroundKind) -> BackgroundPolicy {
-        self.policies.get(&kind).copied().unwrap_or_default()
-    }
-
-    /// True if no operation is outstanding.
-    pub fn is_quiet(&self) -> bool {
-        self.operations.is_empty()
-    }
+/// A step that has ended.
+pub struct EndedStep {
+    /// The lane, which may have another step now ([`Background::go_on`]).
+    pub key: LaneKey,
+    /// The drive queue in which others wait and may run first.
+    pub waited_for: Option<SharedDriveQueue>,
 }
 
 impl ServedLane {
     /// Adds the lane's leaf to the drive queue.
     fn join(kind: BackgroundKind, lane: Lane, new: &NewReclaim, now_ns: u64) -> ServedLane {
         let terms = lane.terms(now_ns);
-        let node = plant(&new.drive_queue, kind, &terms, now_ns);
-        let leaf = locked(&new.drive_queue).queue.tree.add_leaf(node, &Terms::default(), now_ns);
+        let node = new.drive_queue.plant_background(kind, &terms, now_ns);
+        let leaf = new.drive_queue.add_leaf(node, now_ns);
         ServedLane {
             lane,
             files: BTreeMap::new(),
-            drive_queue: SharedDriveQueue::clone(&new.drive_queue),
+            drive_queue: new.drive_queue.clone(),
             leaf,
             emulated: new.emulated.clone(),
             terms,
@@ -127,186 +112,177 @@ impl ServedLane {
         self.terms_at_ns = now_ns;
         let terms = self.lane.terms(now_ns);
         if terms != self.terms {
-            plant(&self.drive_queue, kind, &terms, now_ns);
+            self.drive_queue.plant_background(kind, &terms, now_ns);
             self.terms = terms;
         }
     }
+}
 
-    /// Removes the lane's leaf from the drive queue, where nothing waits any more.
-    fn leave(self, kind: BackgroundKind) {
-        let mut state = locked(&self.drive_queue);
-        let DriveQueueState { queue, background, .. } = &mut *state;
-        queue.tree.remove(self.leaf);
-        background.uproot(&mut queue.tree, &[kind]);
+impl Background {
+    /// The next time at which there is work to do, in nanoseconds.
+    pub fn next_ns(&self) -> Option<u64> {
+        let held_ns = self.held.first().map(|&(due_ns, _)| due_ns);
+        held_ns.into_iter().chain(self.wake_ns).min()
     }
-}
 
-/// Adds a kind of background work to a drive queue, or changes its terms there.
-pub(super) fn plant(
-    drive_queue: &SharedDriveQueue,
-    kind: BackgroundKind,
-    terms: &Terms,
-    now_ns: u64,
-) -> NodeId {
-    let mut state = locked(drive_queue);
-    let DriveQueueState { queue, background, .. } = &mut *state;
-    background.plant(&mut queue.tree, &[(kind, without_ceilings(terms))], now_ns, |_| Vec::new())
-}
+    /// True if no operation is outstanding.
+    pub fn is_quiet(&self) -> bool {
+        self.operations.is_empty()
+    }
 
-impl Reactor {
-    /// Begins a reclaim.
-    pub(super) fn begin_reclaim(&mut self, new: NewReclaim) {
+    /// Begins a reclaim, under the policy of reclaims.
+    pub fn begin_reclaim(
+        &mut self,
+        io: &mut Io,
+        queues: &mut DriveQueues,
+        new: NewReclaim,
+        policy: BackgroundPolicy,
+    ) {
         let kind = BackgroundKind::Reclaim;
-        let (key, now_ns) = ((new.drive, kind), self.now_ns);
-        let policy = self.background.policy(kind);
-        let served = self.background.lanes.entry(key);
+        let (key, now_ns) = ((new.drive, kind), io.now_ns);
+        let served = self.lanes.entry(key);
         let served =
             served.or_insert_with(|| ServedLane::join(kind, Lane::new(policy, now_ns), &new, now_ns));
         served.files.insert(new.id, new.pending_deletion);
         served.lane.add(Job::new(new.id, new.begun_ns, new.progress));
-        self.go_on(key);
+        self.go_on(io, queues, key);
     }
 
-    /// Changes the policy of a kind of background work.
-    pub(super) fn change_background(&mut self, kind: BackgroundKind, policy: BackgroundPolicy) {
-        let now_ns = self.now_ns;
-        self.background.policies.insert(kind, policy);
-        if kind != BackgroundKind::Reclaim {
-            return self.change_work_for_volumes(kind, policy);
-        }
-        let keys: Vec<_> = self.background.lanes.keys().copied().filter(|key| key.1 == kind).collect();
+    /// Takes another policy for a kind of background work.
+    pub fn change(
+        &mut self,
+        io: &mut Io,
+        queues: &mut DriveQueues,
+        (kind, policy): (BackgroundKind, BackgroundPolicy),
+    ) {
+        let keys: Vec<_> = self.lanes.keys().copied().filter(|key| key.1 == kind).collect();
         for key in keys {
-            if let Some(served) = self.background.lanes.get_mut(&key) {
-                served.lane.change(policy, now_ns);
+            if let Some(served) = self.lanes.get_mut(&key) {
+                served.lane.change(policy, io.now_ns);
                 served.terms_at_ns = 0;
             }
-            self.go_on(key);
+            self.go_on(io, queues, key);
         }
     }
 
     /// Takes the steps of a lane that can be taken now.
-    fn go_on(&mut self, key: LaneKey) {
-        let now_ns = self.now_ns;
-        if let Some(served) = self.background.lanes.get_mut(&key) {
+    pub fn go_on(&mut self, io: &mut Io, queues: &mut DriveQueues, key: LaneKey) {
+        let now_ns = io.now_ns;
+        if let Some(served) = self.lanes.get_mut(&key) {
             served.claim(key.1, now_ns);
         }
-        while let Some((id, step)) = self.take_step(key) {
-            self.ask_for(key, id, step);
+        while let Some((id, step)) = self.take_step(io, key) {
+            self.ask_for(io, queues, key, (id, step));
         }
-        let is_done = self.background.lanes.get(&key).is_some_and(|served| served.lane.is_empty());
-        if is_done && let Some(served) = self.background.lanes.remove(&key) {
-            served.leave(key.1);
-            self.helper.close_worker(key.0);
+        let is_done = self.lanes.get(&key).is_some_and(|served| served.lane.is_empty());
+        if is_done && let Some(served) = self.lanes.remove(&key) {
+            served.drive_queue.remove_background_leaf(key.1, served.leaf);
+            io.helper.close_worker(key.0);
         }
-        let lanes = self.background.lanes.values().filter(|_| self.stop_by_ns.is_none());
-        self.background.wake_ns = lanes.filter_map(|served| served.lane.wake_ns(now_ns)).min();
+        let lanes = self.lanes.values().filter(|_| !io.is_stopping);
+        self.wake_ns = lanes.filter_map(|served| served.lane.wake_ns(now_ns)).min();
     }
 
-    fn take_step(&mut self, key: LaneKey) -> Option<(VolumeId, Step)> {
+    fn take_step(&mut self, io: &Io, key: LaneKey) -> Option<(VolumeId, ReclaimStep)> {
         // The next daemon does the work that an ending daemon leaves.
-        if self.stop_by_ns.is_some() {
+        if io.is_stopping {
             return None;
         }
-        self.background.lanes.get_mut(&key)?.lane.take(self.now_ns)
+        self.lanes.get_mut(&key)?.lane.take(io.now_ns)
     }
 
     /// Has a step carried out, or queues it until the drive queue grants it.
-    fn ask_for(&mut self, key: LaneKey, id: VolumeId, step: Step) {
-        let (now_ns, reactor) = (self.now_ns, self.index);
+    fn ask_for(
+        &mut self,
+        io: &mut Io,
+        queues: &mut DriveQueues,
+        key: LaneKey,
+        (id, step): (VolumeId, ReclaimStep),
+    ) {
         let operation = Operation { key, id, step, cost: None, due_ns: 0, outcome: None };
-        let index = self.background.operations.insert(operation);
-        let served = self.background.lanes.get(&key).filter(|_| step.is_for_drive());
-        let Some(served) = served else { return self.carry_out_step(index) };
-        let pending = self.pending.vacant_key();
-        let mut state = locked(&served.drive_queue);
-        let cost = state.queue.cost(Kind::Discard, 0, true);
-        let verdict = state.queue.arrive(now_ns, served.leaf, Waiter { reactor, pending }, cost);
-        drop(state);
-        self.background.operations[index].cost = Some(cost);
-        match verdict {
-            Verdict::Run => self.carry_out_step(index),
-            Verdict::Wait => _ = self.pending.insert(Pending::Background(index)),
+        let index = self.operations.insert(operation);
+        let served = self.lanes.get(&key).filter(|_| step.is_for_drive());
+        let Some(served) = served else { return self.carry_out_step(io, index) };
+        let (place, work) = ((&served.drive_queue, served.leaf), (Kind::Discard, 0, true));
+        let (cost, verdict) = queues.arrive(io.now_ns, place, work, || Pending::Background(index));
+        self.operations[index].cost = Some(cost);
+        if verdict == Verdict::Run {
+            self.carry_out_step(io, index);
         }
     }
 
     /// Carries out a step that needs no grant or was granted.
-    pub(super) fn carry_out_step(&mut self, index: usize) {
-        let now_ns = self.now_ns;
-        let operation = &mut self.background.operations[index];
-        let served = self.background.lanes.get(&operation.key);
+    pub fn carry_out_step(&mut self, io: &mut Io, index: usize) {
+        let operation = &mut self.operations[index];
+        let served = self.lanes.get(&operation.key);
         let served = served.expect("a lane stands while a step of it is under way");
-        if let (Some(emulated), Step::GiveBack(extent)) = (&served.emulated, operation.step) {
+        if let (Some(emulated), ReclaimStep::GiveBack(extent)) = (&served.emulated, operation.step) {
             // Successive steps give back adjacent ranges of an extent.
             let position = emulation::position(operation.id, extent, 0);
-            operation.due_ns = emulation::lock(emulated).submit(now_ns, position, 0);
+            operation.due_ns = emulation::lock(emulated).submit(io.now_ns, position, 0);
         }
         let files = served.files.get(&operation.id).expect("work has files until it is finished");
         let (drive, pending_deletion, step) = (operation.key.0, files.clone(), operation.step);
-        self.helper.submit(helper::Job::Background { operation: index, drive, pending_deletion, step });
+        io.helper.submit(HelperJob::Background { operation: index, drive, pending_deletion, step });
     }
 
-    /// Takes the helper's answer to a step.
-    pub(super) fn step_answered(&mut self, index: usize, outcome: Outcome) {
-        let operation = &mut self.background.operations[index];
+    /// Takes the helper's answer to a step. Answers the step's number, unless an emulated drive holds the
+    /// answer back.
+    pub fn step_answered(&mut self, io: &Io, index: usize, outcome: ReclaimOutcome) -> Option<usize> {
+        let operation = &mut self.operations[index];
         operation.outcome = Some(outcome);
         let due_ns = operation.due_ns;
-        if due_ns > self.now_ns && self.stop_by_ns.is_none() {
-            self.background.held.insert((due_ns, index));
-        } else {
-            self.step_ended(index);
+        if due_ns > io.now_ns && !io.is_stopping {
+            self.held.insert((due_ns, index));
+            return None;
         }
+        Some(index)
     }
 
-    fn step_ended(&mut self, index: usize) {
-        let now_ns = self.now_ns;
-        let Operation { key, id, step, cost, outcome, .. } = self.background.operations.remove(index);
+    /// Ends a step that was answered.
+    pub fn end_step(&mut self, io: &Io, index: usize) -> Option<EndedStep> {
+        let now_ns = io.now_ns;
+        let Operation { key, id, step, cost, outcome, .. } = self.operations.remove(index);
         let outcome = outcome.expect("a step ends with an outcome");
-        let Some(served) = self.background.lanes.get_mut(&key) else { return };
-        if outcome == Ok(Done::Concluded) {
+        let served = self.lanes.get_mut(&key)?;
+        if outcome == Ok(ReclaimDone::Concluded) {
             served.files.remove(&id);
         }
         if let Some(fault) = served.lane.ended(now_ns, id, step, outcome) {
             tracing::warn!(%id, drive = %key.0, "reclaim: {fault}");
         }
-        if let Some(cost) = cost {
-            let drive_queue = SharedDriveQueue::clone(&served.drive_queue);
-            let is_waited_for = locked(&drive_queue).queue.completed(now_ns, cost);
-            if is_waited_for {
-                self.release_drive_queue(&drive_queue);
-            }
-        }
-        self.go_on(key);
+        let is_waited_for = cost.is_some_and(|cost| served.drive_queue.completed(now_ns, cost));
+        let waited_for = is_waited_for.then(|| served.drive_queue.clone());
+        Some(EndedStep { key, waited_for })
     }
 
-    /// Does all work that is due.
-    pub(super) fn look_at_background(&mut self) {
-        while let Some((_, index)) = self.background.held.first().copied().filter(|due| due.0 <= self.now_ns)
-        {
-            self.background.held.pop_first();
-            self.step_ended(index);
-        }
-        if self.background.wake_ns.is_some_and(|wake_ns| wake_ns <= self.now_ns) {
-            let keys: Vec<_> = self.background.lanes.keys().copied().collect();
-            keys.into_iter().for_each(|key| self.go_on(key));
+    /// The next step whose emulated drive answers now.
+    pub fn next_due(&mut self, now_ns: u64) -> Option<usize> {
+        let due = self.held.first().copied().filter(|(due_ns, _)| *due_ns <= now_ns)?;
+        self.held.remove(&due);
+        Some(due.1)
+    }
+
+    /// Takes the steps that are due by their time.
+    pub fn look(&mut self, io: &mut Io, queues: &mut DriveQueues) {
+        if self.wake_ns.is_some_and(|wake_ns| wake_ns <= io.now_ns) {
+            let keys: Vec<_> = self.lanes.keys().copied().collect();
+            keys.into_iter().for_each(|key| self.go_on(io, queues, key));
         }
     }
 
-    /// Takes back all waiting steps. Steps under way are waited for, except those that an emulated drive
-    /// holds back.
-    pub(super) fn stop_background(&mut self) {
-        let now_ns = self.now_ns;
-        self.background.wake_ns = None;
-        for served in self.background.lanes.values_mut() {
-            let waiting: Vec<_> = locked(&served.drive_queue).queue.drain(now_ns, served.leaf).collect();
-            for waiter in waiting {
-                if let Pending::Background(index) = self.pending.remove(waiter.pending) {
-                    let Operation { id, step, .. } = self.background.operations.remove(index);
+    /// Takes back all waiting steps, because the daemon stops. Steps under way are waited for, except those
+    /// that an emulated drive holds back: these are answered.
+    pub fn stop(&mut self, io: &Io, queues: &mut DriveQueues) -> Vec<usize> {
+        self.wake_ns = None;
+        for served in self.lanes.values_mut() {
+            for (queued, ..) in served.drive_queue.drain(served.leaf, io.now_ns) {
+                if let Pending::Background(index) = queues.take(queued.ticket().pending) {
+                    let Operation { id, step, .. } = self.operations.remove(index);
                     served.lane.put_back(id, step);
                 }
             }
         }
-        for (_, index) in std::mem::take(&mut self.background.held) {
-            self.step_ended(index);
-        }
+        std::mem::take(&mut self.held).into_iter().map(|(_, index)| index).collect()
     }
 }

@@ -2,29 +2,7 @@
 
 use std::ops::Range;
 
-use weir_store::{Given, Survey};
-
-/// A step of a reclaim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Find out what there is to give back.
-    Survey,
-    /// Give back a part of this extent.
-    GiveBack(u32),
-    /// Remove the remains.
-    Conclude,
-}
-
-/// Result of a successful step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Done {
-    Surveyed(Survey),
-    Given(Given),
-    Concluded,
-}
-
-/// Outcome of a step: its result, or the reason of its failure in words.
-pub type Outcome = Result<Done, String>;
+use crate::helper::{ReclaimDone, ReclaimOutcome, ReclaimStep};
 
 /// Consequence of a step's outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,32 +37,25 @@ pub struct Reclaim {
     fault: Option<String>,
 }
 
-impl Step {
-    /// True if the step uses the drive, which other work needs too.
-    pub fn is_for_drive(self) -> bool {
-        matches!(self, Step::GiveBack(_))
-    }
-}
-
 impl Reclaim {
     pub fn new() -> Reclaim {
         Reclaim { stage: Stage::Survey, under_way: 0, fault: None }
     }
 
     /// The next step, if one can be taken now.
-    pub fn peek(&self) -> Option<Step> {
+    pub fn peek(&self) -> Option<ReclaimStep> {
         match &self.stage {
             Stage::Giving { untouched, unfinished } => {
                 let next = unfinished.last().copied().or(untouched.clone().next_back());
-                next.map(Step::GiveBack)
+                next.map(ReclaimStep::GiveBack)
             }
-            Stage::Survey => (self.under_way == 0).then_some(Step::Survey),
-            Stage::Conclude => (self.under_way == 0).then_some(Step::Conclude),
+            Stage::Survey => (self.under_way == 0).then_some(ReclaimStep::Survey),
+            Stage::Conclude => (self.under_way == 0).then_some(ReclaimStep::Conclude),
         }
     }
 
     /// Takes the next step.
-    pub fn take(&mut self) -> Option<Step> {
+    pub fn take(&mut self) -> Option<ReclaimStep> {
         let step = self.peek()?;
         if let Stage::Giving { untouched, unfinished } = &mut self.stage
             && unfinished.pop().is_none()
@@ -96,26 +67,26 @@ impl Reclaim {
     }
 
     /// Returns a step that was taken but is not carried out.
-    pub fn put_back(&mut self, step: Step) {
+    pub fn put_back(&mut self, step: ReclaimStep) {
         self.under_way -= 1;
-        if let (Stage::Giving { unfinished, .. }, Step::GiveBack(extent)) = (&mut self.stage, step) {
+        if let (Stage::Giving { unfinished, .. }, ReclaimStep::GiveBack(extent)) = (&mut self.stage, step) {
             unfinished.push(extent);
         }
     }
 
     /// Takes the outcome of a step.
-    pub fn ended(&mut self, step: Step, outcome: Outcome) -> Verdict {
+    pub fn ended(&mut self, step: ReclaimStep, outcome: ReclaimOutcome) -> Verdict {
         self.under_way -= 1;
         match (outcome, &mut self.stage) {
-            (Ok(Done::Surveyed(survey)), stage) => {
+            (Ok(ReclaimDone::Surveyed(survey)), stage) => {
                 *stage = Stage::Giving { untouched: survey.first..survey.end, unfinished: Vec::new() };
             }
-            (Ok(Done::Concluded), _) => return Verdict::Finished,
-            (Ok(Done::Given(given)), Stage::Giving { unfinished, .. }) if !given.is_gone => {
+            (Ok(ReclaimDone::Concluded), _) => return Verdict::Finished,
+            (Ok(ReclaimDone::Given(given)), Stage::Giving { unfinished, .. }) if !given.is_gone => {
                 // An extent is in one step at a time, so this is the extent that was taken.
                 unfinished.extend(extent_of(step));
             }
-            (Ok(Done::Given(_)), _) => {}
+            (Ok(ReclaimDone::Given(_)), _) => {}
             (Err(fault), _) => _ = self.fault.get_or_insert(fault),
         }
         self.next_stage()
@@ -143,30 +114,32 @@ impl Reclaim {
     }
 }
 
-fn extent_of(step: Step) -> Option<u32> {
+fn extent_of(step: ReclaimStep) -> Option<u32> {
     match step {
-        Step::GiveBack(extent) => Some(extent),
-        Step::Survey | Step::Conclude => None,
+        ReclaimStep::GiveBack(extent) => Some(extent),
+        ReclaimStep::Survey | ReclaimStep::Conclude => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use weir_store::{Given, Survey};
+
     use super::*;
 
-    fn surveyed(extents: u32) -> Outcome {
-        Ok(Done::Surveyed(Survey { first: 0, end: extents, operations: u64::from(extents), bytes: 0 }))
+    fn surveyed(extents: u32) -> ReclaimOutcome {
+        Ok(ReclaimDone::Surveyed(Survey { first: 0, end: extents, operations: u64::from(extents), bytes: 0 }))
     }
 
-    fn given(is_gone: bool) -> Outcome {
-        Ok(Done::Given(Given { bytes: 1, is_gone }))
+    fn given(is_gone: bool) -> ReclaimOutcome {
+        Ok(ReclaimDone::Given(Given { bytes: 1, is_gone }))
     }
 
     /// A reclaim whose survey found this number of extents.
     fn reclaim(extents: u32) -> Reclaim {
         let mut reclaim = Reclaim::new();
-        assert_eq!((reclaim.take(), reclaim.take()), (Some(Step::Survey), None));
-        assert_eq!(reclaim.ended(Step::Survey, surveyed(extents)), Verdict::Going);
+        assert_eq!((reclaim.take(), reclaim.take()), (Some(ReclaimStep::Survey), None));
+        assert_eq!(reclaim.ended(ReclaimStep::Survey, surveyed(extents)), Verdict::Going);
         reclaim
     }
 
@@ -174,42 +147,42 @@ mod tests {
     fn extents_are_reclaimed_last_to_first() {
         let mut reclaim = reclaim(3);
         let taken = [reclaim.take(), reclaim.take()];
-        assert_eq!(taken, [Some(Step::GiveBack(2)), Some(Step::GiveBack(1))]);
-        assert_eq!(reclaim.ended(Step::GiveBack(2), given(false)), Verdict::Going);
-        assert_eq!(reclaim.take(), Some(Step::GiveBack(2)), "what was begun is finished first");
-        assert_eq!(reclaim.take(), Some(Step::GiveBack(0)));
+        assert_eq!(taken, [Some(ReclaimStep::GiveBack(2)), Some(ReclaimStep::GiveBack(1))]);
+        assert_eq!(reclaim.ended(ReclaimStep::GiveBack(2), given(false)), Verdict::Going);
+        assert_eq!(reclaim.take(), Some(ReclaimStep::GiveBack(2)), "what was begun is finished first");
+        assert_eq!(reclaim.take(), Some(ReclaimStep::GiveBack(0)));
         for extent in [0, 1, 2] {
             assert_eq!(reclaim.take(), None, "the rest waits for all of them");
-            assert_eq!(reclaim.ended(Step::GiveBack(extent), given(true)), Verdict::Going);
+            assert_eq!(reclaim.ended(ReclaimStep::GiveBack(extent), given(true)), Verdict::Going);
         }
-        assert_eq!((reclaim.take(), reclaim.take()), (Some(Step::Conclude), None));
-        assert_eq!(reclaim.ended(Step::Conclude, Ok(Done::Concluded)), Verdict::Finished);
+        assert_eq!((reclaim.take(), reclaim.take()), (Some(ReclaimStep::Conclude), None));
+        assert_eq!(reclaim.ended(ReclaimStep::Conclude, Ok(ReclaimDone::Concluded)), Verdict::Finished);
     }
 
     #[test]
     fn folder_without_extents_is_removed_at_once() {
-        assert_eq!(reclaim(0).take(), Some(Step::Conclude));
+        assert_eq!(reclaim(0).take(), Some(ReclaimStep::Conclude));
     }
 
     #[test]
     fn failed_step_delays_no_other_and_restarts_the_reclaim() {
         let mut reclaim = reclaim(2);
         (0..2).for_each(|_| _ = reclaim.take());
-        assert_eq!(reclaim.ended(Step::GiveBack(1), Err("first".to_owned())), Verdict::Going);
-        let verdict = reclaim.ended(Step::GiveBack(0), Err("second".to_owned()));
+        assert_eq!(reclaim.ended(ReclaimStep::GiveBack(1), Err("first".to_owned())), Verdict::Going);
+        let verdict = reclaim.ended(ReclaimStep::GiveBack(0), Err("second".to_owned()));
         assert_eq!(verdict, Verdict::Failed("first".to_owned()));
-        assert_eq!(reclaim.take(), Some(Step::Survey));
-        let verdict = reclaim.ended(Step::Survey, Err("no drive".to_owned()));
+        assert_eq!(reclaim.take(), Some(ReclaimStep::Survey));
+        let verdict = reclaim.ended(ReclaimStep::Survey, Err("no drive".to_owned()));
         assert_eq!(verdict, Verdict::Failed("no drive".to_owned()));
-        assert_eq!(reclaim.take(), Some(Step::Survey));
+        assert_eq!(reclaim.take(), Some(ReclaimStep::Survey));
     }
 
     #[test]
     fn step_put_back_is_taken_again() {
         let mut reclaim = reclaim(2);
         (0..2).for_each(|_| _ = reclaim.take());
-        reclaim.put_back(Step::GiveBack(1));
-        assert_eq!(reclaim.ended(Step::GiveBack(0), given(true)), Verdict::Going);
-        assert_eq!((reclaim.take(), reclaim.take()), (Some(Step::GiveBack(1)), None));
+        reclaim.put_back(ReclaimStep::GiveBack(1));
+        assert_eq!(reclaim.ended(ReclaimStep::GiveBack(0), given(true)), Verdict::Going);
+        assert_eq!((reclaim.take(), reclaim.take()), (Some(ReclaimStep::GiveBack(1)), None));
     }
 }

@@ -6,19 +6,17 @@
 use std::io;
 use std::ops::Range;
 
-use weir_journal::{Action as JournalAction, Fault, FileId, Kind, QueueFull, Request, SlowFault, Ticket};
+use weir_journal::{Action as JournalAction, Fault, FileId, Kind, QueueFull, Request, Ticket};
 use weir_reactor::{Carried, Completion, Payload};
-use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES};
-use weir_volume::Action;
+use weir_types::bounds::EXTENT_BYTES;
 
-use super::super::disk::scratch_start;
-use super::super::reactor::Reactor;
-use super::super::token::{AskNumber, ReplicaIndex, Token, VolumeIndex};
-use super::reading::Wanted;
-use super::{Binding, VolumeJournal};
+use super::desk::{Desk, JournalEffect};
+use super::faults::as_error;
+use super::{Binding, VolumeJournal, VolumeJournals};
+use crate::token::Token;
 
 /// A request to a journal that is not answered yet.
-pub(super) struct Asked {
+pub struct Asked {
     /// The origin of the request, which takes the answer.
     asker: Asker,
     /// Number of bytes of the request.
@@ -45,85 +43,41 @@ impl Asked {
         !matches!(self.asker, Asker::Replica(_))
     }
 
-    fn of_replica(token: Token, length: u32) -> Asked {
+    /// The write of a replica, with the range of its payload.
+    pub fn of_write(token: Token, payload: Payload, range: Range<usize>) -> Asked {
+        let length = range.len() as u32;
+        Asked { asker: Asker::Replica(token), length, payload: Some(payload), range }
+    }
+
+    /// A request of a replica without a payload.
+    pub fn of_replica(token: Token, length: u32) -> Asked {
         Asked { asker: Asker::Replica(token), length, payload: None, range: 0..0 }
     }
 }
 
 /// A request that the journal could not accept yet.
-pub(super) enum Unasked {
+pub enum Unasked {
     Change(Request),
     Sync(Ticket, FileId),
 }
 
-impl Reactor {
-    /// Passes an action on a replica to the replica's journal.
-    pub(crate) fn ask_journal(&mut self, replica: ReplicaIndex, number: AskNumber, action: &Action) {
-        let ReplicaIndex { volume: index, slot } = replica;
-        let binding = action.extent().and_then(|extent| self.volumes[index].journals.binding(extent, slot));
-        let binding = binding.expect("it was looked whether the replica is behind a journal");
-        if matches!(action, Action::Write { .. } | Action::Zero { .. } | Action::Release { .. }) {
-            // First, because the change of draining may decide whether a write bypasses the journal.
-            self.note_journal_change(index, binding.journal);
-        }
-        match *action {
-            Action::Read { operation, offset, buffer_offset, length, .. } => {
-                let target = self.volumes[index].lend_target(slot, operation, false, &self.pool);
-                let token = Token::Operation(replica, operation, number);
-                self.read_journaled(index, binding, Wanted { token, offset, length, buffer_offset }, target);
-            }
-            Action::ReadEdge { operation, edge, .. } => {
-                let volume = &mut self.volumes[index];
-                let target = volume.lend_target(slot, operation, true, &self.pool);
-                let scratch = scratch_start(volume.context_and_owner(slot, operation).1.part);
-                let token = Token::Edge(replica, operation, number, edge);
-                let (offset, length) = (edge.block_offset, BLOCK_BYTES as u32);
-                let wanted = Wanted { token, offset, length, buffer_offset: scratch as u32 };
-                self.read_journaled(index, binding, wanted, target);
-            }
-            Action::Write { operation, offset, buffer_offset, length, is_durable, .. } => {
-                let volume = &mut self.volumes[index];
-                let range = buffer_offset as usize..(buffer_offset + length) as usize;
-                let is_needed =
-                    volume.journals.at(binding.journal).needs_checksum(binding.file, offset, length);
-                let checksum = if is_needed { volume.checksum_of(slot, operation, &range) } else { 0 };
-                let payload = volume.lend_payload(slot, operation);
-                let token = Token::Operation(replica, operation, number);
-                let asked = Asked { payload: Some(payload), range, ..Asked::of_replica(token, length) };
-                let kind = Kind::Write { is_durable, checksum };
-                self.change_journaled(index, binding, (offset, length), asked, kind);
-            }
-            Action::Release { operation, offset, length, .. } => {
-                let token = Token::Operation(replica, operation, number);
-                let asked = Asked::of_replica(token, 0);
-                self.change_journaled(index, binding, (offset, length), asked, Kind::Release);
-            }
-            Action::Zero { operation, offset, length, .. } => {
-                let token = Token::Operation(replica, operation, number);
-                let asked = Asked::of_replica(token, 0);
-                self.change_journaled(index, binding, (offset, length), asked, Kind::Zero);
-            }
-            Action::Sync { extent, generation } => {
-                self.sync_journaled(
-                    index,
-                    binding,
-                    Token::Sync { replica, number, file: (extent, generation) },
-                );
-            }
-            _ => unreachable!("it was looked whether it is a journal's work"),
-        }
+impl VolumeJournals {
+    /// True unless a write bypasses its journal. A write that has to wait is decided anew when the journal
+    /// accepts it.
+    pub fn needs_checksum(&self, binding: Binding, offset: u32, length: u32) -> bool {
+        self.at(binding.journal).needs_checksum(binding.file, offset, length)
     }
 
-    fn change_journaled(
+    /// Submits a change of a replica.
+    pub fn change(
         &mut self,
-        index: VolumeIndex,
         binding: Binding,
         (offset, length): (u32, u32),
-        asked: Asked,
-        kind: Kind,
+        (asked, kind): (Asked, Kind),
+        desk: &mut Desk<'_>,
     ) {
         let mut actions = Vec::new();
-        let journal = self.volumes[index].journals.at_mut(binding.journal);
+        let journal = self.at_mut(binding.journal);
         let ticket = journal.enter(asked);
         let request = Request { ticket, file: binding.file, offset, length, kind };
         if !journal.unasked.is_empty() || journal.core.change(request, &mut actions) == Err(QueueFull) {
@@ -131,36 +85,37 @@ impl Reactor {
             journal.unasked.push_back(Unasked::Change(request));
         }
         if journal.is_told_empty {
-            self.volumes[index].publish_journal(binding.journal);
+            self.publish(binding.journal);
         }
-        self.carry_out_journal(index, binding.journal, actions);
-        self.wake_journals();
+        self.carry_out(binding.journal, actions, desk);
+        self.effects.push(JournalEffect::Wake);
     }
 
     /// Records the time of a change behind a journal.
-    fn note_journal_change(&mut self, index: VolumeIndex, journal_index: usize) {
+    pub fn note_change(&mut self, journal_index: usize, desk: &mut Desk<'_>) {
         let mut actions = Vec::new();
-        self.volumes[index].journals.at_mut(journal_index).note_change(self.now_ns, &mut actions);
-        self.carry_out_journal(index, journal_index, actions);
+        self.at_mut(journal_index).note_change(desk.io.now_ns, &mut actions);
+        self.carry_out(journal_index, actions, desk);
     }
 
-    fn sync_journaled(&mut self, index: VolumeIndex, binding: Binding, token: Token) {
-        let journal = self.volumes[index].journals.at_mut(binding.journal);
+    /// Submits a sync of a replica.
+    pub fn sync(&mut self, binding: Binding, token: Token, desk: &mut Desk<'_>) {
+        let journal = self.at_mut(binding.journal);
         let mut actions = Vec::new();
         journal.ask_sync(Asked::of_replica(token, 0), binding.file, &mut actions);
-        self.carry_out_journal(index, binding.journal, actions);
+        self.carry_out(binding.journal, actions, desk);
     }
 
     /// A journal's request has ended. Its origin learns of it in the same round, but after the current
     /// work.
-    pub(super) fn journal_done(
+    pub fn journal_done(
         &mut self,
-        index: VolumeIndex,
         journal_index: usize,
         ticket: Ticket,
         result: Result<(), Fault>,
+        desk: &mut Desk<'_>,
     ) {
-        let journal = self.volumes[index].journals.at_mut(journal_index);
+        let journal = self.at_mut(journal_index);
         let Asked { asker, length, payload, .. } =
             journal.asked.remove(&ticket).expect("what was asked for ends once");
         let carried = payload.map_or(Carried::Nothing, Carried::from);
@@ -172,7 +127,7 @@ impl Reactor {
                 let mut actions = Vec::new();
                 let asked = Asked { asker: Asker::TrimSync, length: 0, payload: None, range: 0..0 };
                 journal.ask_sync(asked, file, &mut actions);
-                self.carry_out_journal(index, journal_index, actions);
+                self.carry_out(journal_index, actions, desk);
             }
             // A failed trim fails the replica, which is rebuilt from scratch.
             Asker::Trim(_) | Asker::TrimSync => {}
@@ -180,8 +135,8 @@ impl Reactor {
     }
 
     /// Returns an answer to a replica as if a drive had answered.
-    pub(super) fn answer_replica(&mut self, token: Token, result: io::Result<u32>, carried: Carried) {
-        self.held.pass_on_next(Completion { token, result, carried });
+    pub fn answer_replica(&mut self, token: Token, result: io::Result<u32>, carried: Carried) {
+        self.effects.push(JournalEffect::Answer(Completion { token, result, carried }));
     }
 }
 
@@ -193,7 +148,7 @@ impl VolumeJournal {
     }
 
     /// Discards for good the data that a file has from an offset on, beyond the volume's end.
-    pub(super) fn trim(&mut self, file: FileId, offset: u32, actions: &mut Vec<JournalAction>) {
+    pub fn trim(&mut self, file: FileId, offset: u32, actions: &mut Vec<JournalAction>) {
         let length = EXTENT_BYTES as u32 - offset;
         let ticket = self.enter(Asked { asker: Asker::Trim(file), length: 0, payload: None, range: 0..0 });
         let request = Request { ticket, file, offset, length, kind: Kind::Release };
@@ -217,7 +172,7 @@ impl VolumeJournal {
     }
 
     /// Submits waiting requests, as far as the journal accepts them now.
-    pub(super) fn ask_again(&mut self, actions: &mut Vec<JournalAction>) {
+    pub fn ask_again(&mut self, actions: &mut Vec<JournalAction>) {
         while let Some(first) = self.unasked.pop_front() {
             let is_taken = match &first {
                 Unasked::Change(request) => self.core.change(*request, actions).is_ok(),
@@ -230,7 +185,7 @@ impl VolumeJournal {
     }
 
     /// Answers the waiting requests on a file that is being forgotten with an error.
-    pub(super) fn refuse_unasked(&mut self, file: FileId, actions: &mut Vec<JournalAction>) {
+    pub fn refuse_unasked(&mut self, file: FileId, actions: &mut Vec<JournalAction>) {
         let of_file = |unasked: &Unasked| match unasked {
             Unasked::Change(request) => (request.file == file).then_some(request.ticket),
             Unasked::Sync(ticket, other) => (*other == file).then_some(*ticket),
@@ -241,25 +196,5 @@ impl VolumeJournal {
             actions.extend(refused.map(end));
             refused.is_none()
         });
-    }
-}
-
-/// A journal's fault as an error of a drive.
-pub(super) fn as_error(fault: Fault) -> io::Error {
-    match fault {
-        Fault::Slow(SlowFault::NoSpace) => io::Error::from(rustix::io::Errno::NOSPC),
-        Fault::Slow(SlowFault::Short) => io::Error::from(rustix::io::Errno::NOMEM),
-        other => io::Error::other(other),
-    }
-}
-
-/// An error of the system as a journal's fault.
-pub(super) fn as_fault(error: &io::Error) -> SlowFault {
-    use rustix::io::Errno;
-    match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::NOSPC | Errno::DQUOT) => SlowFault::NoSpace,
-        Some(Errno::NOMEM | Errno::AGAIN | Errno::INTR) => SlowFault::Short,
-        Some(Errno::OPNOTSUPP | Errno::NOSYS) => SlowFault::Unsupported,
-        _ => SlowFault::Broken,
     }
 }

@@ -11,331 +11,91 @@ use std::ops::Range;
 use weir_journal::{
     Action, Block, DestageContent, DestageFault, DestageId, FileId, SlowFault, Source, Ticket,
 };
-use weir_reactor::{Buffer, BufferPool, Carried, Completion, Descriptor, FallocateMode, Payload, Unfilled};
+use weir_reactor::{Buffer, BufferPool, Carried, Descriptor, FallocateMode, Payload, Unfilled};
 use weir_types::bounds::{BLOCK_BYTES, PIECE_BYTES};
 
-use super::super::reactor::Reactor;
-use super::super::served_volume::{ServedVolume, fresh};
-use super::super::token::{Token, VolumeIndex};
-use super::asking::as_fault;
-use super::reading::Gathering;
-use super::{Parts, VolumeJournal};
+use super::desk::Desk;
+use super::faults::{as_fault, whole};
+use super::flights::{Fetching, Flight, Slow, Work, slow_due};
+use super::{Parts, VolumeJournal, VolumeJournals};
+use crate::emulation::Site;
+use crate::memory::fresh;
+use crate::token::Token;
 
 /// Size in bytes from which a payload is written to the journal directly from its buffer. Moving it to a
 /// common buffer would cost more than another operation.
 const SHARED_BYTES_MIN: usize = 16 << 10;
 
-/// An operation that the kernel carries out for a journal.
-pub(super) struct Flight {
-    /// When an emulated drive answers, in nanoseconds; 0 for other drives.
-    due_ns: u64,
-    work: Work,
-}
-
-/// The operation.
-pub(super) enum Work {
-    /// Writing a part of a record, of this number of bytes.
-    Record(u32),
-    SyncJournal,
-    Superblock,
-    /// Reading a part of the data to destage.
-    Fetch(Fetching),
-    /// Destaging a part to a slow file; with its number of bytes if it is a write.
-    Destage(DestageId, FileId, Option<u32>),
-    PassBy(Ticket, FileId, u32),
-    SyncSlow(FileId),
-    /// Reading for a replica.
-    Read(Gathering),
-}
-
-/// A part of a destage while it is read from the journal.
-pub(super) struct Fetching {
-    operation: DestageId,
-    file: FileId,
-    slow: Slow,
-    /// Offset in the slow file, in bytes.
-    offset: u32,
-    /// Sources still to be read; the first is being read. `gathered` bytes are in the buffer already.
-    sources: VecDeque<Source>,
-    gathered: u32,
-}
-
-/// A slow file during an operation; it stays open whatever happens to its replica.
-#[derive(Clone)]
-pub(super) struct Slow {
-    home: usize,
-    extent: u32,
-    pub descriptor: Descriptor,
-}
-
-/// Position of an operation, for emulated drives.
-#[derive(Clone, Copy)]
-pub(crate) struct Site {
-    pub home: usize,
-    /// The file, and the offset in it in bytes.
-    pub extent: u32,
-    pub offset: u64,
-}
-
-impl Flight {
-    /// The slow file that the operation may still change, or sync.
-    pub fn changes(&self) -> Option<FileId> {
-        match &self.work {
-            Work::Fetch(fetching) => Some(fetching.file),
-            Work::Destage(_, file, _) | Work::PassBy(_, file, _) | Work::SyncSlow(file) => Some(*file),
-            Work::Record(_) | Work::SyncJournal | Work::Superblock | Work::Read(_) => None,
-        }
-    }
-}
-
-impl Reactor {
+impl VolumeJournals {
     /// Carries out a journal's actions and their consequences.
-    pub(crate) fn carry_out_journal(
-        &mut self,
-        index: VolumeIndex,
-        journal_index: usize,
-        mut actions: Vec<Action>,
-    ) {
+    pub fn carry_out(&mut self, journal_index: usize, mut actions: Vec<Action>, desk: &mut Desk<'_>) {
         while !actions.is_empty() {
             for action in std::mem::take(&mut actions) {
-                if !self.volumes[index].journals.at(journal_index).is_stopped {
-                    self.take_journal_action(index, journal_index, action);
+                if !self.at(journal_index).is_stopped {
+                    self.take_action(journal_index, action, desk);
                 }
             }
-            let journal = self.volumes[index].journals.at_mut(journal_index);
+            let journal = self.at_mut(journal_index);
             if !journal.unasked.is_empty() {
                 journal.ask_again(&mut actions);
             }
         }
     }
 
-    fn take_journal_action(&mut self, index: VolumeIndex, journal_index: usize, action: Action) {
+    fn take_action(&mut self, journal_index: usize, action: Action, desk: &mut Desk<'_>) {
         match action {
             Action::WriteRecord { position_bytes, is_durable, .. } => {
-                self.write_record(index, journal_index, position_bytes, is_durable);
+                self.at_mut(journal_index).write_record(position_bytes, is_durable, desk);
             }
-            Action::SyncJournal => self.sync_journal_file(index, journal_index),
+            Action::SyncJournal => self.at_mut(journal_index).sync_journal_file(desk),
             Action::WriteSuperblock { position_bytes } => {
-                self.write_superblock(index, journal_index, position_bytes)
+                self.at_mut(journal_index).write_superblock(position_bytes, desk)
             }
             Action::Destage { file, .. } | Action::SyncSlow { file }
-                if self.volumes[index].journals.at(journal_index).files[&file].descriptor.is_none() =>
+                if self.at(journal_index).files[&file].descriptor.is_none() =>
             {
-                self.park(index, journal_index, file, action);
+                self.park(journal_index, file, action, desk);
             }
             Action::Destage { operation, file, offset, length, content } => {
-                self.bring(index, journal_index, (operation, file), (offset, length), content);
+                self.at_mut(journal_index).bring((operation, file), (offset, length), content, desk);
             }
-            Action::SyncSlow { file } => self.sync_slow_file(index, journal_index, file),
+            Action::SyncSlow { file } => self.at_mut(journal_index).sync_slow_file(file, desk),
             Action::PassBy { ticket, file, offset, length, is_durable } => {
-                self.pass_by(index, journal_index, (ticket, file), (offset, length), is_durable);
+                self.at_mut(journal_index).pass_by((ticket, file), (offset, length), is_durable, desk);
             }
-            Action::Done { ticket, result } => self.journal_done(index, journal_index, ticket, result),
-            Action::Forgotten { file } => self.forgotten(index, journal_index, file),
-            Action::FileFailed { file } => self.file_failed(index, journal_index, file),
-            Action::JournalFailed => self.journal_failed(index, journal_index),
+            Action::Done { ticket, result } => self.journal_done(journal_index, ticket, result, desk),
+            Action::Forgotten { file } => self.forgotten(journal_index, file),
+            Action::FileFailed { file } => self.file_failed(journal_index, file),
+            Action::JournalFailed => self.journal_failed(journal_index),
         }
     }
 
     /// Defers an action on a slow file that is not open yet. If the file is being forgotten, the action is
     /// refused.
-    fn park(&mut self, index: VolumeIndex, journal_index: usize, file: FileId, action: Action) {
-        let journal = self.volumes[index].journals.at_mut(journal_index);
+    fn park(&mut self, journal_index: usize, file: FileId, action: Action, desk: &mut Desk<'_>) {
+        let journal = self.at_mut(journal_index);
         let slow = journal.files.get_mut(&file).expect("a journal acts on files that it knows");
         slow.parked.push(action);
         if slow.is_forgetting {
-            self.refuse_parked(index, journal_index, file);
+            self.refuse_parked(journal_index, file, desk);
         }
     }
 
-    /// Begins an operation. Answers its token and the journal's file.
-    pub(super) fn fly(
-        &mut self,
-        index: VolumeIndex,
-        journal_index: usize,
-        due_ns: u64,
-        work: Work,
-    ) -> (Token, Descriptor) {
-        let journal = self.volumes[index].journals.at_mut(journal_index);
-        journal.last_flight += 1;
-        let flight = journal.last_flight;
-        journal.flights.insert(flight, Flight { due_ns, work });
-        (Token::Journal { volume: index, journal: journal_index, flight }, journal.file.clone())
-    }
-
-    fn write_record(
-        &mut self,
-        index: VolumeIndex,
-        journal_index: usize,
-        position_bytes: u64,
-        is_durable: bool,
-    ) {
-        let parts = compose_record(self.volumes[index].journals.at_mut(journal_index), &self.pool);
-        self.volumes[index].journals.at_mut(journal_index).record = Parts { left: parts.len(), fault: None };
-        let mut position = position_bytes;
-        for (payload, range) in parts {
-            let length = range.len() as u32;
-            let due_ns =
-                self.volumes[index].log_due(journal_index, self.now_ns, position, length, is_durable);
-            let (token, file) = self.fly(index, journal_index, due_ns, Work::Record(length));
-            self.ring.write(token, &file, position, payload, range, is_durable);
-            position += u64::from(length);
-        }
-    }
-
-    fn sync_journal_file(&mut self, index: VolumeIndex, journal_index: usize) {
-        let volume = &mut self.volumes[index];
-        let due_ns = volume.emulated.flush(self.now_ns, volume.journals.at(journal_index).home);
-        let (token, file) = self.fly(index, journal_index, due_ns, Work::SyncJournal);
-        self.ring.sync(token, &file);
-    }
-
-    fn write_superblock(&mut self, index: VolumeIndex, journal_index: usize, position_bytes: u64) {
-        let mut memory = fresh(BLOCK_BYTES as usize, &self.pool);
-        self.volumes[index].journals.at(journal_index).core.encode_superblock(first_block(&mut memory));
-        let buffer = memory.completed();
-        let length = BLOCK_BYTES as u32;
-        let due_ns = self.volumes[index].log_due(journal_index, self.now_ns, position_bytes, length, true);
-        let (token, file) = self.fly(index, journal_index, due_ns, Work::Superblock);
-        self.ring.write(token, &file, position_bytes, Payload::Own(buffer), 0..length as usize, true);
-    }
-
-    fn bring(
-        &mut self,
-        index: VolumeIndex,
-        journal_index: usize,
-        (operation, file): (DestageId, FileId),
-        (offset, length): (u32, u32),
-        content: DestageContent,
-    ) {
-        let zeroes = |length: u32| Source { position_bytes: 0, length };
-        let (sources, is_data) = match content {
-            DestageContent::Data(sources) => (sources, true),
-            DestageContent::Zeroes => (vec![zeroes(length)], false),
-            DestageContent::Zero => {
-                return self.fallocate_slow(
-                    index,
-                    journal_index,
-                    (operation, file),
-                    (offset, length),
-                    FallocateMode::Zero,
-                );
-            }
-            DestageContent::Release => {
-                return self.fallocate_slow(
-                    index,
-                    journal_index,
-                    (operation, file),
-                    (offset, length),
-                    FallocateMode::Release,
-                );
-            }
-        };
-        let parts = split(offset, sources);
-        let left = parts.len();
-        self.volumes[index]
-            .journals
-            .at_mut(journal_index)
-            .destages
-            .insert(operation, Parts { left, fault: None });
-        let slow = self.volumes[index].slow(journal_index, file);
-        for (offset, sources) in parts {
-            let length: u32 = sources.iter().map(|source| source.length).sum();
-            let mut memory = fresh(length as usize, &self.pool);
-            let fetching = Fetching { operation, file, slow: slow.clone(), offset, sources, gathered: 0 };
-            if is_data {
-                self.fetch(index, journal_index, fetching, memory);
-            } else {
-                memory.append_zeroes(length as usize);
-                self.write_slow(index, journal_index, &fetching, memory.completed());
-            }
-        }
-    }
-
-    fn fallocate_slow(
-        &mut self,
-        index: VolumeIndex,
-        journal_index: usize,
-        (operation, file): (DestageId, FileId),
-        (offset, length): (u32, u32),
-        placement: FallocateMode,
-    ) {
-        let volume = &mut self.volumes[index];
-        volume.journals.at_mut(journal_index).destages.insert(operation, Parts { left: 1, fault: None });
-        let slow = volume.slow(journal_index, file);
-        let due_ns = volume.slow_due(&slow, self.now_ns, (offset, 0), false);
-        let (token, _) = self.fly(index, journal_index, due_ns, Work::Destage(operation, file, None));
-        self.ring.fallocate(token, &slow.descriptor, offset.into(), length.into(), placement);
-    }
-
-    /// Reads the next source of a destage.
-    fn fetch(&mut self, index: VolumeIndex, journal_index: usize, fetching: Fetching, memory: Unfilled) {
-        let Source { position_bytes, length } =
-            *fetching.sources.front().expect("there is something to read");
-        let range = fetching.gathered as usize..(fetching.gathered + length) as usize;
-        let due_ns = self.volumes[index].log_due(journal_index, self.now_ns, position_bytes, length, false);
-        let (token, file) = self.fly(index, journal_index, due_ns, Work::Fetch(fetching));
-        self.ring.read(token, &file, position_bytes, memory, range);
-    }
-
-    /// Writes the gathered data to the slow file.
-    fn write_slow(&mut self, index: VolumeIndex, journal_index: usize, fetching: &Fetching, buffer: Buffer) {
-        let length = buffer.len() as u32;
-        let Fetching { operation, file, offset, ref slow, .. } = *fetching;
-        let due_ns = self.volumes[index].slow_due(slow, self.now_ns, (offset, length), false);
-        let (token, _) = self.fly(index, journal_index, due_ns, Work::Destage(operation, file, Some(length)));
-        let range = 0..length as usize;
-        self.ring.write(token, &slow.descriptor, offset.into(), Payload::Own(buffer), range, false);
-    }
-
-    fn sync_slow_file(&mut self, index: VolumeIndex, journal_index: usize, file: FileId) {
-        let volume = &mut self.volumes[index];
-        let slow = volume.slow(journal_index, file);
-        let due_ns = volume.emulated.flush(self.now_ns, slow.home);
-        let (token, _) = self.fly(index, journal_index, due_ns, Work::SyncSlow(file));
-        self.ring.sync(token, &slow.descriptor);
-    }
-
-    fn pass_by(
-        &mut self,
-        index: VolumeIndex,
-        journal_index: usize,
-        (ticket, file): (Ticket, FileId),
-        (offset, length): (u32, u32),
-        is_durable: bool,
-    ) {
-        let volume = &mut self.volumes[index];
-        let slow = volume.slow(journal_index, file);
-        let due_ns = volume.slow_due(&slow, self.now_ns, (offset, length), is_durable);
-        let asked = volume.journals.at_mut(journal_index).asked.get_mut(&ticket);
-        let asked = asked.expect("a write that passes by was asked for");
-        let payload = asked.payload.take().expect("a write has its payload until it is carried out");
-        let range = asked.range.clone();
-        let (token, _) = self.fly(index, journal_index, due_ns, Work::PassBy(ticket, file, length));
-        self.ring.write(token, &slow.descriptor, offset.into(), payload, range, is_durable);
-    }
-
-    /// The kernel has ended an operation of a journal. An emulated drive may still hold back the answer.
-    pub(crate) fn journal_landed(&mut self, completion: Completion<Token>) {
-        let Token::Journal { volume, journal, flight } = completion.token else {
-            unreachable!("only a journal's flights land here")
-        };
-        let flights = &self.volumes[volume].journals.at(journal).flights;
-        let due_ns = flights.get(&flight).expect("a flight lands once").due_ns;
-        match due_ns > self.now_ns && self.stop_by_ns.is_none() {
-            true => self.held.hold(due_ns, completion),
-            false => self.held.pass_on_next(completion),
-        }
+    /// When an emulated drive answers an operation that the kernel has ended, in nanoseconds; 0 for other
+    /// drives.
+    pub fn landed(&self, journal_index: usize, flight: u64) -> u64 {
+        self.at(journal_index).flights.get(&flight).expect("a flight lands once").due_ns
     }
 
     /// Returns the result of an operation to a journal.
-    pub(crate) fn journal_answered(
+    pub fn answered(
         &mut self,
-        (index, journal_index, flight): (VolumeIndex, usize, u64),
+        (journal_index, flight): (usize, u64),
         result: io::Result<u32>,
         carried: Carried,
+        desk: &mut Desk<'_>,
     ) {
-        let journal = self.volumes[index].journals.at_mut(journal_index);
+        let journal = self.at_mut(journal_index);
         let Flight { work, .. } = journal.flights.remove(&flight).expect("a flight is answered once");
         let mut actions = Vec::new();
         if let Err(error) = &result {
@@ -350,7 +110,7 @@ impl Reactor {
             Work::Superblock => {
                 journal.core.superblock_written(whole(result, BLOCK_BYTES as u32), &mut actions);
             }
-            Work::Fetch(fetching) => return self.fetched(index, journal_index, fetching, result, carried),
+            Work::Fetch(fetching) => return self.fetched(journal_index, fetching, result, carried, desk),
             Work::Destage(operation, _, length) => {
                 let result = length
                     .map_or(result.as_ref().map(drop).map_err(as_fault), |length| whole(result, length));
@@ -364,57 +124,207 @@ impl Reactor {
                 journal.core.passed_by(ticket, whole(result, length), &mut actions);
             }
             Work::SyncSlow(file) => journal.core.slow_synced(file, result.map(drop), &mut actions),
-            Work::Read(gathering) => return self.gathered(index, journal_index, gathering, result, carried),
+            Work::Read(gathering) => return self.gathered(journal_index, gathering, result, carried, desk),
         }
-        self.end_flight(index, journal_index, actions);
+        self.end_flight(journal_index, actions, desk);
     }
 
     /// Carries out the consequences of an ended operation.
-    pub(super) fn end_flight(&mut self, index: VolumeIndex, journal_index: usize, actions: Vec<Action>) {
-        self.volumes[index].journals.at_mut(journal_index).remove_forgotten();
-        self.carry_out_journal(index, journal_index, actions);
-        self.carry_out(index);
-        self.settle_volume(index);
+    pub fn end_flight(&mut self, journal_index: usize, actions: Vec<Action>, desk: &mut Desk<'_>) {
+        self.at_mut(journal_index).remove_forgotten();
+        self.carry_out(journal_index, actions, desk);
     }
 
     fn fetched(
         &mut self,
-        index: VolumeIndex,
         journal_index: usize,
         mut fetching: Fetching,
         result: io::Result<u32>,
         carried: Carried,
+        desk: &mut Desk<'_>,
     ) {
         let Source { length, .. } = fetching.sources.pop_front().expect("it was read");
         let memory = carried.into_unfilled().expect("it was read into memory");
         if whole(result, length).is_err() {
             let mut actions = Vec::new();
-            let journal = self.volumes[index].journals.at_mut(journal_index);
+            let journal = self.at_mut(journal_index);
             journal.end_part(fetching.operation, Err(DestageFault::Journal), &mut actions);
-            return self.end_flight(index, journal_index, actions);
+            return self.end_flight(journal_index, actions, desk);
         }
         fetching.gathered += length;
-        let journal = self.volumes[index].journals.at_mut(journal_index);
+        let journal = self.at_mut(journal_index);
         if journal.is_stopped {
             // The journal is stopped, so the destage ends here.
-            return self.settle_volume(index);
+            return;
         }
         if journal.has_failed || journal.files.get(&fetching.file).is_none_or(|file| file.is_forgetting) {
             let mut actions = Vec::new();
             let given_up = Err(DestageFault::Slow(SlowFault::Broken));
             journal.end_part(fetching.operation, given_up, &mut actions);
-            return self.end_flight(index, journal_index, actions);
+            return self.end_flight(journal_index, actions, desk);
         }
         match fetching.sources.is_empty() {
-            false => self.fetch(index, journal_index, fetching, memory),
-            true => self.write_slow(index, journal_index, &fetching, memory.completed()),
+            false => self.at_mut(journal_index).fetch(fetching, memory, desk),
+            true => self.at_mut(journal_index).write_slow(&fetching, memory.completed(), desk),
         }
     }
 }
 
 impl VolumeJournal {
+    /// Begins an operation. Answers its token and the journal's file.
+    pub fn fly(&mut self, due_ns: u64, work: Work) -> (Token, Descriptor) {
+        self.last_flight += 1;
+        let (flight, (volume, journal)) = (self.last_flight, self.place);
+        self.flights.insert(flight, Flight { due_ns, work });
+        (Token::Journal { volume, journal, flight }, self.file.clone())
+    }
+
+    fn write_record(&mut self, position_bytes: u64, is_durable: bool, desk: &mut Desk<'_>) {
+        let parts = compose_record(self, &desk.io.pool);
+        self.record = Parts { left: parts.len(), fault: None };
+        let mut position = position_bytes;
+        for (payload, range) in parts {
+            let length = range.len() as u32;
+            let due_ns = self.log_due((position, length), is_durable, desk);
+            let (token, file) = self.fly(due_ns, Work::Record(length));
+            desk.io.ring.write(token, &file, position, payload, range, is_durable);
+            position += u64::from(length);
+        }
+    }
+
+    fn sync_journal_file(&mut self, desk: &mut Desk<'_>) {
+        let due_ns = desk.emulated.flush(desk.io.now_ns, self.home);
+        let (token, file) = self.fly(due_ns, Work::SyncJournal);
+        desk.io.ring.sync(token, &file);
+    }
+
+    fn write_superblock(&mut self, position_bytes: u64, desk: &mut Desk<'_>) {
+        let mut memory = fresh(BLOCK_BYTES as usize, &desk.io.pool);
+        self.core.encode_superblock(first_block(&mut memory));
+        let buffer = memory.completed();
+        let length = BLOCK_BYTES as u32;
+        let due_ns = self.log_due((position_bytes, length), true, desk);
+        let (token, file) = self.fly(due_ns, Work::Superblock);
+        desk.io.ring.write(token, &file, position_bytes, Payload::Own(buffer), 0..length as usize, true);
+    }
+
+    fn bring(
+        &mut self,
+        (operation, file): (DestageId, FileId),
+        (offset, length): (u32, u32),
+        content: DestageContent,
+        desk: &mut Desk<'_>,
+    ) {
+        let zeroes = |length: u32| Source { position_bytes: 0, length };
+        let (sources, is_data) = match content {
+            DestageContent::Data(sources) => (sources, true),
+            DestageContent::Zeroes => (vec![zeroes(length)], false),
+            DestageContent::Zero => {
+                return self.fallocate_slow((operation, file), (offset, length), FallocateMode::Zero, desk);
+            }
+            DestageContent::Release => {
+                return self.fallocate_slow(
+                    (operation, file),
+                    (offset, length),
+                    FallocateMode::Release,
+                    desk,
+                );
+            }
+        };
+        let parts = split(offset, sources);
+        let left = parts.len();
+        self.destages.insert(operation, Parts { left, fault: None });
+        let slow = self.slow(file);
+        for (offset, sources) in parts {
+            let length: u32 = sources.iter().map(|source| source.length).sum();
+            let mut memory = fresh(length as usize, &desk.io.pool);
+            let fetching = Fetching { operation, file, slow: slow.clone(), offset, sources, gathered: 0 };
+            if is_data {
+                self.fetch(fetching, memory, desk);
+            } else {
+                memory.append_zeroes(length as usize);
+                self.write_slow(&fetching, memory.completed(), desk);
+            }
+        }
+    }
+
+    fn fallocate_slow(
+        &mut self,
+        (operation, file): (DestageId, FileId),
+        (offset, length): (u32, u32),
+        placement: FallocateMode,
+        desk: &mut Desk<'_>,
+    ) {
+        self.destages.insert(operation, Parts { left: 1, fault: None });
+        let slow = self.slow(file);
+        let due_ns = slow_due(&slow, (offset, 0), false, desk);
+        let (token, _) = self.fly(due_ns, Work::Destage(operation, file, None));
+        desk.io.ring.fallocate(token, &slow.descriptor, offset.into(), length.into(), placement);
+    }
+
+    /// Reads the next source of a destage.
+    fn fetch(&mut self, fetching: Fetching, memory: Unfilled, desk: &mut Desk<'_>) {
+        let Source { position_bytes, length } =
+            *fetching.sources.front().expect("there is something to read");
+        let range = fetching.gathered as usize..(fetching.gathered + length) as usize;
+        let due_ns = self.log_due((position_bytes, length), false, desk);
+        let (token, file) = self.fly(due_ns, Work::Fetch(fetching));
+        desk.io.ring.read(token, &file, position_bytes, memory, range);
+    }
+
+    /// Writes the gathered data to the slow file.
+    fn write_slow(&mut self, fetching: &Fetching, buffer: Buffer, desk: &mut Desk<'_>) {
+        let length = buffer.len() as u32;
+        let Fetching { operation, file, offset, ref slow, .. } = *fetching;
+        let due_ns = slow_due(slow, (offset, length), false, desk);
+        let (token, _) = self.fly(due_ns, Work::Destage(operation, file, Some(length)));
+        let range = 0..length as usize;
+        desk.io.ring.write(token, &slow.descriptor, offset.into(), Payload::Own(buffer), range, false);
+    }
+
+    fn sync_slow_file(&mut self, file: FileId, desk: &mut Desk<'_>) {
+        let slow = self.slow(file);
+        let due_ns = desk.emulated.flush(desk.io.now_ns, slow.home);
+        let (token, _) = self.fly(due_ns, Work::SyncSlow(file));
+        desk.io.ring.sync(token, &slow.descriptor);
+    }
+
+    fn pass_by(
+        &mut self,
+        (ticket, file): (Ticket, FileId),
+        (offset, length): (u32, u32),
+        is_durable: bool,
+        desk: &mut Desk<'_>,
+    ) {
+        let slow = self.slow(file);
+        let due_ns = slow_due(&slow, (offset, length), is_durable, desk);
+        let asked = self.asked.get_mut(&ticket);
+        let asked = asked.expect("a write that passes by was asked for");
+        let payload = asked.payload.take().expect("a write has its payload until it is carried out");
+        let range = asked.range.clone();
+        let (token, _) = self.fly(due_ns, Work::PassBy(ticket, file, length));
+        desk.io.ring.write(token, &slow.descriptor, offset.into(), payload, range, is_durable);
+    }
+
+    /// When the drive of a journal answers an operation on the journal's log, in nanoseconds; 0 if the
+    /// drive is not emulated.
+    pub fn log_due(&self, (offset, length): (u64, u32), is_durable: bool, desk: &mut Desk<'_>) -> u64 {
+        let site = Site { home: self.home, extent: u32::MAX, offset };
+        desk.emulated.act(desk.io.now_ns, site, length, is_durable)
+    }
+
+    /// The slow file of an open replica behind a journal.
+    pub fn slow(&self, file: FileId) -> Slow {
+        let slow = &self.files[&file];
+        Slow {
+            home: slow.home.expect("a file that is open lies somewhere"),
+            extent: slow.key.extent,
+            descriptor: slow.descriptor.clone().expect("it was looked whether the file is open"),
+        }
+    }
+
     /// A part of a destage has ended.
-    pub(super) fn end_part(
+    pub fn end_part(
         &mut self,
         operation: DestageId,
         result: Result<(), DestageFault>,
@@ -424,45 +334,6 @@ impl VolumeJournal {
         if let Some(result) = parts.end_one(result) {
             self.destages.remove(&operation);
             self.core.destaged(operation, result, actions);
-        }
-    }
-}
-
-impl ServedVolume {
-    /// When the drive of a journal answers an operation on the journal's log, in nanoseconds; 0 if the
-    /// drive is not emulated.
-    pub(super) fn log_due(
-        &mut self,
-        journal_index: usize,
-        now_ns: u64,
-        offset: u64,
-        length: u32,
-        is_durable: bool,
-    ) -> u64 {
-        let site = Site { home: self.journals.at(journal_index).home, extent: u32::MAX, offset };
-        self.emulated.act(now_ns, site, length, is_durable)
-    }
-
-    /// When the drive of a slow file answers an operation on it, in nanoseconds; 0 if the drive is not
-    /// emulated.
-    pub(super) fn slow_due(
-        &mut self,
-        slow: &Slow,
-        now_ns: u64,
-        (offset, length): (u32, u32),
-        is_durable: bool,
-    ) -> u64 {
-        let site = Site { home: slow.home, extent: slow.extent, offset: offset.into() };
-        self.emulated.act(now_ns, site, length, is_durable)
-    }
-
-    /// The slow file of an open replica behind a journal.
-    pub(super) fn slow(&self, journal_index: usize, file: FileId) -> Slow {
-        let slow = &self.journals.at(journal_index).files[&file];
-        Slow {
-            home: slow.home.expect("a file that is open lies somewhere"),
-            extent: slow.key.extent,
-            descriptor: slow.descriptor.clone().expect("it was looked whether the file is open"),
         }
     }
 }
@@ -542,15 +413,6 @@ fn split(offset: u32, sources: Vec<Source>) -> Vec<(u32, VecDeque<Source>)> {
         }
     }
     parts
-}
-
-/// Result of an operation that succeeds only if it was carried out in full.
-pub(super) fn whole(result: io::Result<u32>, length: u32) -> Result<(), SlowFault> {
-    match result {
-        Ok(done) if done == length => Ok(()),
-        Ok(_) => Err(SlowFault::Broken),
-        Err(error) => Err(as_fault(&error)),
-    }
 }
 
 #[cfg(test)]

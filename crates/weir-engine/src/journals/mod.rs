@@ -9,26 +9,37 @@
 //! * [`reading`] reads data that is partly in the journal and partly in the slow file.
 //! * [`bindings`] follows replicas that come and go.
 //! * [`draining`] empties journals that receive no writes.
+//!
+//! It knows the volume by its number alone, and answers with [`JournalEffect`]s what the volume has to do.
 
 mod asking;
 mod bindings;
+mod desk;
 mod doing;
 mod draining;
+mod faults;
+mod flights;
 mod reading;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use weir_journal::{Action, DestageFault, DestageId, FileId, FileKey, Journal, Ticket};
 use weir_reactor::Descriptor;
-use weir_types::DriveId;
+use weir_types::{DriveId, VolumeId};
 
-use super::command::NewHome;
-use super::{FileIdentity, VolumeHome};
-use asking::{Asked, Unasked};
-use doing::Flight;
-pub(super) use doing::Site;
+use crate::open_file::FileIdentity;
+use crate::specification::VolumeHome;
+use crate::statistics::VolumeStatistics;
+use crate::token::VolumeIndex;
+pub use asking::Asked;
+use asking::Unasked;
+pub use desk::{Desk, JournalEffect};
+pub use draining::LOOK_INTERVAL_NS;
+use flights::Flight;
+pub use flights::Wanted;
 
 /// A recovered journal for a volume, as control hands it over.
 pub struct JournalSpec {
@@ -50,15 +61,9 @@ pub struct JournalSpec {
     pub keeps: Vec<(u32, usize)>,
 }
 
-/// A [`JournalSpec`] on its way to a reactor.
-pub(super) struct NewJournal {
-    pub spec: JournalSpec,
-    pub home: NewHome,
-}
-
 /// The journal binding of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Binding {
+pub struct Binding {
     /// Index of the journal in the volume.
     pub journal: usize,
     /// The replica's file in the journal.
@@ -66,8 +71,11 @@ pub(super) struct Binding {
 }
 
 /// The journals of one volume.
-#[derive(Default)]
-pub(super) struct VolumeJournals {
+pub struct VolumeJournals {
+    volume: VolumeIndex,
+    id: VolumeId,
+    statistics: Arc<VolumeStatistics>,
+    effects: Vec<JournalEffect>,
     /// A journal keeps its index as long as the volume is open.
     all: Vec<Option<VolumeJournal>>,
     bindings: BTreeMap<(u32, usize), Binding>,
@@ -76,7 +84,9 @@ pub(super) struct VolumeJournals {
 }
 
 /// One journal.
-pub(super) struct VolumeJournal {
+pub struct VolumeJournal {
+    /// The volume and the journal's index in it.
+    place: (VolumeIndex, usize),
     drive: DriveId,
     /// The journal's home in the volume.
     home: usize,
@@ -159,6 +169,23 @@ fn replica_of(key: FileKey) -> (u32, usize) {
 }
 
 impl VolumeJournals {
+    pub fn new(volume: VolumeIndex, id: VolumeId, statistics: Arc<VolumeStatistics>) -> VolumeJournals {
+        VolumeJournals {
+            volume,
+            id,
+            statistics,
+            effects: Vec::new(),
+            all: Vec::new(),
+            bindings: BTreeMap::new(),
+            opening: BTreeMap::new(),
+        }
+    }
+
+    /// The effects to carry out, in order.
+    pub fn effects(&mut self) -> std::vec::Drain<'_, JournalEffect> {
+        self.effects.drain(..)
+    }
+
     /// The binding of an extent replica, if it is behind a journal.
     pub fn binding(&self, extent: u32, slot: usize) -> Option<Binding> {
         self.bindings.get(&(extent, slot)).copied()

@@ -8,6 +8,7 @@ mod model;
 mod phase;
 mod run;
 mod scratch;
+mod subject;
 
 use std::io;
 use std::path::PathBuf;

@@ -14,7 +14,7 @@ use weir_volume::EmulatedDrive;
 use weir_volume::emulation::Position;
 
 use super::phase::{Course, Step};
-use super::run::Subject;
+use super::subject::Subject;
 use super::{MeasureError, Signs};
 
 /// Position of the scratch file for the model. It belongs to no volume.

@@ -10,6 +10,7 @@ use weir_types::random::Random;
 use super::model::Modelled;
 use super::phase::{Course, Figures, PHASES, Step, bearable_depth, summary};
 use super::scratch::Scratch;
+use super::subject::Subject;
 use super::{MeasureError, MeasureSpec, Signs};
 
 /// Entries of the ring: more than the operations in flight.
@@ -20,16 +21,6 @@ const WAIT_NS_MAX: u64 = 100_000_000;
 const CONTENT_SEED: u64 = 0x636f_6e74;
 /// Buffers of random content. Written content repeats after them. Most of the pool is left to read into.
 const NOISE_BUFFERS: usize = 4;
-
-/// A drive or model that carries out the operations of a measurement.
-pub trait Subject {
-    /// Time of the drive or model, in nanoseconds.
-    fn now_ns(&self) -> u64;
-    /// Begins an operation.
-    fn begin(&mut self, step: Step);
-    /// Waits until an operation has ended or some time has passed. Reports ended operations to the phase.
-    fn collect(&mut self, course: &mut Course) -> Result<(), MeasureError>;
-}
 
 /// An operation under way.
 struct Ticket {

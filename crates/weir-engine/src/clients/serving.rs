@@ -1,0 +1,348 @@
+//! Serving: from an admitted request to its operations, and from their ends to its reply.
+
+use weir_nbd::{Command, NbdError};
+use weir_qos::Limit;
+use weir_reactor::Buffer;
+use weir_types::Scope;
+use weir_types::bounds::{CONNECTION_REQUESTS_MAX, EXTENT_BYTES};
+use weir_volume::geometry::{Part, next_extent, split_at_blocks};
+use weir_volume::{Content, Fault, Kind};
+
+use super::connection::Connection;
+use super::desk::{ClientEffect, Desk};
+use super::inbox::{buffer_bytes, skew};
+use super::request::nbd_error;
+use crate::helper::Run;
+use crate::memory::Memory;
+use crate::operation_time::OperationTime;
+
+/// How zeroes are written as data: a client that wants them stable asks for a flush.
+const ZERO_WRITE: Kind = Kind::Write { is_durable: false };
+
+/// An operation that has served a part of a request.
+pub struct EndedOperation {
+    pub part: Part,
+    /// The operation's memory.
+    pub memory: Option<Memory>,
+    pub spent: OperationTime,
+}
+
+impl Connection {
+    /// A ceiling delays a request.
+    pub fn delay(&mut self, id: usize, desk: &mut Desk<'_>) {
+        desk.volume.delayed();
+        self.requests[id].is_delayed = true;
+        if self.inbox.incoming() == Some(id) {
+            self.stalled_on = Some(id);
+        }
+    }
+
+    /// Runs a request that waited for its ceilings, if it still waits.
+    pub fn admitted(
+        &mut self,
+        id: usize,
+        waited_ns: u64,
+        bound_by: Option<(&Scope, Limit)>,
+        desk: &mut Desk<'_>,
+    ) {
+        let request = self.requests.get_mut(id).filter(|request| request.is_delayed);
+        let Some(request) = request else { return };
+        request.is_delayed = false;
+        request.waited_ns = waited_ns;
+        desk.volume.admitted(desk.io.now_ns, waited_ns, bound_by);
+        let was_stalled = self.stalled_on.take_if(|stalled| *stalled == id).is_some();
+        self.run(id, desk);
+        if was_stalled {
+            self.holdings.list_resuming(desk.lists);
+        }
+    }
+
+    /// Runs an admitted request.
+    pub fn run(&mut self, id: usize, desk: &mut Desk<'_>) {
+        let request = &mut self.requests[id];
+        request.run(desk.io.now_ns);
+        match request.request.command {
+            Command::Read { .. } => self.start_reading(id, desk),
+            Command::Write { .. } => self.start_parked(id, desk),
+            Command::Trim { .. } => self.start_trim(id, desk),
+            Command::WriteZeroes { .. } => self.start_zeroes(id, desk),
+            Command::Flush => self.start_flush(id, desk),
+            Command::BlockStatus { .. } => self.start_status(id, desk),
+            Command::Cache => self.finish(id, desk),
+        }
+    }
+
+    /// Begins a read, or lets it wait for its turn.
+    fn start_reading(&mut self, id: usize, desk: &mut Desk<'_>) {
+        let is_long_run = self.requests[id].is_long_run(self.has_structured_replies);
+        if self.order.arrive(id, is_long_run) {
+            self.begin_reading(id, desk);
+        }
+    }
+
+    fn begin_reading(&mut self, id: usize, desk: &mut Desk<'_>) {
+        self.requests[id].is_reading = true;
+        self.continue_reading(id, desk);
+    }
+
+    /// Begins held reads, in order.
+    pub fn start_held_reads(&mut self, desk: &mut Desk<'_>) {
+        let has_structured_replies = self.has_structured_replies;
+        while let Some(id) = self.order.next(|id| self.requests[id].is_long_run(has_structured_replies)) {
+            self.begin_reading(id, desk);
+        }
+    }
+
+    /// A read has ended: replies that waited for it are sent, and held reads may begin.
+    fn end_reading(&mut self, id: usize, desk: &mut Desk<'_>) {
+        if self.order.end(id) {
+            self.outbox.release_kept();
+            self.holdings.list_outgoing(desk.lists);
+        }
+        if self.order.has_held() {
+            self.holdings.list_resuming(desk.lists);
+        }
+    }
+
+    /// Starts as many pieces of a read as the bounds allow.
+    fn continue_reading(&mut self, id: usize, desk: &mut Desk<'_>) {
+        while !self.is_closing {
+            let request = &self.requests[id];
+            let is_one_at_a_time = request.is_unfragmented(self.has_structured_replies);
+            let Some(part) = request.next_piece() else { return };
+            if is_one_at_a_time && request.parts_left > 0 || request.error.is_some() {
+                return;
+            }
+            let Some(memory) = self.holdings.take_buffer(buffer_bytes(part), true, desk) else {
+                return self.starving.push_back(id);
+            };
+            self.start_part(id, part, Kind::Read, Some(memory.into()), desk);
+        }
+    }
+
+    /// Starts one operation for a part of a request, and advances the request's position behind the part.
+    fn start_part(&mut self, id: usize, part: Part, kind: Kind, memory: Option<Memory>, desk: &mut Desk<'_>) {
+        let request = &mut self.requests[id];
+        request.parts_left += 1;
+        request.position = part.position + u64::from(part.length);
+        let ticket = (self.index, id);
+        desk.lists.add(ClientEffect::Start { ticket, volume: self.volume, part, kind, memory });
+    }
+
+    /// Starts the write of one part whose payload is complete.
+    pub fn start_write(&mut self, id: usize, part: Part, buffer: Buffer, desk: &mut Desk<'_>) {
+        let is_durable = self.requests[id].is_durable_write();
+        self.start_part(id, part, Kind::Write { is_durable }, Some(buffer.into()), desk);
+    }
+
+    /// Starts all parts of a small write.
+    fn start_parked(&mut self, id: usize, desk: &mut Desk<'_>) {
+        for (part, buffer) in std::mem::take(&mut self.requests[id].parked) {
+            self.start_write(id, part, buffer, desk);
+        }
+    }
+
+    fn start_trim(&mut self, id: usize, desk: &mut Desk<'_>) {
+        let request = &self.requests[id].request;
+        let (head, middle, _) = split_at_blocks(request.offset, request.length.into());
+        self.start_extents(id, (head, middle), Kind::Release, desk);
+        self.finish_if_done(id, desk);
+    }
+
+    /// Starts one operation per extent for the whole blocks of a request.
+    fn start_extents(&mut self, id: usize, (head, middle): (u64, u64), kind: Kind, desk: &mut Desk<'_>) {
+        let start = self.requests[id].request.offset + head;
+        let mut position = 0;
+        while let Some(part) = next_extent(start, middle, position) {
+            position += u64::from(part.length);
+            self.start_part(id, part, kind, None, desk);
+        }
+        let request = &mut self.requests[id];
+        request.position = request.length();
+    }
+
+    /// Zeroes whole blocks with fallocate, and the partial blocks at the ends with writes.
+    fn start_zeroes(&mut self, id: usize, desk: &mut Desk<'_>) {
+        let request = &self.requests[id].request;
+        let Command::WriteZeroes { no_hole, .. } = request.command else { unreachable!("only for zeroes") };
+        let (offset, length) = (request.offset, u64::from(request.length));
+        let (head, middle, tail) = split_at_blocks(offset, length);
+        let edges: Vec<Part> = [(offset, head), (offset + length - tail, tail)]
+            .into_iter()
+            .filter_map(|(start, length)| next_extent(start, length, 0))
+            .collect();
+        let buffers: Vec<_> = edges
+            .iter()
+            .map_while(|&edge| self.holdings.take_buffer(buffer_bytes(edge), true, desk))
+            .collect();
+        if buffers.len() < edges.len() {
+            self.holdings.return_untouched(buffers);
+            return self.starving.push_back(id);
+        }
+        for (part, memory) in edges.into_iter().zip(buffers) {
+            self.start_part(id, part, ZERO_WRITE, Some(memory.zeroed().into()), desk);
+        }
+        let kind = if no_hole { Kind::Zero } else { Kind::Release };
+        self.start_extents(id, (head, middle), kind, desk);
+        self.finish_if_done(id, desk);
+    }
+
+    /// Continues zeroing with writes, on filesystems that cannot zero with fallocate.
+    fn continue_zeroing(&mut self, id: usize, desk: &mut Desk<'_>) {
+        loop {
+            let request = &self.requests[id];
+            let Some(part) = request.next_piece() else { return };
+            if self.is_closing || request.error.is_some() {
+                return;
+            }
+            let Some(memory) = self.holdings.take_buffer(buffer_bytes(part), true, desk) else {
+                return self.starving.push_back(id);
+            };
+            self.start_part(id, part, ZERO_WRITE, Some(memory.zeroed().into()), desk);
+        }
+    }
+
+    fn start_flush(&mut self, id: usize, desk: &mut Desk<'_>) {
+        self.requests[id].parts_left += 1;
+        desk.lists.add(ClientEffect::Flush { ticket: (self.index, id), volume: self.volume });
+    }
+
+    fn start_status(&mut self, id: usize, desk: &mut Desk<'_>) {
+        let request = &mut self.requests[id];
+        request.parts_left += 1;
+        let (offset, length) = (request.request.offset, request.request.length);
+        let ticket = (self.index, id);
+        desk.lists.add(ClientEffect::BlockStatus { ticket, volume: self.volume, offset, length });
+    }
+
+    /// Resumes requests that found no buffers.
+    pub fn feed_starving(&mut self, desk: &mut Desk<'_>) {
+        for id in std::mem::take(&mut self.starving) {
+            let request = &self.requests[id];
+            match request.request.command {
+                Command::Read { .. } => self.continue_reading(id, desk),
+                _ if request.is_zeroing_by_writing => self.continue_zeroing(id, desk),
+                _ => self.start_zeroes(id, desk),
+            }
+        }
+    }
+
+    /// An operation of a request has ended.
+    pub fn operation_ended(
+        &mut self,
+        id: usize,
+        ended: EndedOperation,
+        result: Result<Content, Fault>,
+        desk: &mut Desk<'_>,
+    ) {
+        let request = &mut self.requests[id];
+        request.parts_left -= 1;
+        request.attribute(desk.io.now_ns, ended.spent);
+        match (request.request.command, result) {
+            (Command::Read { .. }, Ok(content)) => self.piece_read(id, ended, content, desk),
+            (command, result) => {
+                self.holdings.give_back(ended.memory, desk.lists);
+                self.part_ended(id, command, result, desk);
+            }
+        }
+    }
+
+    fn piece_read(&mut self, id: usize, ended: EndedOperation, content: Content, desk: &mut Desk<'_>) {
+        let part = ended.part;
+        let memory = ended.memory.expect("a read has memory of its own");
+        let start = skew(part);
+        let range = start..start + part.length as usize;
+        match content {
+            Content::Data => {
+                let buffer = memory.into_filled().into_own().expect("nobody else has what was read");
+                self.queue_data(id, part, (buffer, range), desk.lists);
+            }
+            Content::Hole => {
+                self.holdings.give_back(Some(memory), desk.lists);
+                self.queue_hole(id, part, desk.lists);
+            }
+        }
+        self.continue_reading(id, desk);
+        self.finish_if_done(id, desk);
+    }
+
+    fn part_ended(
+        &mut self,
+        id: usize,
+        command: Command,
+        result: Result<Content, Fault>,
+        desk: &mut Desk<'_>,
+    ) {
+        let request = &mut self.requests[id];
+        match (command, result) {
+            (_, Ok(_)) => {}
+            // A discard is only a hint, so an unsupported discard is no error.
+            (Command::Trim { .. }, Err(Fault::Unsupported)) => {}
+            (Command::WriteZeroes { fast_zero: false, .. }, Err(Fault::Unsupported)) => {
+                if !std::mem::replace(&mut request.is_zeroing_by_writing, true) {
+                    request.position = 0;
+                    self.continue_zeroing(id, desk);
+                }
+            }
+            (_, Err(fault)) => request.fail(nbd_error(fault)),
+        }
+        self.finish_if_done(id, desk);
+    }
+
+    /// A flush has ended.
+    pub fn flushed(&mut self, id: usize, result: Result<(), Fault>, desk: &mut Desk<'_>) {
+        let request = &mut self.requests[id];
+        request.parts_left -= 1;
+        request.attribute_to_drive(desk.io.now_ns);
+        if let Err(fault) = result {
+            request.fail(nbd_error(fault));
+        }
+        self.finish(id, desk);
+    }
+
+    /// The status of a range was found.
+    pub fn status_found(&mut self, id: usize, result: Result<Vec<Run>, NbdError>, desk: &mut Desk<'_>) {
+        let request = &mut self.requests[id];
+        request.parts_left = 0;
+        match result {
+            Ok(mut runs) => {
+                if request.request.command == (Command::BlockStatus { request_one: true }) {
+                    runs.truncate(1);
+                }
+                self.queue_status(id, &runs, desk.lists);
+            }
+            Err(error) => request.error = Some(error),
+        }
+        self.finish(id, desk);
+    }
+
+    /// Answers a request if all its operations have ended and no more will be started.
+    pub fn finish_if_done(&mut self, id: usize, desk: &mut Desk<'_>) {
+        let request = &self.requests[id];
+        let is_all_started = request.position >= request.length() || request.error.is_some();
+        let is_coming_in = self.inbox.incoming() == Some(id);
+        if request.parts_left > 0 || is_coming_in || !(is_all_started || self.is_closing) {
+            return;
+        }
+        if request.error.is_none() && !self.is_closing && request.needs_flush() {
+            return self.start_flush(id, desk);
+        }
+        self.finish(id, desk);
+    }
+
+    /// Queues the end of a request's reply, counts the request, and removes it.
+    pub fn finish(&mut self, id: usize, desk: &mut Desk<'_>) {
+        let request = self.requests.remove(id);
+        self.starving.retain(|&other| other != id);
+        if self.requests.len() + 1 >= CONNECTION_REQUESTS_MAX {
+            self.holdings.list_resuming(desk.lists);
+        }
+        if request.is_reading {
+            self.end_reading(id, desk);
+        }
+        desk.volume.answered((desk.io.reactor, self.index), desk.io.now_ns, &request);
+        self.queue_end(&request, desk);
+    }
+}
+
+const _: () = assert!(EXTENT_BYTES <= u32::MAX as u64);

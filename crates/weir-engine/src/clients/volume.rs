@@ -1,0 +1,103 @@
+//! Volume clients: what clients do on one volume, as counts and statistics. It knows nothing of the volume.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use weir_nbd::Command;
+use weir_qos::Limit;
+use weir_types::Scope;
+
+use super::recording::Tap;
+use super::request::ActiveRequest;
+use crate::statistics::VolumeStatistics;
+use crate::token::ConnectionIndex;
+
+/// The clients of one volume.
+pub struct VolumeClients {
+    statistics: Arc<VolumeStatistics>,
+    connections: usize,
+    /// Requests that are not answered.
+    open_requests: u64,
+    /// Requests that ceilings delay.
+    delayed_requests: usize,
+    /// The volume's part of a recording, while there is one.
+    tap: Option<Tap>,
+}
+
+impl VolumeClients {
+    pub fn new(statistics: Arc<VolumeStatistics>) -> VolumeClients {
+        VolumeClients { statistics, connections: 0, open_requests: 0, delayed_requests: 0, tap: None }
+    }
+
+    pub fn connections(&self) -> usize {
+        self.connections
+    }
+
+    pub fn has_delayed(&self) -> bool {
+        self.delayed_requests > 0
+    }
+
+    pub fn set_tap(&mut self, tap: Option<Tap>) {
+        self.tap = tap;
+    }
+
+    pub fn connected(&mut self) {
+        self.connections += 1;
+        self.publish();
+    }
+
+    pub fn disconnected(&mut self) {
+        self.connections -= 1;
+        self.publish();
+    }
+
+    pub fn arrived(&mut self) {
+        self.open_requests += 1;
+        self.publish();
+    }
+
+    pub fn delayed(&mut self) {
+        self.delayed_requests += 1;
+        self.publish();
+    }
+
+    /// A delayed request was admitted, because of the limit of a scope.
+    pub fn admitted(&mut self, now_ns: u64, waited_ns: u64, bound_by: Option<(&Scope, Limit)>) {
+        self.undelayed(1);
+        if let Some((scope, limit)) = bound_by {
+            self.statistics.bounds.record(scope, limit, waited_ns, now_ns);
+        }
+    }
+
+    /// Requests are not delayed any more.
+    pub fn undelayed(&mut self, count: usize) {
+        self.delayed_requests -= count;
+        self.publish();
+    }
+
+    /// Counts a request that is answered now.
+    pub fn answered(
+        &mut self,
+        (reactor, connection): (usize, ConnectionIndex),
+        now_ns: u64,
+        request: &ActiveRequest,
+    ) {
+        self.open_requests -= 1;
+        let served = request.served(now_ns);
+        match request.request.command {
+            Command::Read { .. } => self.statistics.read.record(served),
+            Command::Write { .. } => self.statistics.write.record(served),
+            _ => self.statistics.other.record(served),
+        }
+        if let Some(tap) = &self.tap {
+            tap.note((reactor, connection), now_ns, request);
+        }
+        self.publish();
+    }
+
+    fn publish(&self) {
+        self.statistics.queue_depth.store(self.open_requests, Relaxed);
+        self.statistics.queue_depth_delayed.store(self.delayed_requests as u64, Relaxed);
+        self.statistics.connections.store(self.connections as u64, Relaxed);
+    }
+}

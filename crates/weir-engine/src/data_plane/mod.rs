@@ -1,0 +1,521 @@
+//! Handle on all reactors: the whole interface of the engine to control.
+//!
+//! Control tells the data plane which volumes to serve and under which limits. The data plane never asks
+//! control, so a dead control plane stops no I/O.
+
+mod drives;
+mod recordings;
+mod replicas;
+mod snapshots;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::JoinHandle;
+
+use weir_qos::{Credits, DriveQueue};
+use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Waker};
+use weir_types::bounds::{BUFFER_POOL_BYTES, POLICY_DEPTH_MAX};
+use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Emulation, Scope, Terms, VolumeId};
+use weir_volume::EmulatedDrive;
+use weir_volume::mirror::RecoveredExtent;
+
+use crate::alarms::{Alarm, Alarms};
+use crate::background::NewReclaim;
+use crate::ceilings::PolicyTree;
+use crate::clients::{NewConnection, Recording};
+use crate::command::{Command, PolicyBinding};
+use crate::drive_queue::SharedDriveQueue;
+use crate::emulation::SharedEmulation;
+use crate::helper::Helper;
+use crate::journals::JournalSpec;
+use crate::life::NewSize;
+use crate::locks::locked;
+use crate::policy_path::{PolicyLevel, policy_tree_scope};
+use crate::reactor::{Reactor, Surroundings};
+use crate::sharing::SharedState;
+use crate::space_permission::IsCounted;
+use crate::specification::*;
+use crate::statistics::VolumeStatistics;
+use crate::volume_files::NewHome;
+
+/// Configuration of the data plane.
+#[derive(Clone, Debug)]
+pub struct DataPlaneConfig {
+    /// Number of reactor threads, one io_uring each; at least 1.
+    pub reactors: usize,
+}
+
+/// Why the data plane could not carry out an order.
+#[derive(Debug, thiserror::Error)]
+pub enum DataPlaneError {
+    /// A reactor could not be started.
+    #[error("cannot start reactor {index}: {source}")]
+    Start {
+        /// Index of the reactor.
+        index: usize,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// The volume is not open here.
+    #[error("volume {0} is not open")]
+    UnknownVolume(VolumeId),
+    /// Another recording runs.
+    #[error("another recording is under way; one runs at a time")]
+    Recording,
+    /// The drives of the volume do not answer.
+    #[error("the drives of volume {0} do not answer")]
+    Silent(VolumeId),
+    /// An added replica of an extent could not be recorded.
+    #[error("a replica of volume {volume} cannot be added: {reason}")]
+    NotAdded {
+        /// The volume.
+        volume: VolumeId,
+        /// The reason, in words.
+        reason: String,
+    },
+    /// No snapshot of the volume could be taken.
+    #[error("volume {volume} cannot be snapshotted: {reason}")]
+    SnapshotRefused {
+        /// The volume.
+        volume: VolumeId,
+        /// The reason, in words.
+        reason: String,
+    },
+    /// The reactor's thread has ended.
+    #[error("the reactor of volume {0} has stopped")]
+    Stopped(VolumeId),
+}
+
+/// Handle on all reactors. It is cheap to share. Every call may block until the owning reactor has
+/// answered.
+pub struct DataPlane {
+    pub(crate) reactors: Vec<ReactorHandle>,
+    /// The reactor of each volume.
+    pub(crate) placements: Mutex<BTreeMap<VolumeId, usize>>,
+    /// The policy levels of each volume.
+    pub(crate) paths: Mutex<BTreeMap<VolumeId, Vec<PolicyLevel>>>,
+    /// The policy trees of all volumes with ceilings, by the topmost level that has a ceiling.
+    pub(crate) policy_trees: Mutex<BTreeMap<Scope, Weak<PolicyTree>>>,
+    /// The drive queues of all drives on which a volume was ever opened, until the drive is forgotten.
+    pub(crate) drive_queues: Mutex<BTreeMap<DriveId, SharedDriveQueue>>,
+    pub(crate) shared_state: Arc<SharedState>,
+    /// The models of all emulated drives on which a volume was ever opened, until the drive is forgotten.
+    pub(crate) emulated: Mutex<BTreeMap<DriveId, SharedEmulation>>,
+    /// Whether space is counted, by drive, until the drive is forgotten.
+    pub(crate) counted: Mutex<BTreeMap<DriveId, Arc<IsCounted>>>,
+    /// The running recording, if there is one.
+    pub(crate) recording: Mutex<Weak<Recording>>,
+    pub(crate) alarms: Alarms,
+}
+
+/// One reactor thread.
+pub(crate) struct ReactorHandle {
+    pub(crate) commands: Sender<Command>,
+    pub(crate) waker: Waker,
+    pub(crate) thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl ReactorHandle {
+    /// Sends an order. The queue has no bound of its own. Orders come from control, which waits for each
+    /// answer, and from handshakes, whose number is bounded.
+    pub(crate) fn order(&self, command: Command) -> bool {
+        let is_taken = self.commands.send(command).is_ok();
+        self.waker.wake();
+        is_taken
+    }
+}
+
+impl DataPlane {
+    /// Starts the reactors.
+    ///
+    /// # Errors
+    /// If io_uring is not available; the source names the cause.
+    pub fn start(config: DataPlaneConfig) -> Result<Arc<DataPlane>, DataPlaneError> {
+        let alarms = Alarms::default();
+        let count = config.reactors.max(1);
+        let shared_state = Arc::new(SharedState::new(count));
+        let reactors = (0..count)
+            .map(|index| start_reactor(index, alarms.clone(), &shared_state))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Arc::new(DataPlane {
+            reactors,
+            placements: Mutex::default(),
+            paths: Mutex::default(),
+            policy_trees: Mutex::default(),
+            drive_queues: Mutex::default(),
+            shared_state,
+            emulated: Mutex::default(),
+            counted: Mutex::default(),
+            recording: Mutex::default(),
+            alarms,
+        }))
+    }
+
+    /// Opens a volume with its journals; connections can be served as soon as this call returns. The caller
+    /// must not open a volume twice.
+    ///
+    /// # Errors
+    /// If the reactor has stopped.
+    pub fn open(
+        &self,
+        spec: VolumeSpec,
+        journals: Vec<JournalSpec>,
+    ) -> Result<Arc<VolumeStatistics>, DataPlaneError> {
+        let (id, statistics) = (spec.id, Arc::<VolumeStatistics>::default());
+        let index = self.place(id);
+        let given = Arc::clone(&statistics);
+        let homes = self.new_homes(&spec.layout.homes);
+        let journals = journals.into_iter().map(|journal| self.new_journal(journal)).collect();
+        self.ask(index, id, |done| Command::Open { spec, homes, journals, statistics: given, done })?;
+        Ok(statistics)
+    }
+
+    /// Homes of a volume with the state that volumes share on each drive.
+    pub(crate) fn new_homes(&self, homes: &[VolumeHome]) -> Vec<NewHome> {
+        let new = |home: &VolumeHome| NewHome {
+            drive: home.drive.id,
+            directory: home.directory.clone(),
+            read_cost: home.read_cost,
+            is_counted: self.is_counted(home.drive.id),
+            emulated: home.drive.emulation.map(|emulation| self.drive_of(home.drive.id, emulation)),
+            drive_queue: self.drive_queue_of(home.drive),
+        };
+        homes.iter().map(new).collect()
+    }
+
+    /// The one model of an emulated drive, shared by all uses of the drive.
+    pub(crate) fn drive_of(&self, drive: DriveId, emulation: Emulation) -> SharedEmulation {
+        let new = || Arc::new(Mutex::new(EmulatedDrive::new(emulation)));
+        Arc::clone(locked(&self.emulated).entry(drive).or_insert_with(new))
+    }
+
+    /// The one drive queue of a drive.
+    pub(crate) fn drive_queue_of(&self, drive: DriveSpec) -> SharedDriveQueue {
+        let new = || {
+            let queue = DriveQueue::new(drive.model, drive.queue_target, Clock.now_ns());
+            SharedDriveQueue::new(queue)
+        };
+        locked(&self.drive_queues).entry(drive.id).or_insert_with(new).clone()
+    }
+
+    /// Sets the number of operations that a drive keeps in flight; with `None` the drive queue finds it by
+    /// trial. In effect when this call returns.
+    pub fn set_queue_target(&self, drive: DriveId, queue_target: Option<u32>) {
+        if let Some(drive_queue) = locked(&self.drive_queues).get(&drive) {
+            drive_queue.set_queue_target(queue_target, Clock.now_ns());
+        }
+    }
+
+    /// Number of operations that a drive keeps in flight, if any volume was ever opened there.
+    pub fn depth(&self, drive: DriveId) -> Option<DriveQueueDepth> {
+        locked(&self.drive_queues).get(&drive).map(SharedDriveQueue::depth)
+    }
+
+    /// Reclaims the space of a pending deletion, under the policy of reclaims. The end shows in
+    /// [`JobProgress::is_finished`]. A daemon that ends leaves the rest to the next daemon.
+    pub fn start_reclaim(&self, spec: ReclaimSpec) {
+        let ReclaimSpec { id, drive, pending_deletion, age_ns, progress } = spec;
+        let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
+        let new = NewReclaim {
+            id,
+            drive: drive.id,
+            pending_deletion,
+            begun_ns: signed(Clock.now_ns()).saturating_sub(signed(age_ns)),
+            drive_queue: self.drive_queue_of(drive),
+            emulated: drive.emulation.map(|emulation| self.drive_of(drive.id, emulation)),
+            progress,
+        };
+        // All background work of a drive is on one reactor. Drive identities are random, so drives spread
+        // over reactors.
+        let reactor = (drive.id.0.as_u128() % self.reactors.len() as u128) as usize;
+        self.reactors[reactor].order(Command::Reclaim(Box::new(new)));
+    }
+
+    /// Changes the policy of a kind of background work on every drive. In effect when this call returns.
+    ///
+    /// # Errors
+    /// If a reactor has stopped.
+    pub fn change_background(
+        &self,
+        kind: BackgroundKind,
+        policy: BackgroundPolicy,
+    ) -> Result<(), DataPlaneError> {
+        for reactor in 0..self.reactors.len() {
+            self.ask(reactor, VolumeId(uuid::Uuid::nil()), |done| Command::ChangeBackground {
+                kind,
+                policy,
+                done,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Forgets a drive that holds no volume any more.
+    pub fn forget_drive(&self, drive: DriveId) {
+        locked(&self.drive_queues).remove(&drive);
+        locked(&self.emulated).remove(&drive);
+        locked(&self.counted).remove(&drive);
+    }
+
+    /// Chooses the reactor with the fewest volumes.
+    pub(crate) fn place(&self, id: VolumeId) -> usize {
+        let mut placements = locked(&self.placements);
+        let load = |index: usize| placements.values().filter(|&&placed| placed == index).count();
+        let index = (0..self.reactors.len()).min_by_key(|&index| load(index)).unwrap_or(0);
+        placements.insert(id, index);
+        index
+    }
+
+    pub(crate) fn reactor_of(&self, volume: VolumeId) -> Result<usize, DataPlaneError> {
+        locked(&self.placements).get(&volume).copied().ok_or(DataPlaneError::UnknownVolume(volume))
+    }
+
+    /// Sends an order and waits until it is in effect.
+    pub(crate) fn ask(
+        &self,
+        reactor: usize,
+        volume: VolumeId,
+        command: impl FnOnce(SyncSender<()>) -> Command,
+    ) -> Result<(), DataPlaneError> {
+        let (done, answer) = sync_channel(1);
+        self.reactors[reactor].order(command(done));
+        answer.recv().map_err(|_| DataPlaneError::Stopped(volume))
+    }
+
+    /// Ends all connections of a volume, waits for its I/O to end, and closes its files.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn close(&self, volume: VolumeId) -> Result<(), DataPlaneError> {
+        let reactor = self.reactor_of(volume)?;
+        self.ask(reactor, volume, |done| Command::Close { volume, done })?;
+        locked(&self.placements).remove(&volume);
+        locked(&self.paths).remove(&volume);
+        self.forget(&Scope::Volume(volume));
+        Ok(())
+    }
+
+    /// Changes a volume's size and layout. New connections see the new size.
+    ///
+    /// When the volume grows, the new extent files must exist, and `recovered_extents` has the state of the
+    /// new extents if the volume has replicas. When it shrinks, the old extent files must still exist, and
+    /// open connections are ended. New replicas in `bindings` are attached to the journals on the given
+    /// drives, which the volume must have.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn resize(
+        &self,
+        volume: VolumeId,
+        size_bytes: u64,
+        layout: VolumeLayout,
+        recovered_extents: Vec<RecoveredExtent>,
+        bindings: Vec<((u32, usize), DriveId)>,
+    ) -> Result<(), DataPlaneError> {
+        let reactor = self.reactor_of(volume)?;
+        let is_spread = layout.homes.len() > 1;
+        let homes = self.new_homes(&layout.homes);
+        let resizing = NewSize { size_bytes, homes, replicas: layout.replicas, recovered_extents, bindings };
+        self.ask(reactor, volume, |done| Command::Resize { volume, resizing, done })?;
+        // In the queue of a new drive, the volume does not have its policies yet.
+        if is_spread { self.bind_again(volume) } else { Ok(()) }
+    }
+
+    /// Makes a volume writable, or read-only, which ends its open connections. In effect when this call
+    /// returns: no write is under way then.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn set_read_only(&self, volume: VolumeId, is_read_only: bool) -> Result<(), DataPlaneError> {
+        let reactor = self.reactor_of(volume)?;
+        self.ask(reactor, volume, |done| Command::SetReadOnly { volume, is_read_only, done })
+    }
+
+    /// Puts a volume under the terms of its policy levels, from the top; the volume's own level is the
+    /// last. In effect when this call returns, also for waiting requests. A level with burst credit keeps
+    /// the credit.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn bind(&self, volume: VolumeId, path: Vec<PolicyLevel>) -> Result<(), DataPlaneError> {
+        assert!(path.len() < POLICY_DEPTH_MAX, "control bounds how deep policies are nested");
+        let reactor = self.reactor_of(volume)?;
+        let policy_tree = policy_tree_scope(&path).map(|scope| self.domain_of(scope));
+        locked(&self.paths).insert(volume, path.clone());
+        self.ask(reactor, volume, |done| Command::Bind {
+            volume,
+            binding: PolicyBinding { path, policy_tree },
+            done,
+        })
+    }
+
+    /// The one policy tree below a level.
+    pub(crate) fn domain_of(&self, scope: Scope) -> Arc<PolicyTree> {
+        let mut policy_trees = locked(&self.policy_trees);
+        policy_trees.retain(|_, policy_tree| policy_tree.strong_count() > 0);
+        let known = policy_trees.get(&scope).and_then(Weak::upgrade);
+        known.unwrap_or_else(|| {
+            let policy_tree = Arc::new(PolicyTree::new(Arc::clone(&self.shared_state), Clock.now_ns()));
+            policy_trees.insert(scope, Arc::downgrade(&policy_tree));
+            policy_tree
+        })
+    }
+
+    /// Changes the terms of levels for all volumes below them. In effect when this call returns.
+    ///
+    /// # Errors
+    /// If a reactor has stopped.
+    pub fn change_terms(&self, changes: &[(Scope, Terms)]) -> Result<(), DataPlaneError> {
+        let mut moved = BTreeMap::new();
+        for (scope, terms) in changes {
+            moved.extend(self.change_paths(scope, *terms));
+            self.change_where_it_stands(scope, terms);
+        }
+        for (volume, path) in moved {
+            self.bind(volume, path)?;
+        }
+        for reactor in 0..self.reactors.len() {
+            self.ask(reactor, VolumeId(uuid::Uuid::nil()), |done| Command::LookAtPolicyTrees { done })?;
+        }
+        Ok(())
+    }
+
+    fn change_where_it_stands(&self, scope: &Scope, terms: &Terms) {
+        let now_ns = Clock.now_ns();
+        for policy_tree in locked(&self.policy_trees).values().filter_map(Weak::upgrade) {
+            policy_tree.change(scope, terms, now_ns);
+        }
+        for drive_queue in locked(&self.drive_queues).values() {
+            drive_queue.change(scope, terms, now_ns);
+        }
+    }
+
+    /// Records changed terms. Answers the volumes whose topmost level with a ceiling has changed.
+    fn change_paths(&self, scope: &Scope, terms: Terms) -> Vec<(VolumeId, Vec<PolicyLevel>)> {
+        let mut moved = Vec::new();
+        for (volume, path) in locked(&self.paths).iter_mut() {
+            let before = policy_tree_scope(path);
+            let Some(level) = path.iter_mut().find(|level| level.scope == *scope) else { continue };
+            level.terms = terms;
+            if policy_tree_scope(path) != before {
+                moved.push((*volume, path.clone()));
+            }
+        }
+        moved
+    }
+
+    /// The burst credit of every level that has one, with the age of the credit in nanoseconds (0 while the
+    /// level is in use). Credit is counted in nanoseconds at the burst rate, for each of the level's limits.
+    pub fn credits(&self) -> Vec<(Scope, Credits, u64)> {
+        let now_ns = Clock.now_ns();
+        let policy_trees: Vec<_> = locked(&self.policy_trees).values().filter_map(Weak::upgrade).collect();
+        let saved = self.shared_state.all_saved_credits(now_ns);
+        let saved = saved.into_iter().map(|(scope, credits, ago_ns)| (scope, (credits, ago_ns)));
+        let mut all: BTreeMap<Scope, (Credits, u64)> = saved.collect();
+        let in_use = policy_trees.iter().flat_map(|policy_tree| policy_tree.credits(now_ns));
+        all.extend(in_use.map(|(scope, credits)| (scope, (credits, 0))));
+        all.into_iter().map(|(scope, (credits, ago_ns))| (scope, credits, ago_ns)).collect()
+    }
+
+    /// Restores the saved credit of levels, with its age, before any volume is bound to them.
+    pub fn restore_credits(&self, credits: Vec<(Scope, Credits, u64)>) {
+        let now_ns = i64::try_from(Clock.now_ns()).unwrap_or(i64::MAX);
+        for (scope, credits, ago_ns) in credits {
+            let ago_ns = i64::try_from(ago_ns).unwrap_or(i64::MAX);
+            self.shared_state.save_credits(vec![(scope, credits)], now_ns.saturating_sub(ago_ns));
+        }
+    }
+
+    /// Forgets the credit of a level that no longer exists.
+    pub fn forget(&self, scope: &Scope) {
+        self.shared_state.forget_credits(scope);
+    }
+
+    /// Fails a replica of an extent because its file was found damaged. If it was the only replica, all
+    /// requests on the extent fail. The fault appears in [`DataPlane::alarms`]. A second call changes
+    /// nothing.
+    pub fn fail_replica(&self, volume: VolumeId, replica: (u32, usize), message: String) {
+        if let Ok(reactor) = self.reactor_of(volume) {
+            self.reactors[reactor].order(Command::FailReplica { volume, replica, message });
+        }
+    }
+
+    /// Invalidates a volume's write journal on a drive, because its log no longer exists: the replicas
+    /// behind it fail for good. Does nothing if there is no journal, or if it has failed already.
+    pub fn give_up_journal(&self, volume: VolumeId, drive: DriveId) {
+        if let Ok(reactor) = self.reactor_of(volume) {
+            self.reactors[reactor].order(Command::GiveUpJournal { volume, drive });
+        }
+    }
+
+    /// Hands a connection whose handshake is done to the volume's reactor. If the volume no longer exists,
+    /// the connection is closed.
+    pub fn serve(&self, volume: VolumeId, connection: NewConnection) {
+        if let Ok(reactor) = self.reactor_of(volume) {
+            self.reactors[reactor].order(Command::Serve { volume, connection: Box::new(connection) });
+        }
+    }
+
+    /// The current faults.
+    pub fn alarms(&self) -> Vec<Alarm> {
+        self.alarms.current()
+    }
+
+    /// Answers all received requests, then ends all connections and the threads.
+    pub fn shutdown(&self) {
+        for reactor in &self.reactors {
+            reactor.order(Command::Stop);
+        }
+        for reactor in &self.reactors {
+            if let Some(thread) = locked(&reactor.thread).take() {
+                // A panic of the thread was reported when it happened.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+fn start_reactor(
+    index: usize,
+    alarms: Alarms,
+    shared_state: &Arc<SharedState>,
+) -> Result<ReactorHandle, DataPlaneError> {
+    let start_error = |source| DataPlaneError::Start { index, source };
+    let (commands, inbox) = channel();
+    let (ready, is_ready) = sync_channel(1);
+    let surroundings =
+        Surroundings { index, commands: inbox, shared_state: Arc::clone(shared_state), alarms };
+    let work = move || match set_up(surroundings) {
+        Ok(reactor) => {
+            // The caller that starts the reactor waits for this.
+            let _ = ready.send(Ok(reactor.io.ring.waker()));
+            drop(ready);
+            // A reactor that panicked would leave its volumes dead under a daemon that looks alive. A
+            // restart loses nothing that was promised.
+            if std::panic::catch_unwind(AssertUnwindSafe(|| reactor.run())).is_err() {
+                std::process::abort();
+            }
+        }
+        Err(error) => {
+            let _ = ready.send(Err(error));
+        }
+    };
+    let thread = std::thread::Builder::new().name(format!("weir-reactor-{index}")).spawn(work);
+    let thread = thread.map_err(start_error)?;
+    let waker =
+        is_ready.recv().unwrap_or_else(|_| Err(io::Error::other("the thread ended"))).map_err(start_error)?;
+    shared_state.introduce(index, waker.clone());
+    Ok(ReactorHandle { commands, waker, thread: Mutex::new(Some(thread)) })
+}
+
+/// Creates a reactor on the thread that will run it.
+fn set_up(surroundings: Surroundings) -> io::Result<Reactor> {
+    weir_reactor::clock::sharpen_timers();
+    let pool = BufferPool::new(BUFFER_POOL_BYTES)?;
+    let ring = Ring::new(RingConfig::default(), pool.clone()).map_err(io::Error::other)?;
+    let helper = Helper::start(surroundings.index, ring.waker())?;
+    Ok(Reactor::new(ring, pool, helper, surroundings))
+}

@@ -1,0 +1,156 @@
+//! Orders about the replicas and journals of a volume.
+
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+use weir_types::{DriveId, VolumeId};
+use weir_volume::mirror::ReplicaMetadata;
+
+use super::{DataPlane, DataPlaneError};
+use crate::command::Command;
+use crate::command::NewJournal;
+use crate::journals::JournalSpec;
+use crate::locks::locked;
+use crate::replicas::NewChange;
+use crate::specification::VolumeHome;
+
+/// How long control waits until a change is durable. The change holds up all others. If a drive does not
+/// answer and no other replica serves, it must not hold them up for ever. After a timeout, the replica
+/// states show whether the change was made.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+impl DataPlane {
+    /// Sets the cost of reads on a volume's drives, in any unit. The replicas with the lowest cost are
+    /// read. In effect when this call returns.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn set_read_costs(
+        &self,
+        volume: VolumeId,
+        read_costs: Vec<(DriveId, u32)>,
+    ) -> Result<(), DataPlaneError> {
+        let reactor = self.reactor_of(volume)?;
+        self.ask(reactor, volume, |done| Command::SetReadCosts { volume, read_costs, done })
+    }
+
+    /// Adds a replica of an extent, whose empty file exists already. When this call returns, the replica
+    /// metadata names the replica durably, and resync runs in the background. The replica counts as in sync
+    /// only after [`DataPlane::confirm_added`]. A volume must have the journal that the replica is to be
+    /// behind.
+    ///
+    /// False if the replica cannot be added now. Then I/O of an earlier replica in its place is still under
+    /// way, or no replica is left as a source.
+    ///
+    /// # Errors
+    /// [`DataPlaneError::NotAdded`] if the metadata of the other replicas cannot be written; no replica was
+    /// added then. Other errors if the volume is not open or the reactor has stopped.
+    pub fn add_replica(
+        &self,
+        volume: VolumeId,
+        replica: (u32, usize),
+        (homes, home): (&[VolumeHome], u8),
+        journal: Option<DriveId>,
+    ) -> Result<bool, DataPlaneError> {
+        let homes = self.new_homes(homes);
+        let added = self.change_replica(volume, replica, NewChange::Add { homes, home, journal });
+        self.bind_again(volume)?;
+        added
+    }
+
+    /// Confirms that control has durably recorded an added replica, so that the next start looks for it.
+    ///
+    /// # Errors
+    /// If the volume is not open; the next open finds the replica.
+    pub fn confirm_added(&self, volume: VolumeId, replica: (u32, usize)) -> Result<(), DataPlaneError> {
+        let reactor = self.reactor_of(volume)?;
+        self.reactors[reactor].order(Command::ConfirmAdded { volume, replica });
+        Ok(())
+    }
+
+    /// Puts a volume under its policies again, also on drives that are new to it.
+    pub(crate) fn bind_again(&self, volume: VolumeId) -> Result<(), DataPlaneError> {
+        let path = locked(&self.paths).get(&volume).cloned();
+        path.map_or(Ok(()), |path| self.bind(volume, path))
+    }
+
+    /// Adds a journal to an open volume. False if the volume has a journal on that drive, or is about to
+    /// close.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn add_journal(&self, volume: VolumeId, spec: JournalSpec) -> Result<bool, DataPlaneError> {
+        let journal = Box::new(self.new_journal(spec));
+        let is_added = self.ask_whether(volume, |done| Command::AddJournal { volume, journal, done })?;
+        self.bind_again(volume)?;
+        Ok(is_added)
+    }
+
+    /// Removes an open volume's journal on a drive, which is unused when this call returns. False if
+    /// replicas are behind the journal, or operations are under way.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn drop_journal(&self, volume: VolumeId, drive: DriveId) -> Result<bool, DataPlaneError> {
+        self.ask_whether(volume, |done| Command::DropJournal { volume, drive, done })
+    }
+
+    pub(crate) fn new_journal(&self, spec: JournalSpec) -> NewJournal {
+        let home = self.new_homes(std::slice::from_ref(&spec.home)).remove(0);
+        NewJournal { spec, home }
+    }
+
+    /// Sends an order and waits for its answer.
+    fn ask_whether(
+        &self,
+        volume: VolumeId,
+        command: impl FnOnce(SyncSender<bool>) -> Command,
+    ) -> Result<bool, DataPlaneError> {
+        let reactor = self.reactor_of(volume)?;
+        let (done, answer) = sync_channel(1);
+        self.reactors[reactor].order(command(done));
+        answer.recv().map_err(|_| DataPlaneError::Stopped(volume))
+    }
+
+    /// Removes a replica of an extent. When this call returns, the replica is unused and its file may be
+    /// deleted. False if it is the last in-sync replica.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn remove_replica(&self, volume: VolumeId, replica: (u32, usize)) -> Result<bool, DataPlaneError> {
+        self.change_replica(volume, replica, NewChange::Remove)
+    }
+
+    /// Brings back a missing replica of an extent, with the replica metadata that was found beside it. With
+    /// `journal`, the replica is behind the journal on that drive, and its file is given. False if there is
+    /// no replica to bring back, or not now.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn rejoin_replica(
+        &self,
+        volume: VolumeId,
+        replica: (u32, usize),
+        found: Box<ReplicaMetadata>,
+        journal: Option<(DriveId, OwnedFd)>,
+    ) -> Result<bool, DataPlaneError> {
+        self.change_replica(volume, replica, NewChange::Rejoin { found, journal })
+    }
+
+    fn change_replica(
+        &self,
+        volume: VolumeId,
+        replica: (u32, usize),
+        change: NewChange,
+    ) -> Result<bool, DataPlaneError> {
+        let reactor = self.reactor_of(volume)?;
+        let (done, answer) = sync_channel(1);
+        self.reactors[reactor].order(Command::ChangeReplica { volume, replica, change, done });
+        let answer = answer.recv_timeout(TIMEOUT).map_err(|error| match error {
+            RecvTimeoutError::Timeout => DataPlaneError::Silent(volume),
+            RecvTimeoutError::Disconnected => DataPlaneError::Stopped(volume),
+        })?;
+        answer.map_err(|reason| DataPlaneError::NotAdded { volume, reason })
+    }
+}

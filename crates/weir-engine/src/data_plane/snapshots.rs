@@ -1,0 +1,102 @@
+//! Orders about the content of volumes: snapshots of several volumes at one instant, and scrubs.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
+
+use weir_types::VolumeId;
+use weir_volume::mirror::Slots;
+
+use super::{DataPlane, DataPlaneError};
+use crate::command::Command;
+use crate::scrubbing::ScrubProgress;
+use crate::snapshot::{NewSnapshot, Outcome, QUIESCE_NS_MAX, SnapshotSpec};
+
+impl DataPlane {
+    /// Takes a snapshot of volumes, all at the same instant, while clients write to them. Returns when the
+    /// snapshot is complete, for each volume and extent, the replicas in it. All of them are identical, and
+    /// not durable yet. The caller adds and removes no replicas until then. Writes wait at most 50 ms for all
+    /// volumes to begin.
+    ///
+    /// # Errors
+    /// If a volume is not open or cannot be in a snapshot now. Then no snapshot stays in progress.
+    pub fn snapshot(&self, specs: &[SnapshotSpec]) -> Result<Vec<Vec<Slots>>, DataPlaneError> {
+        let is_quiesced = specs.len() > 1;
+        let begun = if is_quiesced { self.quiesce(specs) } else { Ok(()) };
+        let outcome = begun.and_then(|()| self.snapshot_quiesced(specs, is_quiesced));
+        if outcome.is_err() {
+            specs.iter().for_each(|spec| self.abandon_snapshot(spec.volume));
+        }
+        outcome
+    }
+
+    /// Abandons the snapshot of a volume, if one is in progress.
+    pub fn abandon_snapshot(&self, volume: VolumeId) {
+        if let Ok(reactor) = self.reactor_of(volume) {
+            self.reactors[reactor].order(Command::AbandonSnapshot { volume });
+        }
+    }
+
+    fn quiesce(&self, specs: &[SnapshotSpec]) -> Result<(), DataPlaneError> {
+        let ask = |spec: &SnapshotSpec| {
+            let (done, answer) = sync_channel(1);
+            let reactor = self.reactor_of(spec.volume)?;
+            self.reactors[reactor].order(Command::Quiesce { volume: spec.volume, done });
+            Ok((spec.volume, answer))
+        };
+        let answers: Vec<(VolumeId, Receiver<bool>)> =
+            specs.iter().map(ask).collect::<Result<_, DataPlaneError>>()?;
+        let is_quiesced = |(volume, answer): (VolumeId, Receiver<bool>)| {
+            let is_quiesced = answer.recv_timeout(Duration::from_nanos(QUIESCE_NS_MAX)).unwrap_or(false);
+            if is_quiesced { Ok(()) } else { Err(busy(volume)) }
+        };
+        answers.into_iter().try_for_each(is_quiesced)
+    }
+
+    fn snapshot_quiesced(
+        &self,
+        specs: &[SnapshotSpec],
+        is_quiesced: bool,
+    ) -> Result<Vec<Vec<Slots>>, DataPlaneError> {
+        let ask = |spec: &SnapshotSpec| {
+            let (done, answer) = sync_channel(1);
+            let reactor = self.reactor_of(spec.volume)?;
+            let snapshot = Box::new(NewSnapshot { spec: spec.clone(), is_quiesced, done });
+            self.reactors[reactor].order(Command::Snapshot(snapshot));
+            Ok((spec.volume, answer))
+        };
+        let answers: Vec<(VolumeId, Receiver<Outcome>)> =
+            specs.iter().map(ask).collect::<Result<_, DataPlaneError>>()?;
+        let outcome = |(volume, answer): (VolumeId, Receiver<Outcome>)| {
+            let outcome = answer.recv().map_err(|_| DataPlaneError::Stopped(volume))?;
+            outcome.map_err(|reason| DataPlaneError::SnapshotRefused { volume, reason })
+        };
+        answers.into_iter().map(outcome).collect()
+    }
+
+    /// Begins to scrub a volume in the background, or queues it until others are done. The end shows in
+    /// [`ScrubProgress::end`]. False if the volume is being scrubbed already, or is about to close.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn scrub(&self, volume: VolumeId, progress: Arc<ScrubProgress>) -> Result<bool, DataPlaneError> {
+        let reactor = self.reactor_of(volume)?;
+        let (done, answer) = sync_channel(1);
+        self.reactors[reactor].order(Command::Scrub { volume, progress, done });
+        answer.recv().map_err(|_| DataPlaneError::Stopped(volume))
+    }
+
+    /// Cancels the scrub of a volume, if there is one. Pieces under way end soon.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn end_scrub(&self, volume: VolumeId) -> Result<(), DataPlaneError> {
+        let reactor = self.reactor_of(volume)?;
+        self.ask(reactor, volume, |done| Command::EndScrub { volume, done })
+    }
+}
+
+fn busy(volume: VolumeId) -> DataPlaneError {
+    let reason = "it could not be held for the same instant".to_owned();
+    DataPlaneError::SnapshotRefused { volume, reason }
+}

@@ -1,0 +1,127 @@
+//! Serving: carrying out what clients need of ceilings, drive queues and volumes.
+
+use weir_qos::{Cost, Kind};
+use weir_volume::Request;
+
+use crate::clients::ClientEffect;
+use crate::operations::{Owner, Purpose};
+use crate::reactor::Reactor;
+use crate::sharing::Admitted;
+use crate::token::{ConnectionIndex, Ticket, VolumeIndex};
+
+impl Reactor {
+    /// Carries out all effects of clients, in the order in which they arose, and then the effects of the
+    /// volume whose operations were started. All of them are started before any is carried out: an operation
+    /// that fails at once must not count as the last of its request.
+    pub(crate) fn serve_clients(&mut self) {
+        let mut started = None;
+        while let Some(effect) = self.clients.next_effect() {
+            match effect {
+                ClientEffect::Arrived { ticket, volume, cost } => self.admit(ticket, volume, cost),
+                ClientEffect::Start { ticket, volume: index, part, kind, memory } => {
+                    self.resync_throttle.client_asked(self.io.now_ns);
+                    let volume = &mut self.volumes[index];
+                    let wanted =
+                        Request { kind, extent: part.extent, offset: part.offset, length: part.length };
+                    let operation = volume.mirror.start(wanted, &mut volume.effects);
+                    volume.operations.set_owner(operation, Owner::new(Purpose::Client(ticket), part, memory));
+                    self.has_started(&mut started, index);
+                }
+                ClientEffect::Flush { ticket, volume: index } => {
+                    let volume = &mut self.volumes[index];
+                    let flush = volume.operations.add_flush(ticket);
+                    volume.mirror.flush(flush, &mut volume.effects);
+                    self.has_started(&mut started, index);
+                }
+                ClientEffect::BlockStatus { ticket, volume, offset, length } => {
+                    self.start_status((ticket, volume), offset, length);
+                }
+                ClientEffect::Withdrawn { connection, volume } => {
+                    self.ceilings.forget(self.io.now_ns, volume, connection);
+                }
+                ClientEffect::Gone { connection, volume } => self.client_gone(connection, volume),
+            }
+        }
+        started.into_iter().for_each(|volume| self.carry_out(volume));
+    }
+
+    /// Operations were started on a volume. Those of another volume, if there are any, are carried out first.
+    fn has_started(&mut self, started: &mut Option<VolumeIndex>, index: VolumeIndex) {
+        let earlier = started.replace(index).filter(|earlier| *earlier != index);
+        earlier.into_iter().for_each(|earlier| self.carry_out(earlier));
+    }
+
+    /// Submits a request to the ceilings above it. A flush is charged and never waits, because it makes data
+    /// stable that is written already.
+    fn admit(&mut self, ticket: Ticket, volume: VolumeIndex, cost: Option<Cost>) {
+        let now_ns = self.io.now_ns;
+        let is_admitted = match cost {
+            None => true,
+            Some(cost) if cost.kind == Kind::Flush => {
+                self.ceilings.charge(now_ns, volume, ticket.0, cost);
+                true
+            }
+            Some(cost) => self.ceilings.arrive(now_ns, volume, ticket, cost),
+        };
+        match is_admitted {
+            true => self.clients.run(&mut self.io, ticket),
+            false => self.clients.delay(&mut self.io, ticket),
+        }
+    }
+
+    /// Runs a request that waited for its ceilings.
+    pub(crate) fn admitted(&mut self, admitted: Admitted) {
+        let Admitted { ticket, waited_ns, bound_by } = admitted;
+        let Some(volume) = self.clients.volume_of(ticket.0) else { return };
+        let scope = bound_by.and_then(|bound| self.ceilings.scope_of(volume, bound));
+        let bound_by = scope.zip(bound_by.map(|bound| bound.limit));
+        self.clients.admitted(&mut self.io, ticket, (waited_ns, bound_by));
+        self.serve_clients();
+    }
+
+    fn client_gone(&mut self, connection: ConnectionIndex, volume: VolumeIndex) {
+        self.ceilings.leave(self.io.now_ns, volume, connection);
+        self.quit_drive_queues(connection, volume);
+        self.settle_volume(volume);
+    }
+
+    /// Parses as many requests as a connection's input holds and the bounds allow.
+    pub(crate) fn parse(&mut self, index: ConnectionIndex) {
+        while self.clients.parse(&mut self.io, index) {
+            self.serve_clients();
+        }
+        self.serve_clients();
+    }
+
+    /// Resumes listed connections.
+    pub(crate) fn resume_clients(&mut self) {
+        self.clients.resume_starved(&self.io);
+        for index in self.clients.take_resuming() {
+            if self.clients.resume(&mut self.io, index) {
+                self.serve_clients();
+                self.parse(index);
+            }
+        }
+    }
+
+    /// Closes connections whose clients were idle for longer than permitted, if others need their buffers.
+    pub(crate) fn end_stalled_clients(&mut self) {
+        for index in self.clients.stalled(self.io.now_ns) {
+            self.close_connection(index);
+        }
+    }
+
+    /// Closes a connection.
+    pub(crate) fn close_connection(&mut self, index: ConnectionIndex) {
+        self.clients.close(&mut self.io, index);
+        self.serve_clients();
+    }
+
+    /// Settles connections that drain or close.
+    pub(crate) fn settle_ending(&mut self) {
+        for index in self.clients.take_ending() {
+            self.clients.settle(&mut self.io, index);
+            self.serve_clients();
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Served volume: a volume on its reactor, with the pure state of its replicas, its open files and its
+//! operations.
+
+mod checksums;
+mod resync;
+mod scrubbing;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use weir_types::{DriveId, VolumeId};
+use weir_volume::mirror::stall::STALL_NS;
+use weir_volume::mirror::{Agenda, Effect, MetadataFault, MetadataWrites, MirrorId};
+use weir_volume::{Mirror, OperationId};
+
+use crate::VolumeSpec;
+use crate::emulation::Emulated;
+use crate::helper::MetadataError;
+use crate::journals::VolumeJournals;
+use crate::life::{NewSize, VolumeLife};
+use crate::operations::{Operations, Owner};
+use crate::replicas::ReplicaWaiter;
+use crate::resync::Resync;
+use crate::scrubbing::Scrubbing;
+use crate::snapshot::VolumeSnapshot;
+use crate::statistics::VolumeStatistics;
+use crate::token::VolumeIndex;
+use crate::volume_files::VolumeFiles;
+
+/// A volume on a reactor.
+pub(super) struct ServedVolume {
+    pub id: VolumeId,
+    pub mirror: Mirror,
+    pub statistics: Arc<VolumeStatistics>,
+    /// Where the volume is, and its open files.
+    pub files: VolumeFiles,
+    /// What is under way.
+    pub operations: Operations,
+    /// The file with the volume's epoch records.
+    pub epoch_records: PathBuf,
+    /// Replica metadata being written.
+    pub metadata: MetadataWrites,
+    /// Extents with an alarm that their replica metadata cannot be written.
+    pub metadata_alarms: BTreeSet<u32>,
+    /// Extents with an alarm that their checksums can be neither written nor removed.
+    pub checksum_alarms: BTreeSet<u32>,
+    /// Effects that were not begun to be carried out.
+    pub effects: Vec<Effect>,
+    /// Whether effects are being carried out.
+    pub agenda: Agenda,
+    /// Orders that wait until the volume is quiet.
+    pub life: VolumeLife,
+    pub size_bytes: u64,
+    /// Why the next replica to fail fails.
+    pub fault_message: Option<String>,
+    /// The volume's write journals.
+    pub journals: VolumeJournals,
+    /// The emulated drives of the volume.
+    pub emulated: Emulated,
+    /// Resync of the volume's replicas.
+    pub resync: Resync,
+    /// The snapshot in progress.
+    pub snapshot: Option<VolumeSnapshot>,
+    /// The scrub that runs, or waits for others.
+    pub scrubbing: Option<Scrubbing>,
+    /// Changes of replicas that are not durably known yet: control asks for few at a time.
+    pub replica_waiters: Vec<ReplicaWaiter>,
+}
+
+impl ServedVolume {
+    pub fn new(index: VolumeIndex, spec: VolumeSpec, statistics: Arc<VolumeStatistics>) -> ServedVolume {
+        let mirror = match spec.recovered_extents.is_empty() {
+            true => Mirror::single(spec.size_bytes),
+            false => Mirror::new(spec.size_bytes, spec.layout.replicas.len(), spec.recovered_extents),
+        };
+        let journals = VolumeJournals::new(index, spec.id, Arc::clone(&statistics));
+        let mut volume = ServedVolume {
+            id: spec.id,
+            resync: Resync::new(&mirror),
+            mirror,
+            scrubbing: None,
+            statistics,
+            files: VolumeFiles::default(),
+            operations: Operations::default(),
+            epoch_records: spec.epoch_records,
+            metadata: MetadataWrites::default(),
+            metadata_alarms: BTreeSet::new(),
+            checksum_alarms: BTreeSet::new(),
+            effects: Vec::new(),
+            agenda: Agenda::default(),
+            life: VolumeLife::new(spec.is_read_only),
+            size_bytes: spec.size_bytes,
+            fault_message: None,
+            journals,
+            emulated: Emulated::new(spec.id),
+            snapshot: None,
+            replica_waiters: Vec::new(),
+        };
+        volume.set_layout(spec.layout.replicas);
+        volume.take_checksum_headers(spec.headers);
+        volume
+    }
+
+    /// Takes over the layout of the replicas.
+    fn set_layout(&mut self, replicas: Vec<Vec<u8>>) {
+        self.files.set_layout(replicas);
+        self.operations.set_slots(self.files.slots());
+    }
+
+    /// Sets the home of an extent replica.
+    pub fn set_home(&mut self, extent: u32, slot: usize, home: u8) {
+        self.files.set_home((extent, slot), home, self.mirror.extents());
+        self.operations.set_slots(self.files.slots());
+    }
+
+    /// Ends a mirror operation and takes its state. For a read, `source` is the replica's operation that
+    /// has the data.
+    pub fn take_owner(&mut self, id: MirrorId, source: Option<(usize, OperationId)>) -> Owner {
+        let owner = self.operations.take_owner(id, source);
+        self.mirror.forget(id);
+        owner
+    }
+
+    /// Replicas of extents that owe an answer for too long.
+    pub fn stalled(&self, now_ns: u64) -> Vec<(usize, u32)> {
+        let before_ns = now_ns.saturating_sub(STALL_NS);
+        let silent: Vec<bool> =
+            self.files.homes.iter().map(|home| home.queue.shared().is_silent_since(before_ns)).collect();
+        self.operations.stalled(now_ns, |home| silent[home])
+    }
+
+    /// Makes reads use the fastest replicas.
+    pub fn set_read_costs(&mut self) {
+        if !self.mirror.has_replicas() {
+            return;
+        }
+        (0..self.mirror.extents()).for_each(|extent| self.set_read_costs_of(extent));
+    }
+
+    /// Takes over the costs of reads on the volume's drives.
+    pub fn take_read_costs(&mut self, read_costs: &[(DriveId, u32)]) {
+        for (drive, cost) in read_costs {
+            let home = self.files.homes.iter_mut().find(|home| home.drive == *drive);
+            home.into_iter().for_each(|home| home.read_cost = *cost);
+        }
+        self.set_read_costs();
+    }
+
+    /// Makes reads of an extent use its fastest replicas.
+    pub fn set_read_costs_of(&mut self, extent: u32) {
+        for slot in 0..self.files.slots() {
+            let home = self.files.home_of(slot, extent).and_then(|home| self.files.homes.get(home));
+            let cost = home.map_or(u32::MAX, |home| home.read_cost);
+            self.mirror.set_read_cost(extent, slot, cost);
+        }
+    }
+
+    /// The home whose drive queue an extent replica uses: its journal's home if it is behind a journal.
+    pub fn line_of(&self, slot: usize, extent: u32) -> Option<usize> {
+        self.journals.home_of(extent, slot).or_else(|| self.files.home_of(slot, extent))
+    }
+
+    /// The extent replicas on a home, or behind a journal on it, as pairs of slot and extent.
+    pub fn replicas_relying_on(&self, home: usize) -> Vec<(usize, u32)> {
+        let all = (0..self.files.slots())
+            .flat_map(|slot| (0..self.mirror.extents()).map(move |extent| (slot, extent)));
+        all.filter(|(slot, extent)| self.homes_of(*slot, *extent).any(|other| other == home)).collect()
+    }
+
+    /// The homes of an extent replica and of its journal.
+    fn homes_of(&self, slot: usize, extent: u32) -> impl Iterator<Item = usize> {
+        self.files.home_of(slot, extent).into_iter().chain(self.journals.home_of(extent, slot))
+    }
+
+    /// True if the drive of an extent replica, or of its journal, is away.
+    pub fn is_away(&self, slot: usize, extent: u32) -> bool {
+        self.homes_of(slot, extent).any(|home| self.files.homes[home].is_away)
+    }
+
+    /// Keeps the reason why replica metadata or an epoch record could not be written.
+    pub fn metadata_result(&mut self, result: Result<(), MetadataError>) -> Result<(), MetadataFault> {
+        result.map_err(|error| {
+            self.fault_message = Some(error.message);
+            error.fault
+        })
+    }
+
+    /// Takes over a new size. Files beyond the end are closed.
+    pub fn set_size(&mut self, resizing: NewSize) {
+        let NewSize { size_bytes, replicas, recovered_extents, .. } = resizing;
+        self.invalidate_checksum_tail(size_bytes);
+        self.size_bytes = size_bytes;
+        self.set_layout(replicas);
+        self.mirror.resize(size_bytes, recovered_extents);
+        self.metadata.truncate(self.mirror.extents());
+        self.files.truncate(self.mirror.extents());
+        self.resync.queue.look_at_all(&self.mirror);
+        self.publish_all_checksums();
+    }
+
+    /// The next effects to carry out, unless that has begun already.
+    pub fn begin_effects(&mut self) -> Option<Vec<Effect>> {
+        self.agenda.begin(&mut self.effects)
+    }
+
+    /// True if nothing is under way, except for clients.
+    pub fn is_quiet(&self) -> bool {
+        self.operations.is_quiet() && self.mirror.operations() == 0
+    }
+
+    /// True if an order waits for this volume to become quiet.
+    pub fn is_ending(&self) -> bool {
+        self.life.is_ending()
+    }
+}
