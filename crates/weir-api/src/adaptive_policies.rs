@@ -28,7 +28,7 @@ pub(super) async fn list(
 ) -> Result<Response, ApiError> {
     let tenant = convert::optional_name(query.tenant.as_deref())?;
     let list = move |control: &Control| {
-        let views = control.policy_groups(GroupKind::Adaptive, tenant.as_ref())?.into_iter();
+        let views = control.groups.policy_groups(GroupKind::Adaptive, tenant.as_ref())?.into_iter();
         views.map(convert_policy::adaptive_group).collect::<Outcome<Vec<_>>>()
     };
     context.stream_list::<_, AdaptivePolicyGroup>("adaptive_policy_groups", list).await
@@ -46,7 +46,7 @@ pub(super) async fn create(
     Body(request): Body<AdaptivePolicyGroupCreate>,
 ) -> Result<(StatusCode, Tagged<AdaptivePolicyGroup>), ApiError> {
     let request = convert_policy::create_adaptive(request)?;
-    let view = context.run(|control| control.create_adaptive_policy_group(request)).await?;
+    let view = context.run(|control| control.groups.create_adaptive_policy_group(request)).await?;
     Ok((StatusCode::CREATED, Tagged(convert_policy::adaptive_group(view)?)))
 }
 
@@ -64,7 +64,8 @@ pub(super) async fn inspect(
     Query(query): Query<TenantQuery>,
 ) -> Shown<AdaptivePolicyGroup> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
-    let inspect = move |control: &Control| control.policy_group(GroupKind::Adaptive, tenant.as_ref(), &name);
+    let inspect =
+        move |control: &Control| control.groups.policy_group(GroupKind::Adaptive, tenant.as_ref(), &name);
     Ok(Tagged(convert_policy::adaptive_group(context.run(inspect).await?)?))
 }
 
@@ -87,7 +88,7 @@ pub(super) async fn modify(
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
     let change = convert_policy::adaptive_change(request);
     let modify = move |control: &Control| {
-        control.modify_adaptive_policy_group(tenant.as_ref(), &name, change, if_version)
+        control.groups.modify_adaptive_policy_group(tenant.as_ref(), &name, change, if_version)
     };
     Ok(Tagged(convert_policy::adaptive_group(context.run(modify).await?)?))
 }
@@ -111,7 +112,7 @@ pub(super) async fn rename(
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
     let new_name = convert::name(&request.new_name)?;
     let rename = move |control: &Control| {
-        control.rename_policy_group(GroupKind::Adaptive, tenant.as_ref(), &name, new_name, if_version)
+        control.groups.rename_policy_group(GroupKind::Adaptive, tenant.as_ref(), &name, new_name, if_version)
     };
     Ok(Tagged(convert_policy::adaptive_group(context.run(rename).await?)?))
 }
@@ -132,7 +133,7 @@ pub(super) async fn delete(
 ) -> Result<StatusCode, ApiError> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
     let delete = move |control: &Control| {
-        control.delete_policy_group(GroupKind::Adaptive, tenant.as_ref(), &name, if_version)
+        control.groups.delete_policy_group(GroupKind::Adaptive, tenant.as_ref(), &name, if_version)
     };
     context.run(delete).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -38,7 +38,7 @@ pub(super) fn background_change(request: BackgroundPolicyModify) -> Outcome<Back
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn jobs(State(context): State<Context>) -> Answer<BackgroundJobList> {
-    let jobs = context.run(|control| Ok::<_, ControlError>(control.background_jobs())).await?;
+    let jobs = context.run(|control| Ok::<_, ControlError>(control.background.background_jobs())).await?;
     Ok(Json(BackgroundJobList { jobs: jobs.into_iter().map(BackgroundJob::from_control).collect() }))
 }
 
@@ -49,7 +49,8 @@ pub(super) async fn jobs(State(context): State<Context>) -> Answer<BackgroundJob
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn list(State(context): State<Context>) -> Answer<BackgroundPolicyList> {
-    let views = context.run(|control| Ok::<_, ControlError>(control.background_policies())).await?;
+    let views =
+        context.run(|control| Ok::<_, ControlError>(control.background.background_policies())).await?;
     let background_policies = views.into_iter().map(BackgroundPolicy::from_control).collect();
     Ok(Json(BackgroundPolicyList { background_policies }))
 }
@@ -71,8 +72,9 @@ pub(super) async fn modify(
 ) -> Shown<BackgroundPolicy> {
     let kind = kind(&name)?;
     let change = background_change(request)?;
-    let view =
-        context.run(move |control| control.modify_background_policy(kind, &change, if_version)).await?;
+    let view = context
+        .run(move |control| control.background.modify_background_policy(kind, &change, if_version))
+        .await?;
     Ok(Tagged(view.into_api()))
 }
 
@@ -90,6 +92,6 @@ pub(super) async fn reset(
     Path(name): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     let kind = kind(&name)?;
-    context.run(move |control| control.reset_background_policy(kind, if_version)).await?;
+    context.run(move |control| control.background.reset_background_policy(kind, if_version)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -25,7 +25,7 @@ use weir_control::{AddDrive, ControlError, ModifyDrive, Outcome};
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn list(State(context): State<Context>) -> Answer<DriveList> {
-    let views = context.run(|control| Ok::<_, ControlError>(control.drives())).await?;
+    let views = context.run(|control| Ok::<_, ControlError>(control.drives.drives())).await?;
     Ok(Json(DriveList { drives: views.into_iter().map(Drive::from_control).collect() }))
 }
 
@@ -50,7 +50,7 @@ pub(super) async fn create(
         rack: label(request.rack.as_deref())?.flatten(),
         measure: request.measure,
     };
-    let view = context.run(|control| control.add_drive(request)).await?;
+    let view = context.run(|control| control.drives.add_drive(request)).await?;
     Ok((StatusCode::CREATED, Tagged(view.into_api())))
 }
 
@@ -67,7 +67,7 @@ fn emulation(emulation: DriveEmulationCreate) -> Outcome<Emulation> {
 )]
 pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Shown<Drive> {
     let name = convert::name(&name)?;
-    Ok(Tagged(context.run(move |control| control.drive(&name)).await?.into_api()))
+    Ok(Tagged(context.run(move |control| control.drives.drive(&name)).await?.into_api()))
 }
 
 /// Reads the zone or rack of a drive, which may be absent or 'none'.
@@ -96,7 +96,7 @@ pub(super) async fn modify(
         rack: label(request.rack.as_deref())?,
         if_version,
     };
-    let view = context.run(move |control| control.modify_drive(&name, request)).await?;
+    let view = context.run(move |control| control.drives.modify_drive(&name, request)).await?;
     Ok(Tagged(view.into_api()))
 }
 
@@ -112,7 +112,7 @@ pub(super) async fn measure(
     Path(name): Path<String>,
 ) -> Result<(StatusCode, Tagged<Drive>), ApiError> {
     let name = convert::name(&name)?;
-    let view = context.run(move |control| control.measure_drive(&name)).await?;
+    let view = context.run(move |control| control.drives.measure_drive(&name)).await?;
     Ok((StatusCode::ACCEPTED, Tagged(view.into_api())))
 }
 
@@ -131,7 +131,7 @@ pub(super) async fn accept(
     Path(name): Path<String>,
 ) -> Result<Tagged<Drive>, ApiError> {
     let name = convert::name(&name)?;
-    let view = context.run(move |control| control.accept_drive(&name)).await?;
+    let view = context.run(move |control| control.returns.accept_drive(&name)).await?;
     Ok(Tagged(view.into_api()))
 }
 
@@ -152,7 +152,7 @@ pub(super) async fn delete(
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
     let name = convert::name(&name)?;
-    let left = context.run(move |control| control.remove_drive(&name, if_version)).await?;
+    let left = context.run(move |control| control.drives.remove_drive(&name, if_version)).await?;
     Ok(match left {
         Some(view) => (StatusCode::ACCEPTED, Json(Drive::from_control(view))).into_response(),
         None => StatusCode::NO_CONTENT.into_response(),
@@ -172,5 +172,5 @@ pub(super) async fn keep(
     Path(name): Path<String>,
 ) -> Shown<Drive> {
     let name = convert::name(&name)?;
-    Ok(Tagged(context.run(move |control| control.keep_drive(&name, if_version)).await?.into_api()))
+    Ok(Tagged(context.run(move |control| control.drives.keep_drive(&name, if_version)).await?.into_api()))
 }

@@ -37,9 +37,9 @@ pub(super) async fn explain(
 ) -> Answer<VolumeExplanation> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
     let interval = interval(query.interval_ns)?;
-    let earlier = context.run(move |control| control.look_at_volume(tenant.as_ref(), &name)).await?;
+    let earlier = context.run(move |control| control.reasons.look_at_volume(tenant.as_ref(), &name)).await?;
     tokio::time::sleep(interval).await;
-    let explanation = context.run(move |control| control.explain_volume(&earlier)).await?;
+    let explanation = context.run(move |control| control.reasons.explain_volume(&earlier)).await?;
     Ok(Json(explanation.into_api()))
 }
 

@@ -20,6 +20,7 @@ pub(super) async fn list(
     Query(query): Query<TenantQuery>,
 ) -> Answer<JournalList> {
     let tenant = convert::optional_name(query.tenant.as_deref())?;
-    let views = context.run(move |control| Ok::<_, ControlError>(control.journals(tenant.as_ref()))).await?;
+    let views =
+        context.run(move |control| Ok::<_, ControlError>(control.journals.journals(tenant.as_ref()))).await?;
     Ok(Json(JournalList { journals: views.into_iter().map(Journal::from_control).collect() }))
 }

@@ -27,7 +27,7 @@ pub(super) async fn list(
     Query(query): Query<TenantQuery>,
 ) -> Result<Response, ApiError> {
     let tenant = convert::optional_name(query.tenant.as_deref())?;
-    let list = move |control: &Control| control.policy_groups(GroupKind::Fixed, tenant.as_ref());
+    let list = move |control: &Control| control.groups.policy_groups(GroupKind::Fixed, tenant.as_ref());
     context.stream_list::<_, PolicyGroup>("policy_groups", list).await
 }
 
@@ -43,7 +43,7 @@ pub(super) async fn create(
     Body(request): Body<PolicyGroupCreate>,
 ) -> Result<(StatusCode, Tagged<PolicyGroup>), ApiError> {
     let request = convert_policy::create(request)?;
-    let view = context.run(|control| control.create_policy_group(request)).await?;
+    let view = context.run(|control| control.groups.create_policy_group(request)).await?;
     Ok((StatusCode::CREATED, Tagged(view.into_api())))
 }
 
@@ -60,8 +60,9 @@ pub(super) async fn inspect(
     Query(query): Query<TenantQuery>,
 ) -> Shown<PolicyGroup> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
-    let view =
-        context.run(move |control| control.policy_group(GroupKind::Fixed, tenant.as_ref(), &name)).await?;
+    let view = context
+        .run(move |control| control.groups.policy_group(GroupKind::Fixed, tenant.as_ref(), &name))
+        .await?;
     Ok(Tagged(view.into_api()))
 }
 
@@ -82,8 +83,9 @@ pub(super) async fn modify(
 ) -> Shown<PolicyGroup> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
     let request = ModifyPolicyGroup { if_version, ..convert_policy::modify(request)? };
-    let modify =
-        move |control: &weir_control::Control| control.modify_policy_group(tenant.as_ref(), &name, request);
+    let modify = move |control: &weir_control::Control| {
+        control.groups.modify_policy_group(tenant.as_ref(), &name, request)
+    };
     Ok(Tagged(context.run(modify).await?.into_api()))
 }
 
@@ -105,7 +107,7 @@ pub(super) async fn rename(
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
     let new_name = convert::name(&request.new_name)?;
     let rename = move |control: &weir_control::Control| {
-        control.rename_policy_group(GroupKind::Fixed, tenant.as_ref(), &name, new_name, if_version)
+        control.groups.rename_policy_group(GroupKind::Fixed, tenant.as_ref(), &name, new_name, if_version)
     };
     Ok(Tagged(context.run(rename).await?.into_api()))
 }
@@ -126,7 +128,7 @@ pub(super) async fn delete(
 ) -> Result<StatusCode, ApiError> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
     let delete = move |control: &Control| {
-        control.delete_policy_group(GroupKind::Fixed, tenant.as_ref(), &name, if_version)
+        control.groups.delete_policy_group(GroupKind::Fixed, tenant.as_ref(), &name, if_version)
     };
     context.run(delete).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -18,7 +18,7 @@ use weir_control::{ControlError, ModifyPool};
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn list(State(context): State<Context>) -> Answer<PoolList> {
-    let views = context.run(|control| Ok::<_, ControlError>(control.pools())).await?;
+    let views = context.run(|control| Ok::<_, ControlError>(control.pools.pools())).await?;
     Ok(Json(PoolList { pools: views.into_iter().map(Pool::from_control).collect() }))
 }
 
@@ -31,7 +31,7 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<PoolList> {
 )]
 pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Shown<Pool> {
     let name = convert::name(&name)?;
-    Ok(Tagged(context.run(move |control| control.pool(&name)).await?.into_api()))
+    Ok(Tagged(context.run(move |control| control.pools.pool(&name)).await?.into_api()))
 }
 
 /// Change the settings of a pool while its volumes are in use.
@@ -59,5 +59,5 @@ pub(super) async fn modify(
         force: request.force,
         if_version,
     };
-    Ok(Tagged(context.run(move |control| control.modify_pool(&name, request)).await?.into_api()))
+    Ok(Tagged(context.run(move |control| control.pools.modify_pool(&name, request)).await?.into_api()))
 }

@@ -21,7 +21,7 @@ pub(super) async fn list(
     Query(query): Query<TenantQuery>,
 ) -> Result<Response, ApiError> {
     let tenant = convert::optional_name(query.tenant.as_deref())?;
-    let list = move |control: &Control| control.scrubs(tenant.as_ref());
+    let list = move |control: &Control| control.scrubs.scrubs(tenant.as_ref());
     context.stream_list::<_, Scrub>("scrubs", list).await
 }
 
@@ -40,7 +40,7 @@ pub(super) async fn begin(
     Query(query): Query<TenantQuery>,
 ) -> Answer<Scrub> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
-    let view = context.run(move |control| control.begin_scrub(tenant.as_ref(), &name)).await?;
+    let view = context.run(move |control| control.scrubs.begin_scrub(tenant.as_ref(), &name)).await?;
     Ok(Json(view.into_api()))
 }
 
@@ -59,6 +59,6 @@ pub(super) async fn cancel(
     Query(query): Query<TenantQuery>,
 ) -> Answer<Scrub> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
-    let view = context.run(move |control| control.cancel_scrub(tenant.as_ref(), &name)).await?;
+    let view = context.run(move |control| control.scrubs.cancel_scrub(tenant.as_ref(), &name)).await?;
     Ok(Json(view.into_api()))
 }

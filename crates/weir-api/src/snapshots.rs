@@ -34,7 +34,7 @@ pub(super) async fn list(
 ) -> Result<Response, ApiError> {
     let tenant = convert::optional_name(query.tenant.as_deref())?;
     let volume = convert::optional_name(query.volume.as_deref())?;
-    let list = move |control: &Control| control.snapshots(tenant.as_ref(), volume.as_ref());
+    let list = move |control: &Control| control.snapshots.snapshots(tenant.as_ref(), volume.as_ref());
     context.stream_list::<_, Snapshot>("snapshots", list).await
 }
 
@@ -57,7 +57,8 @@ pub(super) async fn create(
         volumes: volumes?,
         name: convert::name(&request.name)?,
     };
-    let views = context.for_long_work().run(move |control| control.create_snapshots(&request)).await?;
+    let views =
+        context.for_long_work().run(move |control| control.snapshots.create_snapshots(&request)).await?;
     Ok((StatusCode::CREATED, Json(list_of(views))))
 }
 
@@ -81,7 +82,7 @@ pub(super) async fn delete(
     let tenant = convert::optional_name(query.tenant.as_deref())?;
     let (volume, name) = (convert::name(&volume)?, convert::name(&name)?);
     let delete = move |control: &Control| {
-        control.delete_snapshot(tenant.as_ref(), &volume, &name, query.force, if_version)
+        control.snapshots.delete_snapshot(tenant.as_ref(), &volume, &name, query.force, if_version)
     };
     context.run(delete).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -107,7 +108,7 @@ pub(super) async fn restore(
     let tenant = convert::optional_name(query.tenant.as_deref())?;
     let (volume, name) = (convert::name(&volume)?, convert::name(&name)?);
     let restore = move |control: &weir_control::Control| {
-        control.restore_snapshot(tenant.as_ref(), &volume, &name, request.force, if_version)
+        control.snapshots.restore_snapshot(tenant.as_ref(), &volume, &name, request.force, if_version)
     };
     Ok(Tagged(context.for_long_work().run(restore).await?.into_api()))
 }
@@ -134,6 +135,6 @@ pub(super) async fn clone_volume(
         policy: convert_policy::policy_change(fixed.as_deref(), adaptive.as_deref())?,
         force: request.force,
     };
-    let view = context.for_long_work().run(move |control| control.clone_volume(&request)).await?;
+    let view = context.for_long_work().run(move |control| control.clones.clone_volume(&request)).await?;
     Ok((StatusCode::CREATED, Tagged(view.into_api())))
 }

@@ -12,7 +12,7 @@ use weir_types::VolumeId;
 use super::answer::Answer;
 use super::{Context, Facts};
 use weir_api_types::{Alarm, Drive, ErrorBody, Health, Pool, Status, VolumeSummary};
-use weir_control::alarms::ShownAlarm;
+use weir_control::alarm_list::ShownAlarm;
 use weir_control::{Control, Outcome};
 use weir_store::DriveUsage;
 use weir_types::control_bounds::{ALARMS_SHOWN_MAX, API_VOLUMES_PER_PIECE, JOBS_SHOWN_MAX};
@@ -29,7 +29,7 @@ pub(super) async fn status(State(context): State<Context>) -> Answer<Status> {
 }
 
 fn report(control: &Control, facts: Arc<Facts>) -> Outcome<Status> {
-    let (alarms, drives) = (control.shown_alarms(), control.drives());
+    let (alarms, drives) = (control.alarms.shown_alarms(), control.drives.drives());
     let usage = DriveUsage::together(drives.iter().filter_map(|drive| drive.usage.as_ref().ok()));
     Ok(Status {
         status: if alarms.is_empty() { Health::Operational } else { Health::Degraded },
@@ -46,18 +46,19 @@ fn report(control: &Control, facts: Arc<Facts>) -> Outcome<Status> {
         zone: facts.zone.clone(),
         region: facts.region.clone(),
         drives: drives.into_iter().map(Drive::from_control).collect(),
-        pools: control.pools().into_iter().map(Pool::from_control).collect(),
+        pools: control.pools.pools().into_iter().map(Pool::from_control).collect(),
         size_bytes: usage.size_bytes,
         used_bytes: usage.used_bytes,
         volumes: summary(control)?,
         background: control
+            .background
             .background_jobs()
             .into_iter()
             .take(JOBS_SHOWN_MAX)
             .map(IntoApi::into_api)
             .collect(),
         alarm_count: alarms.len() as u64,
-        alarms: named(alarms, &control.export_names()),
+        alarms: named(alarms, &control.views.export_names()),
         warnings: facts.warnings.clone(),
     })
 }
@@ -65,8 +66,8 @@ fn report(control: &Control, facts: Arc<Facts>) -> Outcome<Status> {
 /// Totals of all volumes. The volumes are looked up in pieces: all of them at once would take the memory of a
 /// whole list, in each thread that answers.
 fn summary(control: &Control) -> Outcome<VolumeSummary> {
-    let ids = control.volume_ids(None)?;
-    let pieces = ids.chunks(API_VOLUMES_PER_PIECE).map(|ids| control.volume_views(ids));
+    let ids = control.views.volume_ids(None)?;
+    let pieces = ids.chunks(API_VOLUMES_PER_PIECE).map(|ids| control.views.volume_views(ids));
     Ok(pieces.flatten().fold(VolumeSummary::default(), |sum, view| VolumeSummary {
         count: sum.count + 1,
         provisioned_bytes: sum.provisioned_bytes + view.record.size_bytes,

@@ -23,9 +23,11 @@ use weir_types::control_bounds::API_TENANTS_PER_PIECE;
               (status = "default", description = "Not done", body = ErrorBody))
 )]
 pub(super) async fn list(State(context): State<Context>) -> Result<Response, ApiError> {
-    let list = |control: &Control| Ok(control.tenant_names());
+    let list = |control: &Control| Ok(control.tenants.tenant_names());
     let pieces = ("tenants", API_TENANTS_PER_PIECE);
-    context.stream_in_pieces::<_, _, Tenant>(pieces, list, Control::tenant_views).await
+    context
+        .stream_in_pieces::<_, _, Tenant>(pieces, list, |control, names| control.tenants.tenant_views(names))
+        .await
 }
 
 /// Create a tenant.
@@ -39,7 +41,7 @@ pub(super) async fn create(
     Body(request): Body<TenantCreate>,
 ) -> Result<(StatusCode, Tagged<Tenant>), ApiError> {
     let name = convert::name(&request.name)?;
-    let record = context.run(|control| control.create_tenant(name)).await?;
+    let record = context.run(|control| control.tenants.create_tenant(name)).await?;
     Ok((StatusCode::CREATED, Tagged(record.into_api())))
 }
 
@@ -52,7 +54,7 @@ pub(super) async fn create(
 )]
 pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Shown<Tenant> {
     let name = convert::name(&name)?;
-    Ok(Tagged(context.run(move |control| control.tenant(&name)).await?.into_api()))
+    Ok(Tagged(context.run(move |control| control.tenants.tenant(&name)).await?.into_api()))
 }
 
 /// Change a tenant's policy group, or the default policy group of its new volumes.
@@ -76,7 +78,7 @@ pub(super) async fn modify(
         force: request.force,
         if_version,
     };
-    Ok(Tagged(context.run(move |control| control.modify_tenant(&name, request)).await?.into_api()))
+    Ok(Tagged(context.run(move |control| control.tenants.modify_tenant(&name, request)).await?.into_api()))
 }
 
 /// Delete a tenant that owns nothing.
@@ -92,6 +94,6 @@ pub(super) async fn delete(
     Path(name): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     let name = convert::name(&name)?;
-    context.run(move |control| control.delete_tenant(&name, if_version)).await?;
+    context.run(move |control| control.tenants.delete_tenant(&name, if_version)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -27,9 +27,11 @@ pub(super) async fn list(
     Query(query): Query<TenantQuery>,
 ) -> Result<Response, ApiError> {
     let tenant = convert::optional_name(query.tenant.as_deref())?;
-    let list = move |control: &Control| control.volume_ids(tenant.as_ref());
+    let list = move |control: &Control| control.views.volume_ids(tenant.as_ref());
     context
-        .stream_in_pieces::<_, _, Volume>(("volumes", API_VOLUMES_PER_PIECE), list, Control::volume_views)
+        .stream_in_pieces::<_, _, Volume>(("volumes", API_VOLUMES_PER_PIECE), list, |control, ids| {
+            control.views.volume_views(ids)
+        })
         .await
 }
 
@@ -58,7 +60,7 @@ pub(super) async fn create(
         )?,
         force: request.force,
     };
-    let view = context.run(|control| control.create_volume(request)).await?;
+    let view = context.run(|control| control.volumes.create_volume(request)).await?;
     Ok((StatusCode::CREATED, Tagged(view.into_api())))
 }
 
@@ -75,7 +77,7 @@ pub(super) async fn inspect(
     Query(query): Query<TenantQuery>,
 ) -> Shown<Volume> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
-    let view = context.run(move |control| control.inspect_volume(tenant.as_ref(), &name)).await?;
+    let view = context.run(move |control| control.views.inspect_volume(tenant.as_ref(), &name)).await?;
     Ok(Tagged(view.into_api()))
 }
 
@@ -108,7 +110,8 @@ pub(super) async fn modify(
         force: request.force,
         if_version,
     };
-    let view = context.run(move |control| control.modify_volume(tenant.as_ref(), &name, request)).await?;
+    let view =
+        context.run(move |control| control.volumes.modify_volume(tenant.as_ref(), &name, request)).await?;
     Ok(Tagged(view.into_api()))
 }
 
@@ -129,7 +132,7 @@ pub(super) async fn resize(
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
     let VolumeResize { size_bytes, force } = request;
     let resize = move |control: &weir_control::Control| {
-        control.resize_volume(tenant.as_ref(), &name, size_bytes, force, if_version)
+        control.volumes.resize_volume(tenant.as_ref(), &name, size_bytes, force, if_version)
     };
     Ok(Tagged(context.run(resize).await?.into_api()))
 }
@@ -149,6 +152,6 @@ pub(super) async fn delete(
 ) -> Result<StatusCode, ApiError> {
     let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
     let how = DeleteVolume { force: query.force, with_snapshots: query.with_snapshots, if_version };
-    context.run(move |control| control.delete_volume(tenant.as_ref(), &name, how)).await?;
+    context.run(move |control| control.volumes.delete_volume(tenant.as_ref(), &name, how)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

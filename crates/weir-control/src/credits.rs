@@ -4,13 +4,14 @@
 //! synced. If it cannot be read, every workload starts with the initial credit of its policy.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use weir_qos::{Credits, Limit};
 use weir_types::Scope;
 
-use super::Control;
+use crate::core::Core;
 
 /// Name of the file in the state folder.
 const CREDITS_FILE: &str = "credits.json";
@@ -65,14 +66,19 @@ fn levels(entries: Vec<Entry>, now_ns: u64) -> Vec<(Scope, Credits, u64)> {
     levels
 }
 
-impl Control {
+/// Saves and restores burst credit.
+pub struct BurstCredits {
+    pub(crate) core: Arc<Core>,
+}
+
+impl BurstCredits {
     fn credits_path(&self) -> PathBuf {
-        self.state.join(CREDITS_FILE)
+        self.core.state.join(CREDITS_FILE)
     }
 
     /// Saves the burst credit of all levels that have any. A failure is logged and has no other effect.
     pub fn save_credits(&self) {
-        let credits = entries(self.data_plane.credits(), wall_ns());
+        let credits = entries(self.core.data_plane.credits(), wall_ns());
         let path = self.credits_path();
         if credits.is_empty() && !path.exists() {
             return;
@@ -90,7 +96,7 @@ impl Control {
 
     /// Restores the credit that all levels had when the daemon ended, plus the credit earned since by not
     /// using it. It runs before any volume is served.
-    pub(super) fn restore_credits(&self) {
+    pub(crate) fn restore_credits(&self) {
         let path = self.credits_path();
         let content = match std::fs::read(&path) {
             Ok(content) => content,
@@ -99,7 +105,7 @@ impl Control {
         };
         match serde_json::from_slice::<Written>(&content) {
             Ok(written) if written.format == FORMAT => {
-                self.data_plane.restore_credits(levels(written.credits, wall_ns()));
+                self.core.data_plane.restore_credits(levels(written.credits, wall_ns()));
             }
             Ok(written) => {
                 tracing::warn!(format = written.format, "burst credit has an unknown form: it is lost")

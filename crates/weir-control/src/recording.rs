@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_types::{DriveId, Name, VolumeId};
-
-use super::Control;
-use super::error::{ControlError, Outcome};
-use super::model::Model;
-use super::records::VolumeRecord;
 use weir_engine::{DataPlane, Recording};
 use weir_replay::trace::{self, Header, RECORD_BYTES, Trace, TraceDrive, TraceLevel, TraceVolume};
 use weir_types::control_bounds::{RECORDING_SECONDS_MAX, RECORDING_VOLUMES_MAX, TRACE_BYTES_MAX};
+use weir_types::{DriveId, Name, VolumeId};
+
+use crate::core::Core;
+use crate::error::{ControlError, Outcome};
+use crate::figures::Figures;
+use crate::model::Model;
+use crate::records::VolumeRecord;
 
 /// Settings of a recording.
 #[derive(Clone, Debug)]
@@ -124,10 +125,10 @@ fn describe(model: &Model, volumes: &[(VolumeRecord, u64)], seconds: u32) -> Hea
 }
 
 /// The levels of a volume as the data plane has them.
-pub(super) fn trace_levels(model: &Model, volume: &VolumeRecord, used_bytes: u64) -> Vec<TraceLevel> {
+pub(crate) fn trace_levels(model: &Model, volume: &VolumeRecord, used_bytes: u64) -> Vec<TraceLevel> {
     let levels = model.levels(volume, used_bytes);
     let names: Vec<Name> = levels.iter().map(|level| level.name.clone()).collect();
-    let path = super::levels::path(volume, levels);
+    let path = crate::model::levels::path(volume, levels);
     // If the path is longer than the levels, it starts with the tenant.
     let tenant = (path.len() > names.len()).then(|| volume.tenant.clone());
     let names = tenant.into_iter().chain(names);
@@ -137,7 +138,13 @@ pub(super) fn trace_levels(model: &Model, volume: &VolumeRecord, used_bytes: u64
         .collect()
 }
 
-impl Control {
+/// Starts recordings.
+pub struct Recordings {
+    pub(crate) core: Arc<Core>,
+    pub(crate) figures: Arc<Figures>,
+}
+
+impl Recordings {
     /// Starts to record volumes; one recording runs at a time.
     ///
     /// # Errors
@@ -145,13 +152,13 @@ impl Control {
     pub fn start_recording(&self, request: &RecordVolumes) -> Outcome<RunningRecording> {
         request.check()?;
         let volumes = self.volumes_to_record(request)?;
-        let _change = self.begin_change();
-        let header = describe(&self.model(), &volumes, request.seconds);
+        let _change = self.core.begin_change();
+        let header = describe(&self.core.model(), &volumes, request.seconds);
         let ids: Vec<VolumeId> = volumes.iter().map(|(volume, _)| volume.id).collect();
         let records_max = request.records_max(&header)?;
-        let recording = self.data_plane.start_recording(&ids, header.duration_ns, records_max);
+        let recording = self.core.data_plane.start_recording(&ids, header.duration_ns, records_max);
         let recording = recording.map_err(|error| ControlError::refused(error.to_string()))?;
-        let data_plane = Arc::clone(&self.data_plane);
+        let data_plane = Arc::clone(&self.core.data_plane);
         let mut drives: Vec<DriveId> = Vec::new();
         for (volume, _) in &volumes {
             let drive = volume.placement.holders(volume.size_bytes)[0];
@@ -165,14 +172,14 @@ impl Control {
     fn volumes_to_record(&self, request: &RecordVolumes) -> Outcome<Vec<(VolumeRecord, u64)>> {
         let mut volumes: Vec<(VolumeRecord, u64)> = Vec::new();
         for (tenant, name) in &request.volumes {
-            let volume = self.model().volume(tenant.as_ref(), name)?.record.clone();
-            if !self.model().open.contains_key(&volume.id) {
+            let volume = self.core.model().volume(tenant.as_ref(), name)?.record.clone();
+            if !self.core.model().open.contains_key(&volume.id) {
                 return Err(ControlError::refused(format!("volume '{name}' is not served")));
             }
             if volumes.iter().any(|(known, _)| known.id == volume.id) {
                 return Err(ControlError::invalid(format!("volume '{name}' is named twice")));
             }
-            let used_bytes = self.used_bytes(&volume).unwrap_or(0);
+            let used_bytes = self.figures.used_bytes(&volume).unwrap_or(0);
             volumes.push((volume, used_bytes));
         }
         Ok(volumes)

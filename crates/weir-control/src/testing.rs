@@ -84,15 +84,15 @@ pub fn volume(tenant: Option<&str>, text: &str, size_bytes: u64) -> CreateVolume
 /// Waits until all deleted space is reclaimed.
 pub fn settle(control: &Control) {
     wait_until("all space is given back", || {
-        control.settle_background();
-        control.background_jobs().is_empty()
+        control.reclaims.settle_background();
+        control.background.background_jobs().is_empty()
     });
 }
 
 /// Waits until all measurements have ended, and has their results recorded.
 pub fn settle_measurements(control: &Control) {
     wait_until("all measurements have ended", || {
-        control.settle_measurements();
-        control.drives().iter().all(|drive| drive.progress.is_none())
+        control.measurements.settle_measurements();
+        control.drives.drives().iter().all(|drive| drive.progress.is_none())
     });
 }

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
 
+use weir_engine::PolicyLevel;
 use weir_types::{Scope, VolumeId};
 
-use super::super::levels::{effective_weight, path};
-use super::super::model::{Model, list_names};
-use super::super::records::VolumeRecord;
-use super::super::volumes::levels_in_effect;
-use weir_engine::PolicyLevel;
+use crate::error::list_names;
+use crate::model::Model;
+use crate::model::levels::{effective_weight, levels_in_effect, path};
+use crate::records::VolumeRecord;
 
 /// Another volume, or background work, that uses the same drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
