@@ -44,7 +44,10 @@ pub struct BackgroundPolicy {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct BackgroundPolicyList {
     /// Policies of background work.
-    pub background_policies: Vec<BackgroundPolicy>,
+    pub items: Vec<BackgroundPolicy>,
+    /// Token of the next page, if this page is not the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_page_token: Option<String>,
 }
 
 /// A change of a background policy; absent fields stay as they are.
@@ -139,7 +142,10 @@ pub struct BackgroundJob {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct BackgroundJobList {
     /// Jobs in the order of their start.
-    pub jobs: Vec<BackgroundJob>,
+    pub items: Vec<BackgroundJob>,
+    /// Token of the next page, if this page is not the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_page_token: Option<String>,
 }
 
 impl From<weir_types::BackgroundKind> for BackgroundKind {

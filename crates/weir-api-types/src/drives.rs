@@ -203,7 +203,10 @@ pub struct Drive {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct DriveList {
     /// Drives: the default one first, then ordered by name.
-    pub drives: Vec<Drive>,
+    pub items: Vec<Drive>,
+    /// Token of the next page, if this page is not the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_page_token: Option<String>,
 }
 
 /// A drive to add.

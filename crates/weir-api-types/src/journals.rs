@@ -31,5 +31,8 @@ pub struct Journal {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JournalList {
     /// Journals, ordered by tenant, volume and drive.
-    pub journals: Vec<Journal>,
+    pub items: Vec<Journal>,
+    /// Token of the next page, if this page is not the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_page_token: Option<String>,
 }

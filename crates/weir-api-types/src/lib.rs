@@ -34,7 +34,7 @@ pub use drives::{
     Drive, DriveCreate, DriveDevice, DriveDrain, DriveEmulation, DriveEmulationCreate, DriveList, DriveState,
     VolumeDrive,
 };
-pub use errors::{AlarmSource, ErrorKind, Severity};
+pub use errors::{AlarmSource, ErrorCode, Problem, Severity};
 pub use journals::{Journal, JournalList};
 pub use measurements::{DirectionFigures, DriveClass, DriveMeasurement, DriveModify, MeasurementProgress};
 pub use policy::*;
@@ -50,7 +50,7 @@ pub use snapshots::{
     Snapshot, SnapshotCreate, SnapshotDeleteQuery, SnapshotList, SnapshotQuery, SnapshotRestore, VolumeClone,
 };
 pub use templates::{Template, TemplateCreate, TemplateList, TemplateModify, TemplateRead};
-pub use versions::{ChangeQuery, IfMatchHeader, IfVersionQuery};
+pub use versions::{IfMatchHeader, IfVersionQuery};
 
 /// Class of a volume, pool or drive by measured speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -151,7 +151,10 @@ pub struct TenantModify {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct TenantList {
     /// Tenants, ordered by name.
-    pub tenants: Vec<Tenant>,
+    pub items: Vec<Tenant>,
+    /// Token of the next page, if this page is not the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_page_token: Option<String>,
 }
 
 /// A tenant to create.
@@ -355,7 +358,10 @@ fn is_zero(count: &u64) -> bool {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct VolumeList {
     /// Volumes, ordered by tenant and name.
-    pub volumes: Vec<Volume>,
+    pub items: Vec<Volume>,
+    /// Token of the next page, if this page is not the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_page_token: Option<String>,
 }
 
 /// A volume to create.
@@ -365,9 +371,6 @@ pub struct VolumeCreate {
     /// Name of the volume: 1 to 128 letters, digits, '.', '_' and '-', beginning with a letter or digit.
     #[schema(example = "vol1")]
     pub name: String,
-    /// Tenant that owns the volume; 'default' if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tenant: Option<String>,
     /// Size in bytes, a multiple of 4096.
     #[schema(example = 8_589_934_592_u64)]
     pub size_bytes: u64,
@@ -409,6 +412,10 @@ pub struct VolumeModify {
     /// New name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// New size in bytes, a multiple of 4096. Shrinking destroys the data beyond the new end, and needs
+    /// `force`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_bytes: Option<u64>,
     /// New class: the replicas move to drives of it in the background.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io_priority: Option<IoPriority>,
@@ -437,25 +444,6 @@ pub struct VolumeModify {
     /// that the drive's pool does not have; an alarm reports the shortage.
     #[serde(default)]
     pub force: bool,
-}
-
-/// A new size of a volume.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct VolumeResize {
-    /// New size in bytes, a multiple of 4096.
-    pub size_bytes: u64,
-    /// Must be true to shrink a volume, which destroys the data beyond its new end.
-    #[serde(default)]
-    pub force: bool,
-}
-
-/// A new name.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Rename {
-    /// New name.
-    pub new_name: String,
 }
 
 /// Totals of one kind of operation since the daemon started.
@@ -691,15 +679,6 @@ pub struct Status {
     pub warnings: Vec<String>,
 }
 
-/// Details of an error.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ErrorDetail {
-    /// Kind of the error.
-    pub kind: ErrorKind,
-    /// Description of the error: the invalid value, and the values that are accepted.
-    pub message: String,
-}
-
 /// Log level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -709,21 +688,50 @@ pub struct Logging {
     pub level: String,
 }
 
-/// Body of every error answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ErrorBody {
-    /// Details of the error.
-    pub error: ErrorDetail,
+/// Page of a list.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct PageQuery {
+    /// Largest number of items in the answer; 500 if absent.
+    #[param(minimum = 1, maximum = 1000)]
+    pub page_size: Option<u32>,
+    /// Token of the page, from the answer before; the first page if absent.
+    pub page_token: Option<String>,
 }
 
-/// Selection of a tenant.
+/// Page of a list of objects that belong to tenants.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct TenantQuery {
-    /// Name of the tenant. If absent, a request for one object means the default tenant, and a list covers
-    /// all tenants.
+    /// Only objects of this tenant; those of all tenants if absent.
     pub tenant: Option<String>,
+    /// Largest number of items in the answer; 500 if absent.
+    #[param(minimum = 1, maximum = 1000)]
+    pub page_size: Option<u32>,
+    /// Token of the page, from the answer before; the first page if absent.
+    pub page_token: Option<String>,
+}
+
+/// Selection and page of volumes.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct VolumeQuery {
+    /// Only volumes of this tenant; those of all tenants if absent.
+    pub tenant: Option<String>,
+    /// Only the volumes with this name.
+    pub name: Option<String>,
+    /// Only volumes that follow this template.
+    pub template: Option<String>,
+    /// Only volumes in this condition.
+    pub health: Option<VolumeHealth>,
+    /// Largest number of items in the answer; 500 if absent.
+    #[param(minimum = 1, maximum = 1000)]
+    pub page_size: Option<u32>,
+    /// Token of the page, from the answer before; the first page if absent.
+    pub page_token: Option<String>,
 }
 
 /// Options of deleting a volume.
@@ -731,8 +739,6 @@ pub struct TenantQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct DeleteQuery {
-    /// Tenant; see the other operations.
-    pub tenant: Option<String>,
     /// True to end the connections of attached clients. Otherwise the request is refused while clients are
     /// attached.
     #[serde(default)]

@@ -111,7 +111,10 @@ pub struct PolicyGroup {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PolicyGroupList {
     /// Policy groups, ordered by tenant and name.
-    pub policy_groups: Vec<PolicyGroup>,
+    pub items: Vec<PolicyGroup>,
+    /// Token of the next page, if this page is not the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_page_token: Option<String>,
 }
 
 /// A policy group to create.
@@ -163,9 +166,12 @@ fn shared_by_default() -> bool {
 }
 
 /// A change of a policy group; absent fields stay as they are.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyGroupModify {
+    /// New name; volumes stay bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// New ceilings.
     #[serde(default)]
     pub limits: LimitsModify,
@@ -322,7 +328,10 @@ pub struct AdaptivePolicyGroup {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AdaptivePolicyGroupList {
     /// Adaptive policy groups, ordered by tenant and name.
-    pub adaptive_policy_groups: Vec<AdaptivePolicyGroup>,
+    pub items: Vec<AdaptivePolicyGroup>,
+    /// Token of the next page, if this page is not the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_page_token: Option<String>,
 }
 
 /// An adaptive policy group to create.
@@ -338,6 +347,18 @@ pub struct AdaptivePolicyGroupCreate {
     pub tenant: Option<String>,
     /// Terms, in which the expected rate and the peak rate are required.
     pub terms: AdaptiveModify,
+}
+
+/// Change of an adaptive policy group; absent fields stay as they are.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct AdaptivePolicyGroupModify {
+    /// New name; volumes stay bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Changed terms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub terms: Option<AdaptiveModify>,
 }
 
 /// A change of adaptive terms; absent fields stay as they are.

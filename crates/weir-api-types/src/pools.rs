@@ -173,7 +173,10 @@ pub struct Pool {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PoolList {
     /// Pools, in the order in which their first drives were added.
-    pub pools: Vec<Pool>,
+    pub items: Vec<Pool>,
+    /// Token of the next page, if this page is not the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_page_token: Option<String>,
 }
 
 /// A change of a pool; absent fields stay as they are.

@@ -83,5 +83,8 @@ pub struct Scrub {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ScrubList {
     /// All volumes, or those of one tenant, ordered by tenant and name.
-    pub scrubs: Vec<Scrub>,
+    pub items: Vec<Scrub>,
+    /// Token of the next page, if this page is not the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_page_token: Option<String>,
 }

@@ -42,7 +42,10 @@ pub struct Snapshot {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SnapshotList {
     /// Snapshots, ordered by tenant, volume and creation.
-    pub snapshots: Vec<Snapshot>,
+    pub items: Vec<Snapshot>,
+    /// Token of the next page, if this page is not the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_page_token: Option<String>,
 }
 
 /// Snapshots to create.
@@ -52,9 +55,6 @@ pub struct SnapshotCreate {
     /// Name of each snapshot: 1 to 128 letters, digits, '.', '_' and '-', beginning with a letter or digit.
     #[schema(example = "before-upgrade")]
     pub name: String,
-    /// Tenant that owns the volumes; 'default' if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tenant: Option<String>,
     /// Volumes to take snapshots of, all at the same instant.
     #[schema(example = json!(["data", "log"]))]
     pub volumes: Vec<String>,
@@ -100,6 +100,11 @@ pub struct SnapshotQuery {
     pub tenant: Option<String>,
     /// Only snapshots of this volume.
     pub volume: Option<String>,
+    /// Largest number of items in the answer; 500 if absent.
+    #[param(minimum = 1, maximum = 1000)]
+    pub page_size: Option<u32>,
+    /// Token of the page, from the answer before; the first page if absent.
+    pub page_token: Option<String>,
 }
 
 /// Options of deleting a snapshot.
@@ -107,8 +112,6 @@ pub struct SnapshotQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct SnapshotDeleteQuery {
-    /// Tenant; see the other operations.
-    pub tenant: Option<String>,
     /// True to end the connections of clients that read the snapshot. Otherwise the request is refused while
     /// clients are attached.
     #[serde(default)]

@@ -51,7 +51,10 @@ pub struct Template {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct TemplateList {
     /// Templates, ordered by name.
-    pub templates: Vec<Template>,
+    pub items: Vec<Template>,
+    /// Token of the next page, if this page is not the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_page_token: Option<String>,
 }
 
 /// A template to create.

@@ -19,14 +19,3 @@ pub struct IfMatchHeader {
     #[serde(rename = "If-Match")]
     pub if_match: Option<String>,
 }
-
-/// Tenant and expected version of the object that is changed.
-#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct ChangeQuery {
-    /// The tenant; the default one if absent.
-    pub tenant: Option<String>,
-    /// Refuse the change with a conflict unless the object has this version.
-    pub if_version: Option<u64>,
-}

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use super::answer::ApiError;
-use weir_control::ControlError;
+use weir_api_types::ErrorCode;
 use weir_host::token::Token;
 
 /// Listener of a request, and the sender as the listener knows it.
@@ -54,8 +54,11 @@ impl Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let answer = ApiError::from(ControlError::refused(self.message));
-        let mut response = (self.status, answer).into_response();
+        let code = match self.status {
+            StatusCode::UNAUTHORIZED => ErrorCode::Unauthorized,
+            _ => ErrorCode::Forbidden,
+        };
+        let mut response = ApiError::new(code, self.message).into_response();
         if self.status == StatusCode::UNAUTHORIZED {
             let scheme = header::HeaderValue::from_static("Bearer");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);

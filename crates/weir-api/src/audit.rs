@@ -8,7 +8,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 
 use super::admission::Refusal;
-use weir_api_types::ErrorDetail;
+use weir_api_types::Problem;
 use weir_host::line_gate::LineGate;
 use weir_host::logging::AUDIT;
 
@@ -47,7 +47,7 @@ struct Line {
     object: String,
     request: String,
     /// Status of the answer, with the error of an unsuccessful one.
-    outcome: Option<(u16, Option<ErrorDetail>)>,
+    outcome: Option<(u16, Option<Problem>)>,
 }
 
 impl Drop for Line {
@@ -57,9 +57,8 @@ impl Drop for Line {
             Some((status, None)) => {
                 tracing::info!(target: AUDIT, who, %method, object, request, result = "done", status, "change");
             }
-            Some((status, Some(ErrorDetail { kind, message }))) => {
-                let result = serde_json::to_value(kind).unwrap_or_default();
-                let result = result.as_str().unwrap_or("failed");
+            Some((status, Some(problem))) => {
+                let (result, message) = (problem.code.word(), problem.message());
                 tracing::info!(target: AUDIT, who, %method, object, request, result, status, message, "change");
             }
             None => {
@@ -82,7 +81,7 @@ pub(super) async fn audit(request: Request, next: Next) -> Response {
     let mut line = Line { who, method, object, request: told, outcome: None };
     let response = next.run(request).await;
     let status = response.status();
-    let detail = response.extensions().get::<ErrorDetail>().cloned();
+    let detail = response.extensions().get::<Problem>().cloned();
     line.outcome = Some((status.as_u16(), detail));
     response
 }

@@ -1,10 +1,13 @@
-//! Handlers of `/v1/background` and `/v1/qos/background-policies`.
+//! Handlers of `/v1/background` and `/v1/background-policies`.
 
+use crate::answer::Query;
 use crate::convert::FromControl;
 use crate::convert::IntoApi;
+use crate::paging::Page;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use weir_api_types::PageQuery;
 use weir_types::BackgroundKind;
 
 use super::Context;
@@ -13,7 +16,7 @@ use super::convert::policy as convert_policy;
 use super::versions::{IfVersion, Shown, Tagged};
 use weir_api_types::{
     BackgroundJob, BackgroundJobList, BackgroundPolicy, BackgroundPolicyList, BackgroundPolicyModify,
-    ErrorBody, IfMatchHeader, IfVersionQuery,
+    IfMatchHeader, IfVersionQuery, Problem,
 };
 use weir_control::{BackgroundPolicyChange, ControlError, Outcome};
 
@@ -33,36 +36,44 @@ pub(super) fn background_change(request: BackgroundPolicyModify) -> Outcome<Back
 
 /// List unfinished background work with its progress.
 #[utoipa::path(
-    get, path = "/v1/background", tag = "status", operation_id = "listBackgroundWork",
+    get, path = "/v1/background-jobs", tag = "status", operation_id = "listBackgroundJobs", params(PageQuery),
     responses((status = 200, description = "All of it, in the order in which it began", body = BackgroundJobList),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
-pub(super) async fn jobs(State(context): State<Context>) -> Answer<BackgroundJobList> {
+pub(super) async fn jobs(
+    State(context): State<Context>,
+    Query(query): Query<PageQuery>,
+) -> Answer<BackgroundJobList> {
+    let page = Page::of(query.page_size, query.page_token.as_deref())?;
     let jobs = context.run(|control| Ok::<_, ControlError>(control.background.background_jobs())).await?;
-    Ok(Json(BackgroundJobList { jobs: jobs.into_iter().map(BackgroundJob::from_control).collect() }))
+    let mut jobs: Vec<BackgroundJob> = jobs.into_iter().map(BackgroundJob::from_control).collect();
+    let key = |job: &BackgroundJob| format!("{}\0{}\0{}", job.begun_at.as_nanosecond(), job.id, job.drive);
+    jobs.sort_by_key(key);
+    let (items, next_page_token) = page.cut(jobs, key);
+    Ok(Json(BackgroundJobList { items, next_page_token }))
 }
 
 /// List the policies of background work.
 #[utoipa::path(
-    get, path = "/v1/qos/background-policies", tag = "policy groups", operation_id = "listBackgroundPolicies",
+    get, path = "/v1/background-policies", tag = "policy groups", operation_id = "listBackgroundPolicies",
     responses((status = 200, description = "The policies of all kinds", body = BackgroundPolicyList),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn list(State(context): State<Context>) -> Answer<BackgroundPolicyList> {
     let views =
         context.run(|control| Ok::<_, ControlError>(control.background.background_policies())).await?;
-    let background_policies = views.into_iter().map(BackgroundPolicy::from_control).collect();
-    Ok(Json(BackgroundPolicyList { background_policies }))
+    let items = views.into_iter().map(BackgroundPolicy::from_control).collect();
+    Ok(Json(BackgroundPolicyList { items, next_page_token: None }))
 }
 
 /// Change the policy of a kind of background work; it applies to every drive once the answer is sent.
 #[utoipa::path(
-    patch, path = "/v1/qos/background-policies/{kind}", tag = "policy groups",
+    patch, path = "/v1/background-policies/{kind}", tag = "policy groups",
     operation_id = "modifyBackgroundPolicy",
     params(("kind" = String, Path, description = "The kind"), IfVersionQuery, IfMatchHeader),
     request_body = BackgroundPolicyModify,
     responses((status = 200, description = "The policy as it is now", body = BackgroundPolicy),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,
@@ -80,11 +91,11 @@ pub(super) async fn modify(
 
 /// Reset the policy of a kind of background work to the built-in one.
 #[utoipa::path(
-    delete, path = "/v1/qos/background-policies/{kind}", tag = "policy groups",
+    delete, path = "/v1/background-policies/{kind}", tag = "policy groups",
     operation_id = "resetBackgroundPolicy",
     params(("kind" = String, Path, description = "The kind"), IfVersionQuery, IfMatchHeader),
     responses((status = 204, description = "The built-in policy holds"),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn reset(
     State(context): State<Context>,

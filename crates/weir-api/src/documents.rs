@@ -6,7 +6,7 @@ use axum::response::IntoResponse;
 
 use super::answer::ApiError;
 use super::{Context, operations};
-use weir_api_types::ErrorBody;
+use weir_api_types::Problem;
 use weir_control::ControlError;
 
 /// The OpenAPI document as served; `docs/openapi.json` holds its snapshot.
@@ -23,7 +23,7 @@ pub fn openapi_document() -> Result<String, serde_json::Error> {
 #[utoipa::path(
     get, path = "/openapi.json", tag = "status", operation_id = "openapi",
     responses((status = 200, description = "The OpenAPI document", body = serde_json::Value),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn openapi(State(context): State<Context>) -> Result<impl IntoResponse, ApiError> {
     let document =

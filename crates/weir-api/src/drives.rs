@@ -1,11 +1,15 @@
 //! Handlers of `/v1/drives`.
 
+use crate::answer::Query;
 use crate::convert::FromControl;
 use crate::convert::IntoApi;
+use crate::paging::Page;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use weir_api_types::PageQuery;
+use weir_types::name::DEFAULT_DRIVE;
 use weir_types::{Emulation, Name};
 
 use super::Context;
@@ -13,27 +17,33 @@ use super::answer::{Answer, ApiError, Body, Path};
 use super::convert;
 use super::versions::{IfVersion, Shown, Tagged};
 use weir_api_types::{
-    Drive, DriveCreate, DriveEmulationCreate, DriveList, DriveModify, ErrorBody, IfMatchHeader,
-    IfVersionQuery,
+    Drive, DriveCreate, DriveEmulationCreate, DriveList, DriveModify, IfMatchHeader, IfVersionQuery, Problem,
 };
 use weir_control::{AddDrive, ControlError, ModifyDrive, Outcome};
 
 /// List drives.
 #[utoipa::path(
-    get, path = "/v1/drives", tag = "drives", operation_id = "listDrives",
+    get, path = "/v1/drives", tag = "drives", operation_id = "listDrives", params(PageQuery),
     responses((status = 200, description = "All drives", body = DriveList),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
-pub(super) async fn list(State(context): State<Context>) -> Answer<DriveList> {
-    let views = context.run(|control| Ok::<_, ControlError>(control.drives.drives())).await?;
-    Ok(Json(DriveList { drives: views.into_iter().map(Drive::from_control).collect() }))
+pub(super) async fn list(
+    State(context): State<Context>,
+    Query(query): Query<PageQuery>,
+) -> Answer<DriveList> {
+    let page = Page::of(query.page_size, query.page_token.as_deref())?;
+    let views = context.run(move |control| Ok::<_, ControlError>(control.drives.drives())).await?;
+    let items = views.into_iter().map(Drive::from_control);
+    let (items, next_page_token) =
+        page.cut(items, |drive| (drive.name != DEFAULT_DRIVE).to_string() + &drive.name);
+    Ok(Json(DriveList { items, next_page_token }))
 }
 
 /// Add a directory, or a block device that is formatted for it, as a drive.
 #[utoipa::path(
     post, path = "/v1/drives", tag = "drives", operation_id = "addDrive", request_body = DriveCreate,
     responses((status = 201, description = "The new drive", body = Drive),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn create(
     State(context): State<Context>,
@@ -60,10 +70,10 @@ fn emulation(emulation: DriveEmulationCreate) -> Outcome<Emulation> {
 
 /// Show a drive.
 #[utoipa::path(
-    get, path = "/v1/drives/{name}", tag = "drives", operation_id = "inspectDrive",
-    params(("name" = String, Path, description = "The drive")),
+    get, path = "/v1/drives/{drive}", tag = "drives", operation_id = "getDrive",
+    params(("drive" = String, Path, description = "Name of the drive")),
     responses((status = 200, description = "The drive", body = Drive),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Shown<Drive> {
     let name = convert::name(&name)?;
@@ -77,11 +87,11 @@ fn label(text: Option<&str>) -> Outcome<Option<Option<Name>>> {
 
 /// Set a drive's class, by hand or from its latest measurement, and its zone and rack.
 #[utoipa::path(
-    patch, path = "/v1/drives/{name}", tag = "drives", operation_id = "modifyDrive",
-    params(("name" = String, Path, description = "The drive"), IfVersionQuery, IfMatchHeader),
+    patch, path = "/v1/drives/{drive}", tag = "drives", operation_id = "modifyDrive",
+    params(("drive" = String, Path, description = "Name of the drive"), IfVersionQuery, IfMatchHeader),
     request_body = DriveModify,
     responses((status = 200, description = "The drive as it is now", body = Drive),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,
@@ -102,10 +112,10 @@ pub(super) async fn modify(
 
 /// Measure a drive again while it is in use.
 #[utoipa::path(
-    post, path = "/v1/drives/{name}/measure", tag = "drives", operation_id = "measureDrive",
-    params(("name" = String, Path, description = "The drive")),
+    post, path = "/v1/drives/{drive}/measure", tag = "drives", operation_id = "measureDrive",
+    params(("drive" = String, Path, description = "Name of the drive")),
     responses((status = 202, description = "It is being measured", body = Drive),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn measure(
     State(context): State<Context>,
@@ -121,10 +131,10 @@ pub(super) async fn measure(
 /// Replicas on it are resynced from a replica that has everything. Extents without such a replica are used as
 /// they are.
 #[utoipa::path(
-    post, path = "/v1/drives/{name}/accept", tag = "drives", operation_id = "acceptDrive",
-    params(("name" = String, Path, description = "The drive")),
+    post, path = "/v1/drives/{drive}/accept", tag = "drives", operation_id = "acceptDrive",
+    params(("drive" = String, Path, description = "Name of the drive")),
     responses((status = 200, description = "It is used again", body = Drive),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn accept(
     State(context): State<Context>,
@@ -140,11 +150,11 @@ pub(super) async fn accept(
 /// A drive that holds data is drained first, while its volumes are in use, and is removed once it is empty.
 /// Its directory stays. A block device is unmounted and keeps its filesystem.
 #[utoipa::path(
-    delete, path = "/v1/drives/{name}", tag = "drives", operation_id = "removeDrive",
-    params(("name" = String, Path, description = "The drive"), IfVersionQuery, IfMatchHeader),
+    delete, path = "/v1/drives/{drive}", tag = "drives", operation_id = "removeDrive",
+    params(("drive" = String, Path, description = "Name of the drive"), IfVersionQuery, IfMatchHeader),
     responses((status = 202, description = "It is being emptied", body = Drive),
               (status = 204, description = "It is gone"),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn delete(
     State(context): State<Context>,
@@ -161,10 +171,10 @@ pub(super) async fn delete(
 
 /// Cancel the removal of a drive: draining stops, and replicas that have moved stay on their new drives.
 #[utoipa::path(
-    delete, path = "/v1/drives/{name}/removal", tag = "drives", operation_id = "keepDrive",
-    params(("name" = String, Path, description = "The drive"), IfVersionQuery, IfMatchHeader),
+    delete, path = "/v1/drives/{drive}/drain", tag = "drives", operation_id = "keepDrive",
+    params(("drive" = String, Path, description = "Name of the drive"), IfVersionQuery, IfMatchHeader),
     responses((status = 200, description = "The drive, which stays", body = Drive),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn keep(
     State(context): State<Context>,

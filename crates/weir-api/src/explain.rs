@@ -1,4 +1,4 @@
-//! Handler of `/v1/volumes/{name}/explanation`.
+//! Handler of `/v1/tenants/{tenant}/volumes/{volume}/explanation`.
 
 use crate::convert::FromControl;
 use crate::convert::IntoApi;
@@ -10,7 +10,7 @@ use axum::extract::State;
 use super::answer::{Answer, Path, Query};
 use super::{Context, convert};
 use weir_api_types::{
-    BindingCause, BindingLimit, DriveNeighbour, ErrorBody, ExplainQuery, LatencyShares, LimitRate,
+    BindingCause, BindingLimit, DriveNeighbour, ExplainQuery, LatencyShares, LimitRate, Problem,
     VolumeExplanation,
 };
 use weir_control::reasons::{self, Binding, Cause, Explanation, Situation, limit_name};
@@ -25,17 +25,17 @@ const INTERVAL_NS_RANGE: std::ops::RangeInclusive<u64> = 100_000_000..=60_000_00
 ///
 /// The volume is observed twice; the answer comes at the end of the interval between.
 #[utoipa::path(
-    get, path = "/v1/volumes/{name}/explanation", tag = "statistics", operation_id = "explainVolume",
-    params(("name" = String, Path, description = "The volume"), ExplainQuery),
+    get, path = "/v1/tenants/{tenant}/volumes/{volume}/explanation", tag = "statistics", operation_id = "explainVolume",
+    params(("tenant" = String, Path, description = "Tenant of the volume"), ("volume" = String, Path, description = "Name of the volume"), ExplainQuery),
     responses((status = 200, description = "What binds it, and what would change that", body = VolumeExplanation),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn explain(
     State(context): State<Context>,
-    Path(name): Path<String>,
+    Path((tenant, name)): Path<(String, String)>,
     Query(query): Query<ExplainQuery>,
 ) -> Answer<VolumeExplanation> {
-    let (tenant, name) = (convert::optional_name(query.tenant.as_deref())?, convert::name(&name)?);
+    let (tenant, name) = (Some(convert::name(&tenant)?), convert::name(&name)?);
     let interval = interval(query.interval_ns)?;
     let earlier = context.run(move |control| control.reasons.look_at_volume(tenant.as_ref(), &name)).await?;
     tokio::time::sleep(interval).await;

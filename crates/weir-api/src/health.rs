@@ -7,7 +7,7 @@ use axum::extract::State;
 
 use super::Context;
 use super::answer::{Answer, ApiError, Body};
-use weir_api_types::{ErrorBody, Logging};
+use weir_api_types::{Logging, Problem};
 use weir_control::ControlError;
 use weir_host::logging;
 
@@ -25,7 +25,7 @@ pub(super) async fn livez() -> &'static str {
     get, path = "/readyz", tag = "status", operation_id = "readyz",
     responses((status = 200, description = "The records can be read, and volumes are served", body = String,
                content_type = "text/plain"),
-              (status = "default", description = "Not ready", body = ErrorBody))
+              (status = "default", description = "Not ready", body = Problem))
 )]
 pub(super) async fn readyz(State(context): State<Context>) -> Result<&'static str, ApiError> {
     context.run(|control| Ok::<_, ControlError>(control.counts())).await?;
@@ -36,7 +36,7 @@ pub(super) async fn readyz(State(context): State<Context>) -> Result<&'static st
 #[utoipa::path(
     get, path = "/v1/logging", tag = "status", operation_id = "logging",
     responses((status = 200, description = "What is logged", body = Logging),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn logging() -> Answer<Logging> {
     let level = logging::level().ok_or_else(|| ControlError::refused("this process writes no log"))?;
@@ -47,7 +47,7 @@ pub(super) async fn logging() -> Answer<Logging> {
 #[utoipa::path(
     put, path = "/v1/logging", tag = "status", operation_id = "setLogging", request_body = Logging,
     responses((status = 200, description = "What is logged from now on", body = Logging),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn set_logging(Body(request): Body<Logging>) -> Answer<Logging> {
     logging::set_level(&request.level).map_err(ControlError::invalid)?;

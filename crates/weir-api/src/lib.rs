@@ -13,9 +13,11 @@ mod documents;
 mod drives;
 mod explain;
 mod health;
+mod idempotency;
 mod journals;
 mod listen;
 mod metrics;
+mod paging;
 mod policies;
 mod policy_set;
 mod pools;
@@ -147,23 +149,26 @@ fn operations() -> OpenApiRouter<Context> {
         .routes(routes!(templates::inspect, templates::modify, templates::delete))
         .routes(routes!(tenants::list, tenants::create))
         .routes(routes!(tenants::inspect, tenants::modify, tenants::delete))
-        .routes(routes!(volumes::list, volumes::create))
+        .routes(routes!(volumes::list))
+        .routes(routes!(volumes::inspect_by_id, volumes::modify_by_id, volumes::delete_by_id))
+        .routes(routes!(volumes::list_of_tenant, volumes::create))
         .routes(routes!(volumes::inspect, volumes::modify, volumes::delete))
-        .routes(routes!(volumes::resize))
-        .routes(routes!(snapshots::list, snapshots::create))
-        .routes(routes!(snapshots::delete))
+        .routes(routes!(snapshots::list))
+        .routes(routes!(snapshots::create))
+        .routes(routes!(snapshots::list_of_volume))
+        .routes(routes!(snapshots::inspect, snapshots::delete))
         .routes(routes!(snapshots::restore))
         .routes(routes!(snapshots::clone_volume))
         .routes(routes!(recordings::record))
         .routes(routes!(journals::list))
         .routes(routes!(scrubs::list))
         .routes(routes!(scrubs::begin, scrubs::cancel))
-        .routes(routes!(policies::list, policies::create))
+        .routes(routes!(policies::list))
+        .routes(routes!(policies::create))
         .routes(routes!(policies::inspect, policies::modify, policies::delete))
-        .routes(routes!(policies::rename))
-        .routes(routes!(adaptive_policies::list, adaptive_policies::create))
+        .routes(routes!(adaptive_policies::list))
+        .routes(routes!(adaptive_policies::create))
         .routes(routes!(adaptive_policies::inspect, adaptive_policies::modify, adaptive_policies::delete))
-        .routes(routes!(adaptive_policies::rename))
         .routes(
             routes!(policy_set::export, policy_set::apply)
                 .layer(DefaultBodyLimit::max(API_POLICIES_BYTES_MAX)),
@@ -191,6 +196,7 @@ pub fn router(control: Arc<Control>, facts: Facts) -> Router {
         .fallback(answer::no_such_path)
         .method_not_allowed_fallback(answer::no_such_method)
         .layer(DefaultBodyLimit::max(API_BODY_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(idempotency::Idempotency::default(), idempotency::once))
         .layer(middleware::from_fn(audit::audit))
         .layer(middleware::from_fn(tell_reads))
         .with_state(Context {

@@ -9,9 +9,9 @@ use utoipa::IntoParams;
 
 use super::Context;
 use super::answer::{ApiError, Query};
-use super::stream::{Footprint, Sheet};
+use super::stream::Sheet;
 use crate::prometheus::{self, Snapshot};
-use weir_api_types::ErrorBody;
+use weir_api_types::Problem;
 use weir_control::Control;
 
 /// Options of a scrape.
@@ -28,7 +28,7 @@ pub(super) struct MetricsQuery {
     get, path = "/metrics", tag = "statistics", operation_id = "metrics", params(MetricsQuery),
     responses((status = 200, description = "OpenMetrics text", body = String,
                content_type = "application/openmetrics-text"),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn metrics(
     State(context): State<Context>,
@@ -39,5 +39,5 @@ pub(super) async fn metrics(
     let write = |_: &Control, snapshot: Snapshot, sheet: &mut Sheet| {
         prometheus::write(sheet, snapshot).map_err(io::Error::other)
     };
-    context.stream((Footprint::Whole, prometheus::CONTENT_TYPE), take, write).await
+    context.stream(prometheus::CONTENT_TYPE, take, write).await
 }

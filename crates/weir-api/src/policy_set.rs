@@ -1,4 +1,4 @@
-//! Handlers of `/v1/qos/policies`: all policies and bindings at once.
+//! Handlers of `/v1/policies`: all policies and bindings at once.
 
 use crate::convert::IntoApi;
 use std::io::{self, Write};
@@ -12,13 +12,13 @@ use weir_types::BackgroundPolicy;
 use super::answer::{Answer, ApiError, Body};
 use super::background::background_change;
 use super::convert::policy as convert_policy;
-use super::stream::{Footprint, JSON, Sheet};
+use super::stream::{JSON, Sheet};
 use super::{Context, convert};
 use weir_api_types::{
     AdaptiveModify, AdaptivePolicyGroup, AdaptivePolicyGroupCreate, BackgroundPolicyEntry,
-    BackgroundPolicyModify, BurstModify, ChargesModify, ErrorBody, LimitsModify, OperationSize,
-    PoliciesApply, PoliciesDifference, PolicyGroup, PolicyGroupCreate, PolicyLimits, PolicySet, PolicyTerms,
-    Rates, TenantPolicies, VolumeBinding,
+    BackgroundPolicyModify, BurstModify, ChargesModify, LimitsModify, OperationSize, PoliciesApply,
+    PoliciesDifference, PolicyGroup, PolicyGroupCreate, PolicyLimits, PolicySet, PolicyTerms, Problem, Rates,
+    TenantPolicies, VolumeBinding,
 };
 use weir_control::records::VolumeState;
 use weir_control::{
@@ -29,10 +29,10 @@ use weir_types::control_bounds::{API_TENANTS_PER_PIECE, API_VOLUMES_PER_PIECE};
 
 /// Apply a set of policies and bindings, completely or not at all.
 #[utoipa::path(
-    put, path = "/v1/qos/policies", tag = "policy groups", operation_id = "applyPolicies",
+    put, path = "/v1/policies", tag = "policy groups", operation_id = "applyPolicies",
     request_body = PoliciesApply,
     responses((status = 200, description = "What changed, or would", body = PoliciesDifference),
-              (status = "default", description = "Nothing was changed", body = ErrorBody))
+              (status = "default", description = "Nothing was changed", body = Problem))
 )]
 pub(super) async fn apply(
     State(context): State<Context>,
@@ -48,14 +48,14 @@ pub(super) async fn apply(
 
 /// Export all policies and bindings, in a form that can be applied again.
 #[utoipa::path(
-    get, path = "/v1/qos/policies", tag = "policy groups", operation_id = "exportPolicies",
+    get, path = "/v1/policies", tag = "policy groups", operation_id = "exportPolicies",
     responses((status = 200, description = "All policies and bindings", body = PolicySet),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn export(State(context): State<Context>) -> Result<Response, ApiError> {
     // The version is read before the data, so that any later change has a higher version.
     let prepare = |control: &Control| Ok(control.policy_sets.policies_version());
-    context.stream((Footprint::Whole, JSON), prepare, write_set).await
+    context.stream(JSON, prepare, write_set).await
 }
 
 /// Reads every entry of a section; an error names the place of its entry.

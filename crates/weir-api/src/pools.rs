@@ -1,33 +1,40 @@
 //! Handlers of `/v1/pools`.
 
+use crate::answer::Query;
 use crate::convert::FromControl;
 use crate::convert::IntoApi;
+use crate::paging::Page;
 use axum::Json;
 use axum::extract::State;
+use weir_api_types::PageQuery;
 
 use super::answer::{Answer, Body, Path};
 use super::versions::{IfVersion, Shown, Tagged};
 use super::{Context, convert};
-use weir_api_types::{ErrorBody, IfMatchHeader, IfVersionQuery, Pool, PoolList, PoolModify};
+use weir_api_types::{IfMatchHeader, IfVersionQuery, Pool, PoolList, PoolModify, Problem};
 use weir_control::{ControlError, ModifyPool};
 
 /// List pools.
 #[utoipa::path(
-    get, path = "/v1/pools", tag = "pools", operation_id = "listPools",
+    get, path = "/v1/pools", tag = "pools", operation_id = "listPools", params(PageQuery),
     responses((status = 200, description = "All pools with their ledgers", body = PoolList),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
-pub(super) async fn list(State(context): State<Context>) -> Answer<PoolList> {
-    let views = context.run(|control| Ok::<_, ControlError>(control.pools.pools())).await?;
-    Ok(Json(PoolList { pools: views.into_iter().map(Pool::from_control).collect() }))
+pub(super) async fn list(State(context): State<Context>, Query(query): Query<PageQuery>) -> Answer<PoolList> {
+    let page = Page::of(query.page_size, query.page_token.as_deref())?;
+    let views = context.run(move |control| Ok::<_, ControlError>(control.pools.pools())).await?;
+    // Pools have the order of their classes, so their numbers are the keys.
+    let items = (0_u32..).zip(views.into_iter().map(Pool::from_control));
+    let (items, next_page_token) = page.cut(items, |(number, _)| format!("{number:010}"));
+    Ok(Json(PoolList { items: items.into_iter().map(|(_, pool)| pool).collect(), next_page_token }))
 }
 
 /// Show a pool with its ledger.
 #[utoipa::path(
-    get, path = "/v1/pools/{name}", tag = "pools", operation_id = "inspectPool",
-    params(("name" = String, Path, description = "The pool")),
+    get, path = "/v1/pools/{pool}", tag = "pools", operation_id = "getPool",
+    params(("pool" = String, Path, description = "Name of the pool")),
     responses((status = 200, description = "The pool", body = Pool),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Shown<Pool> {
     let name = convert::name(&name)?;
@@ -36,11 +43,11 @@ pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<Str
 
 /// Change the settings of a pool while its volumes are in use.
 #[utoipa::path(
-    patch, path = "/v1/pools/{name}", tag = "pools", operation_id = "modifyPool",
-    params(("name" = String, Path, description = "The pool"), IfVersionQuery, IfMatchHeader),
+    patch, path = "/v1/pools/{pool}", tag = "pools", operation_id = "modifyPool",
+    params(("pool" = String, Path, description = "Name of the pool"), IfVersionQuery, IfMatchHeader),
     request_body = PoolModify,
     responses((status = 200, description = "The pool as it is now", body = Pool),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,

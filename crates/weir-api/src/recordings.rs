@@ -10,7 +10,7 @@ use weir_types::Name;
 
 use super::answer::{ApiError, Body};
 use super::{Context, convert};
-use weir_api_types::{ErrorBody, RecordingCreate, TraceFile};
+use weir_api_types::{Problem, RecordingCreate, TraceFile};
 use weir_control::{Outcome, RecordVolumes, RunningRecording};
 use weir_types::control_bounds::TRACE_BYTES_DEFAULT;
 
@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(50);
     post, path = "/v1/recordings", tag = "volumes", operation_id = "recordVolumes", request_body = RecordingCreate,
     responses((status = 200, description = "The trace, in the form that docs/reference/trace-format.md describes", body = TraceFile,
                content_type = "application/octet-stream"),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn record(
     State(context): State<Context>,

@@ -8,10 +8,10 @@ use axum::extract::State;
 use axum::response::Response;
 
 use super::answer::{Answer, ApiError, Query};
-use super::stream::{Footprint, Sheet};
+use super::stream::Sheet;
 use super::{Context, convert};
 use weir_api_types::{
-    ErrorBody, PolicyGroupSample, PolicyGroupStatistics, PolicyGroupStatisticsQuery, VolumeSample,
+    PolicyGroupSample, PolicyGroupStatistics, PolicyGroupStatisticsQuery, Problem, VolumeSample,
     VolumeStatistics, VolumeStatisticsQuery,
 };
 use weir_control::Control;
@@ -21,7 +21,7 @@ use weir_control::Control;
     get, path = "/v1/statistics/volumes", tag = "statistics", operation_id = "volumeStatistics",
     params(VolumeStatisticsQuery),
     responses((status = 200, description = "Totals since the daemon started", body = VolumeStatistics),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn volumes(
     State(context): State<Context>,
@@ -41,7 +41,7 @@ pub(super) async fn volumes(
         sheet.entries(samples.into_iter().map(VolumeSample::from_control), &mut true)?;
         sheet.write_all(b"]}")
     };
-    context.stream((Footprint::Whole, "application/json"), sample, write).await
+    context.stream("application/json", sample, write).await
 }
 
 /// Show totals by policy group: the work of each member while it was a member.
@@ -49,7 +49,7 @@ pub(super) async fn volumes(
     get, path = "/v1/statistics/policy-groups", tag = "statistics", operation_id = "policyGroupStatistics",
     params(PolicyGroupStatisticsQuery),
     responses((status = 200, description = "Totals since the daemon started", body = PolicyGroupStatistics),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn policy_groups(
     State(context): State<Context>,

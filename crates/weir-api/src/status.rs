@@ -11,7 +11,7 @@ use weir_types::VolumeId;
 
 use super::answer::Answer;
 use super::{Context, Facts};
-use weir_api_types::{Alarm, Drive, ErrorBody, Health, Pool, Status, VolumeSummary};
+use weir_api_types::{Alarm, Drive, Health, Pool, Problem, Status, VolumeSummary};
 use weir_control::alarm_list::ShownAlarm;
 use weir_control::{Control, Outcome};
 use weir_store::DriveUsage;
@@ -21,7 +21,7 @@ use weir_types::control_bounds::{ALARMS_SHOWN_MAX, API_VOLUMES_PER_PIECE, JOBS_S
 #[utoipa::path(
     get, path = "/v1/status", tag = "status", operation_id = "status",
     responses((status = 200, description = "How the daemon is", body = Status),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn status(State(context): State<Context>) -> Answer<Status> {
     let facts = context.facts.clone();

@@ -4,7 +4,6 @@
 //! for the client up to a time limit. The number of streamed answers under way is limited, so their total
 //! memory is bounded too.
 
-use crate::convert::FromControl;
 use std::io::{self, Write};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,7 +24,7 @@ use super::answer::ApiError;
 use weir_control::{Control, Outcome};
 use weir_types::control_bounds::{
     API_ANSWER_PIECE_BYTES, API_ANSWER_PIECES_AHEAD, API_ANSWER_SECONDS_MAX, API_ANSWER_WAIT_SECONDS_MAX,
-    API_LISTS_MAX, API_SCRAPES_MAX,
+    API_SCRAPES_MAX,
 };
 
 /// Content type of JSON.
@@ -34,24 +33,13 @@ pub(super) const JSON: &str = "application/json";
 /// Limits of the number of streamed answers under way.
 #[derive(Clone)]
 pub(super) struct Streams {
-    lists: Arc<Semaphore>,
     scrapes: Arc<Semaphore>,
 }
 
 impl Default for Streams {
     fn default() -> Streams {
-        let (lists, scrapes) = (Semaphore::new(API_LISTS_MAX), Semaphore::new(API_SCRAPES_MAX));
-        Streams { lists: Arc::new(lists), scrapes: Arc::new(scrapes) }
+        Streams { scrapes: Arc::new(Semaphore::new(API_SCRAPES_MAX)) }
     }
-}
-
-/// Amount of data that an answer holds in memory while it is written.
-#[derive(Clone, Copy)]
-pub(super) enum Footprint {
-    /// Some entries at a time.
-    Pieces,
-    /// All entries.
-    Whole,
 }
 
 /// One part of an answer on its way to the client.
@@ -145,14 +133,11 @@ impl Context {
     /// Streams an answer: `prepare` collects the data, and `write` writes it.
     pub async fn stream<T: Send + 'static>(
         &self,
-        (footprint, media_type): (Footprint, &'static str),
+        media_type: &'static str,
         prepare: impl FnOnce(&Control) -> Outcome<T> + Send + 'static,
         write: impl FnOnce(&Control, T, &mut Sheet) -> io::Result<()> + Send + 'static,
     ) -> Result<Response, ApiError> {
-        let places = match footprint {
-            Footprint::Pieces => self.streams.lists.clone(),
-            Footprint::Whole => self.streams.scrapes.clone(),
-        };
+        let places = self.streams.scrapes.clone();
         let longest = Duration::from_secs(API_ANSWER_WAIT_SECONDS_MAX);
         let Ok(place) = timeout(longest, places.acquire_owned()).await else {
             let message = "too many answers of this kind are being read already; ask again in some seconds";
@@ -172,38 +157,5 @@ impl Context {
             }
         });
         Ok(([(header::CONTENT_TYPE, media_type)], Body::new(Pieces(read))).into_response())
-    }
-
-    /// Streams an object whose only field is a list.
-    pub async fn stream_list<V: Send + 'static, T: FromControl<V> + Serialize>(
-        &self,
-        field: &'static str,
-        list: impl FnOnce(&Control) -> Outcome<Vec<V>> + Send + 'static,
-    ) -> Result<Response, ApiError> {
-        let write = move |_: &Control, views: Vec<V>, sheet: &mut Sheet| {
-            write!(sheet, "{{\"{field}\":[")?;
-            sheet.entries(views.into_iter().map(T::from_control), &mut true)?;
-            sheet.write_all(b"]}")
-        };
-        self.stream((Footprint::Whole, JSON), list, write).await
-    }
-
-    /// Streams an object whose only field is a list. `list` returns the keys, and `look_up` the entries of
-    /// some keys at a time.
-    pub async fn stream_in_pieces<K: Send + 'static, V, T: FromControl<V> + Serialize>(
-        &self,
-        (field, piece): (&'static str, usize),
-        list: impl FnOnce(&Control) -> Outcome<Vec<K>> + Send + 'static,
-        look_up: impl Fn(&Control, &[K]) -> Vec<V> + Send + 'static,
-    ) -> Result<Response, ApiError> {
-        let write = move |control: &Control, keys: Vec<K>, sheet: &mut Sheet| {
-            write!(sheet, "{{\"{field}\":[")?;
-            let mut is_first = true;
-            for keys in keys.chunks(piece) {
-                sheet.entries(look_up(control, keys).into_iter().map(T::from_control), &mut is_first)?;
-            }
-            sheet.write_all(b"]}")
-        };
-        self.stream((Footprint::Pieces, JSON), list, write).await
     }
 }

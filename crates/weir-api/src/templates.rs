@@ -1,10 +1,13 @@
 //! Handlers of `/v1/templates`.
 
+use crate::answer::Query;
 use crate::convert::FromControl;
 use crate::convert::IntoApi;
+use crate::paging::Page;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use weir_api_types::PageQuery;
 
 use super::Context;
 use super::answer::{Answer, ApiError, Body, Path};
@@ -12,19 +15,25 @@ use super::convert;
 use super::convert::policy as convert_policy;
 use super::versions::{IfVersion, Shown, Tagged};
 use weir_api_types::{
-    ErrorBody, IfMatchHeader, IfVersionQuery, Template, TemplateCreate, TemplateList, TemplateModify,
+    IfMatchHeader, IfVersionQuery, Problem, Template, TemplateCreate, TemplateList, TemplateModify,
 };
 use weir_control::{ControlError, CreateTemplate, ModifyTemplate};
 
 /// List all templates, including the built-in ones.
 #[utoipa::path(
-    get, path = "/v1/templates", tag = "templates", operation_id = "listTemplates",
+    get, path = "/v1/templates", tag = "templates", operation_id = "listTemplates", params(PageQuery),
     responses((status = 200, description = "All templates", body = TemplateList),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
-pub(super) async fn list(State(context): State<Context>) -> Answer<TemplateList> {
-    let views = context.run(|control| Ok::<_, ControlError>(control.templates.templates())).await?;
-    Ok(Json(TemplateList { templates: views.into_iter().map(Template::from_control).collect() }))
+pub(super) async fn list(
+    State(context): State<Context>,
+    Query(query): Query<PageQuery>,
+) -> Answer<TemplateList> {
+    let page = Page::of(query.page_size, query.page_token.as_deref())?;
+    let views = context.run(move |control| Ok::<_, ControlError>(control.templates.templates())).await?;
+    let items = views.into_iter().map(Template::from_control);
+    let (items, next_page_token) = page.cut(items, |template| template.name.clone());
+    Ok(Json(TemplateList { items, next_page_token }))
 }
 
 /// Create a template.
@@ -32,7 +41,7 @@ pub(super) async fn list(State(context): State<Context>) -> Answer<TemplateList>
     post, path = "/v1/templates", tag = "templates", operation_id = "createTemplate",
     request_body = TemplateCreate,
     responses((status = 201, description = "The new template", body = Template),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn create(
     State(context): State<Context>,
@@ -50,10 +59,10 @@ pub(super) async fn create(
 
 /// Show a template.
 #[utoipa::path(
-    get, path = "/v1/templates/{name}", tag = "templates", operation_id = "inspectTemplate",
-    params(("name" = String, Path, description = "The template")),
+    get, path = "/v1/templates/{template}", tag = "templates", operation_id = "getTemplate",
+    params(("template" = String, Path, description = "Name of the template")),
     responses((status = 200, description = "The template", body = Template),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Shown<Template> {
     let name = convert::name(&name)?;
@@ -64,11 +73,11 @@ pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<Str
 ///
 /// The replicas of the volumes that follow it move in the background.
 #[utoipa::path(
-    patch, path = "/v1/templates/{name}", tag = "templates", operation_id = "modifyTemplate",
-    params(("name" = String, Path, description = "The template"), IfVersionQuery, IfMatchHeader),
+    patch, path = "/v1/templates/{template}", tag = "templates", operation_id = "modifyTemplate",
+    params(("template" = String, Path, description = "Name of the template"), IfVersionQuery, IfMatchHeader),
     request_body = TemplateModify,
     responses((status = 200, description = "The template as it is now", body = Template),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,
@@ -90,10 +99,10 @@ pub(super) async fn modify(
 
 /// Delete a template that no volume follows.
 #[utoipa::path(
-    delete, path = "/v1/templates/{name}", tag = "templates", operation_id = "deleteTemplate",
-    params(("name" = String, Path, description = "The template"), IfVersionQuery, IfMatchHeader),
+    delete, path = "/v1/templates/{template}", tag = "templates", operation_id = "deleteTemplate",
+    params(("template" = String, Path, description = "Name of the template"), IfVersionQuery, IfMatchHeader),
     responses((status = 204, description = "It is gone"),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn delete(
     State(context): State<Context>,

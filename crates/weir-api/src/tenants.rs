@@ -1,9 +1,15 @@
 //! Handlers of `/v1/tenants`.
 
+use crate::answer::{Answer, Query};
+use crate::convert::FromControl;
 use crate::convert::IntoApi;
+use crate::paging::Page;
+use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::Response;
+use weir_api_types::PageQuery;
+use weir_control::ControlError;
+use weir_types::Name;
 
 use super::Context;
 use super::answer::{ApiError, Body, Path};
@@ -11,30 +17,34 @@ use super::convert;
 use super::convert::policy as convert_policy;
 use super::versions::{IfVersion, Shown, Tagged};
 use weir_api_types::{
-    ErrorBody, IfMatchHeader, IfVersionQuery, Tenant, TenantCreate, TenantList, TenantModify,
+    IfMatchHeader, IfVersionQuery, Problem, Tenant, TenantCreate, TenantList, TenantModify,
 };
 use weir_control::{Control, ModifyTenant};
-use weir_types::control_bounds::API_TENANTS_PER_PIECE;
 
 /// List all tenants.
 #[utoipa::path(
-    get, path = "/v1/tenants", tag = "tenants", operation_id = "listTenants",
+    get, path = "/v1/tenants", tag = "tenants", operation_id = "listTenants", params(PageQuery),
     responses((status = 200, description = "All tenants", body = TenantList),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
-pub(super) async fn list(State(context): State<Context>) -> Result<Response, ApiError> {
-    let list = |control: &Control| Ok(control.tenants.tenant_names());
-    let pieces = ("tenants", API_TENANTS_PER_PIECE);
-    context
-        .stream_in_pieces::<_, _, Tenant>(pieces, list, |control, names| control.tenants.tenant_views(names))
-        .await
+pub(super) async fn list(
+    State(context): State<Context>,
+    Query(query): Query<PageQuery>,
+) -> Answer<TenantList> {
+    let page = Page::of(query.page_size, query.page_token.as_deref())?;
+    let list = move |control: &Control| {
+        let (names, token) = page.cut(control.tenants.tenant_names(), Name::to_string);
+        Ok::<_, ControlError>((control.tenants.tenant_views(&names), token))
+    };
+    let (views, next_page_token) = context.run(list).await?;
+    Ok(Json(TenantList { items: views.into_iter().map(Tenant::from_control).collect(), next_page_token }))
 }
 
 /// Create a tenant.
 #[utoipa::path(
     post, path = "/v1/tenants", tag = "tenants", operation_id = "createTenant", request_body = TenantCreate,
     responses((status = 201, description = "The new tenant", body = Tenant),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn create(
     State(context): State<Context>,
@@ -47,10 +57,10 @@ pub(super) async fn create(
 
 /// Show a tenant.
 #[utoipa::path(
-    get, path = "/v1/tenants/{name}", tag = "tenants", operation_id = "inspectTenant",
-    params(("name" = String, Path, description = "The tenant")),
+    get, path = "/v1/tenants/{tenant}", tag = "tenants", operation_id = "getTenant",
+    params(("tenant" = String, Path, description = "Name of the tenant")),
     responses((status = 200, description = "The tenant", body = Tenant),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Shown<Tenant> {
     let name = convert::name(&name)?;
@@ -59,11 +69,11 @@ pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<Str
 
 /// Change a tenant's policy group, or the default policy group of its new volumes.
 #[utoipa::path(
-    patch, path = "/v1/tenants/{name}", tag = "tenants", operation_id = "modifyTenant",
-    params(("name" = String, Path, description = "The tenant"), IfVersionQuery, IfMatchHeader),
+    patch, path = "/v1/tenants/{tenant}", tag = "tenants", operation_id = "modifyTenant",
+    params(("tenant" = String, Path, description = "Name of the tenant"), IfVersionQuery, IfMatchHeader),
     request_body = TenantModify,
     responses((status = 200, description = "The tenant as it is now", body = Tenant),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn modify(
     State(context): State<Context>,
@@ -83,10 +93,10 @@ pub(super) async fn modify(
 
 /// Delete a tenant that owns nothing.
 #[utoipa::path(
-    delete, path = "/v1/tenants/{name}", tag = "tenants", operation_id = "deleteTenant",
-    params(("name" = String, Path, description = "The tenant"), IfVersionQuery, IfMatchHeader),
+    delete, path = "/v1/tenants/{tenant}", tag = "tenants", operation_id = "deleteTenant",
+    params(("tenant" = String, Path, description = "Name of the tenant"), IfVersionQuery, IfMatchHeader),
     responses((status = 204, description = "It is gone"),
-              (status = "default", description = "Not done", body = ErrorBody))
+              (status = "default", description = "A problem: the request was not done", body = Problem, content_type = "application/problem+json"))
 )]
 pub(super) async fn delete(
     State(context): State<Context>,

@@ -12,6 +12,8 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+mod idempotency;
+
 use super::*;
 use weir_control::testing::configuration;
 use weir_engine::exports::table::ExportTable;
@@ -75,14 +77,17 @@ impl World {
     /// Calls an operation by its template path, requires a status, and checks the form of the answer. The
     /// name may be `TENANT/NAME`.
     fn call(&mut self, method: &str, template: &str, name: &str, body: Option<Value>, status: u16) -> Value {
-        let (tenant, name) = name.split_once('/').map_or((None, name), |(tenant, name)| (Some(tenant), name));
-        let separator = if template.contains('?') { '&' } else { '?' };
-        let tenant = tenant.map(|tenant| format!("{separator}tenant={tenant}")).unwrap_or_default();
-        let path = template.replace("{name}", name).replace("{kind}", name).replace("{snapshot}", SNAPSHOT);
+        let (tenant, name) = name.split_once('/').unwrap_or(("default", name));
+        let mut path =
+            template.replace("{tenant}", if template.ends_with("{tenant}") { name } else { tenant });
+        for noun in ["{volume}", "{policy_group}", "{drive}", "{pool}", "{template}", "{kind}", "{id}"] {
+            path = path.replace(noun, name);
+        }
+        let path = path.replace("{snapshot}", SNAPSHOT);
         let (template, _) = template.split_once('?').unwrap_or((template, ""));
         let request = self
             .client
-            .request(Method::from_bytes(method.as_bytes()).unwrap(), format!("{}{path}{tenant}", self.base));
+            .request(Method::from_bytes(method.as_bytes()).unwrap(), format!("{}{path}", self.base));
         let request = match &body {
             Some(body) => request.json(body),
             None => request,
@@ -131,14 +136,20 @@ impl Drop for World {
     }
 }
 
-const VOLUMES: &str = "/v1/volumes";
-const VOLUME: &str = "/v1/volumes/{name}";
-const GROUPS: &str = "/v1/qos/policy-groups";
-const GROUP: &str = "/v1/qos/policy-groups/{name}";
-const ADAPTIVE_GROUPS: &str = "/v1/qos/adaptive-policy-groups";
-const ADAPTIVE_GROUP: &str = "/v1/qos/adaptive-policy-groups/{name}";
-const POLICIES: &str = "/v1/qos/policies";
-const TENANT: &str = "/v1/tenants/{name}";
+const VOLUMES: &str = "/v1/tenants/{tenant}/volumes";
+const VOLUME: &str = "/v1/tenants/{tenant}/volumes/{volume}";
+const GROUPS: &str = "/v1/tenants/{tenant}/policy-groups";
+const GROUP: &str = "/v1/tenants/{tenant}/policy-groups/{policy_group}";
+const ADAPTIVE_GROUPS: &str = "/v1/tenants/{tenant}/adaptive-policy-groups";
+const ADAPTIVE_GROUP: &str = "/v1/tenants/{tenant}/adaptive-policy-groups/{policy_group}";
+const POLICIES: &str = "/v1/policies";
+const TENANT: &str = "/v1/tenants/{tenant}";
+
+/// Detail and remedy of a problem.
+fn message_of(answer: &Value) -> String {
+    let problem: weir_api_types::Problem = serde_json::from_value(answer.clone()).unwrap();
+    problem.message()
+}
 
 /// Adds, shows and removes an emulated drive.
 fn call_drives(api: &mut World) {
@@ -148,28 +159,28 @@ fn call_drives(api: &mut World) {
     let drive = api.call("POST", "/v1/drives", "", Some(body), 201);
     assert_eq!((&drive["emulation"], &drive["state"]), (&emulation, &json!("online")));
     let drives = api.call("GET", "/v1/drives", "", None, 200);
-    let names: Vec<_> = drives["drives"].as_array().unwrap().iter().map(|drive| &drive["name"]).collect();
+    let names: Vec<_> = drives["items"].as_array().unwrap().iter().map(|drive| &drive["name"]).collect();
     assert_eq!(names, ["default", "slow"]);
     let volume = api.call("POST", VOLUMES, "", Some(volume_with("drive", "slow")), 201);
     assert_eq!(
         (&volume["drives"][0]["name"], &volume["drives"][0]["emulation"]),
         (&json!("slow"), &emulation)
     );
-    assert_eq!(api.call("GET", "/v1/drives/{name}", "slow", None, 200)["volumes"], 1);
+    assert_eq!(api.call("GET", "/v1/drives/{drive}", "slow", None, 200)["volumes"], 1);
     let metrics = api.call("GET", "/metrics", "", None, 200);
     let label = "drive=\"slow\",emulated=\"iops=2000,bandwidth=5MB/s,latency=10ns\"";
     assert!(metrics.as_str().unwrap().contains(&format!("weir_drive_volumes{{{label}}} 1.0")), "{metrics}");
-    let drain = api.call("DELETE", "/v1/drives/{name}", "slow", None, 202);
+    let drain = api.call("DELETE", "/v1/drives/{drive}", "slow", None, 202);
     let left = |drive: &Value| {
         let drain = &drive["drain"];
         json!([drain["extents_left"], drain["journals_left"], drain["deletions_left"]])
     };
     assert_eq!(left(&drain), json!([1, 0, 0]));
-    let kept = api.call("DELETE", "/v1/drives/{name}/removal", "slow", None, 200);
+    let kept = api.call("DELETE", "/v1/drives/{drive}/drain", "slow", None, 200);
     assert_eq!(kept.get("drain"), None);
-    api.call("DELETE", "/v1/drives/{name}/removal", "none-such", None, 404);
+    api.call("DELETE", "/v1/drives/{drive}/drain", "none-such", None, 404);
     api.call("DELETE", VOLUME, "x", None, 204);
-    let jobs = api.call("GET", "/v1/background", "", None, 200)["jobs"].clone();
+    let jobs = api.call("GET", "/v1/background-jobs", "", None, 200)["items"].clone();
     assert_eq!(
         (&jobs[0]["id"], &jobs[0]["drive"], &jobs[0]["kind"]),
         (&volume["id"], &json!("slow"), &json!("reclaim"))
@@ -177,24 +188,24 @@ fn call_drives(api: &mut World) {
     let metrics = api.call("GET", "/metrics", "", None, 200);
     let series = "weir_background_jobs{kind=\"reclaim\",drive=\"slow\"} 1.0";
     assert!(metrics.as_str().unwrap().contains(series), "{metrics}");
-    let drain = api.call("DELETE", "/v1/drives/{name}", "slow", None, 202);
+    let drain = api.call("DELETE", "/v1/drives/{drive}", "slow", None, 202);
     assert_eq!(left(&drain), json!([0, 0, 1]));
-    api.call("DELETE", "/v1/drives/{name}/removal", "slow", None, 200);
+    api.call("DELETE", "/v1/drives/{drive}/drain", "slow", None, 200);
     weir_control::testing::settle(&api.control);
-    assert_eq!(api.call("GET", "/v1/background", "", None, 200)["jobs"], json!([]));
-    api.call("DELETE", "/v1/drives/{name}", "slow", None, 204);
+    assert_eq!(api.call("GET", "/v1/background-jobs", "", None, 200)["items"], json!([]));
+    api.call("DELETE", "/v1/drives/{drive}", "slow", None, 204);
 }
 
 /// Measures a drive and gives it another class.
 fn call_measurements(api: &mut World) {
-    const DRIVE: &str = "/v1/drives/{name}";
+    const DRIVE: &str = "/v1/drives/{drive}";
     let folder = tempfile::tempdir().unwrap();
     let emulation = json!({"iops": 300, "latency_ns": 1_000_000});
     let body = json!({"path": folder.path(), "name": "m", "emulation": emulation});
     let added = api.call("POST", "/v1/drives", "", Some(body), 201);
     assert_eq!((added.get("class"), &added["class_reason"]), (None, &json!("being measured")));
-    let refused = api.call("POST", "/v1/drives/{name}/measure", "m", None, 409);
-    assert!(refused["error"]["message"].as_str().unwrap().contains("is being measured already"), "{refused}");
+    let refused = api.call("POST", "/v1/drives/{drive}/measure", "m", None, 409);
+    assert!(message_of(&refused).contains("is being measured already"), "{refused}");
     weir_control::testing::settle_measurements(&api.control);
     let measured = api.call("GET", DRIVE, "m", None, 200);
     assert_eq!((&measured["class"], measured.get("measurement_progress")), (&json!("low"), None));
@@ -203,23 +214,20 @@ fn call_measurements(api: &mut World) {
     assert_eq!(modified["class"], "high");
     let modified = api.call("PATCH", DRIVE, "m", Some(json!({"class": "auto"})), 200);
     assert_eq!((&modified["class"], &modified["class_reason"]), (&json!("low"), &measured["class_reason"]));
-    let again = api.call("POST", "/v1/drives/{name}/measure", "m", None, 202);
+    let again = api.call("POST", "/v1/drives/{drive}/measure", "m", None, 202);
     assert!(again["measurement_progress"]["percent"].is_u64(), "{again}");
-    api.call("PATCH", DRIVE, "m", Some(json!({"class": "fast"})), 422);
+    api.call("PATCH", DRIVE, "m", Some(json!({"class": "fast"})), 400);
     api.call("DELETE", DRIVE, "m", None, 204);
-    api.call("POST", "/v1/drives/{name}/measure", "m", None, 404);
-    let refused = api.call("POST", "/v1/drives/{name}/accept", "default", None, 409);
-    assert!(
-        refused["error"]["message"].as_str().unwrap().contains("there is nothing to accept"),
-        "{refused}"
-    );
+    api.call("POST", "/v1/drives/{drive}/measure", "m", None, 404);
+    let refused = api.call("POST", "/v1/drives/{drive}/accept", "default", None, 409);
+    assert!(message_of(&refused).contains("there is nothing to accept"), "{refused}");
 }
 
 /// Shows, changes and resets the policy of a kind of background work.
 fn call_background_policies(api: &mut World) {
-    const POLICIES: &str = "/v1/qos/background-policies";
-    const POLICY: &str = "/v1/qos/background-policies/{kind}";
-    let list = |api: &mut World| api.call("GET", POLICIES, "", None, 200)["background_policies"][0].clone();
+    const POLICIES: &str = "/v1/background-policies";
+    const POLICY: &str = "/v1/background-policies/{kind}";
+    let list = |api: &mut World| api.call("GET", POLICIES, "", None, 200)["items"][0].clone();
     let built_in = list(api);
     assert_eq!((&built_in["weight"], &built_in["is_built_in"]), (&json!(10), &json!(true)));
     let change = json!({"weight": 7, "ceiling": {"iops": 100}, "deadline_seconds": 60});
@@ -233,10 +241,10 @@ fn call_background_policies(api: &mut World) {
         ("reclaim", json!({"weight": 0}), 400, "weight 0 is not accepted; 1 to 10000 is"),
         ("reclaim", json!({"deadline_seconds": 2_592_001}), 400, "1 to 2592000 seconds"),
         ("reclaim", json!({"ceiling": {"iops": 0}}), 400, "rate 0IOPS is not accepted"),
-        ("reclaim", json!({"floor": {"iops": 10}}), 422, "unknown field `floor`"),
+        ("reclaim", json!({"floor": {"iops": 10}}), 400, "unknown field `floor`"),
     ] {
         let answer = api.call("PATCH", POLICY, kind, Some(body), status);
-        assert!(answer["error"]["message"].as_str().unwrap().contains(words), "{answer}");
+        assert!(message_of(&answer).contains(words), "{answer}");
     }
     api.call("DELETE", POLICY, "reclaim", None, 204);
     assert_eq!(list(api), built_in);
@@ -247,16 +255,19 @@ const SNAPSHOT: &str = "s1";
 
 /// Creates snapshots and a clone, and restores.
 fn call_snapshots(api: &mut World) {
-    const OF_VOLUME: &str = "/v1/volumes/{name}/snapshots/{snapshot}";
+    const OF_VOLUME: &str = "/v1/tenants/{tenant}/volumes/{volume}/snapshots/{snapshot}";
     api.call("POST", VOLUMES, "", Some(json!({"name": "x", "size_bytes": 1u64 << 30})), 201);
     let wanted = json!({"name": SNAPSHOT, "volumes": ["x"]});
-    let made = api.call("POST", "/v1/snapshots", "", Some(wanted.clone()), 201);
-    assert_eq!(made["snapshots"][0]["export_name"], "x@s1");
-    api.call("POST", "/v1/snapshots", "", Some(wanted), 409);
-    api.call("POST", "/v1/snapshots", "", Some(json!({"name": "s2", "volumes": []})), 400);
+    let made = api.call("POST", "/v1/tenants/{tenant}/snapshots", "", Some(wanted.clone()), 201);
+    assert_eq!(made["items"][0]["export_name"], "x@s1");
+    api.call("POST", "/v1/tenants/{tenant}/snapshots", "", Some(wanted), 409);
+    api.call("POST", "/v1/tenants/{tenant}/snapshots", "", Some(json!({"name": "s2", "volumes": []})), 400);
     assert_eq!(api.call("GET", "/v1/snapshots?volume=x", "", None, 200), made);
+    let of_volume = "/v1/tenants/{tenant}/volumes/{volume}/snapshots";
+    assert_eq!(api.call("GET", of_volume, "x", None, 200), made);
+    assert_eq!(api.call("GET", OF_VOLUME, "x", None, 200), made["items"][0]);
     let clone = json!({"name": "twin", "snapshot": SNAPSHOT});
-    let clone = api.call("POST", "/v1/volumes/{name}/clone", "x", Some(clone), 201);
+    let clone = api.call("POST", "/v1/tenants/{tenant}/volumes/{volume}/clones", "x", Some(clone), 201);
     assert_eq!(clone["cloned_from"], "x@s1");
     let restored = api.call("POST", &format!("{OF_VOLUME}/restore"), "x", Some(json!({})), 200);
     assert_eq!((&restored["name"], &restored["snapshots"]), (&json!("x"), &json!(1)));
@@ -271,9 +282,9 @@ fn call_snapshots(api: &mut World) {
 
 /// Scrubs a volume and shows the result.
 fn call_scrubs(api: &mut World) {
-    const SCRUB: &str = "/v1/volumes/{name}/scrub";
+    const SCRUB: &str = "/v1/tenants/{tenant}/volumes/{volume}/scrub";
     api.call("POST", VOLUMES, "", Some(json!({"name": "x", "size_bytes": 1u64 << 30})), 201);
-    let list = |api: &mut World| api.call("GET", "/v1/scrubs", "", None, 200)["scrubs"][0].clone();
+    let list = |api: &mut World| api.call("GET", "/v1/scrubs", "", None, 200)["items"][0].clone();
     assert_eq!((&list(api)["volume"], &list(api)["state"]), (&json!("x"), &json!("never")));
     api.call("POST", SCRUB, "x", None, 200);
     weir_testkit::wait::wait_until("the scrub has ended", || {
@@ -294,7 +305,7 @@ fn call_scrubs(api: &mut World) {
 
 /// Over-commits the pool of an emulated drive, which is refused first.
 fn call_pools(api: &mut World) {
-    const POOL: &str = "/v1/pools/{name}";
+    const POOL: &str = "/v1/pools/{pool}";
     let folder = tempfile::tempdir().unwrap();
     let emulation = json!({"iops": 2000});
     let body = json!({
@@ -308,7 +319,7 @@ fn call_pools(api: &mut World) {
     api.call("POST", VOLUMES, "", Some(volume.clone()), 201);
     volume["name"] = json!("y");
     let refused = api.call("POST", VOLUMES, "", Some(volume.clone()), 409);
-    let message = refused["error"]["message"].as_str().unwrap();
+    let message = message_of(&refused);
     assert!(
         message.starts_with("pool 'slow' would be over-committed: floors of 1200IOPS bound"),
         "{message}"
@@ -339,14 +350,14 @@ fn call_pools(api: &mut World) {
         api.call("PATCH", POOL, "slow", Some(json!({"over_commit_percent": 125, "queue_target": 0})), 200);
     assert_eq!((&pool["is_over_committed"], pool.get("queue_target")), (&json!(false), None));
     let pools = api.call("GET", "/v1/pools", "", None, 200);
-    let names: Vec<_> = pools["pools"].as_array().unwrap().iter().map(|pool| &pool["name"]).collect();
-    assert_eq!((names, pools["pools"][0].get("capacity")), (vec![&json!("default"), &json!("slow")], None));
+    let names: Vec<_> = pools["items"].as_array().unwrap().iter().map(|pool| &pool["name"]).collect();
+    assert_eq!((names, pools["items"][0].get("capacity")), (vec![&json!("default"), &json!("slow")], None));
     for volume in ["x", "y"] {
         api.call("DELETE", VOLUME, volume, None, 204);
     }
     api.call("DELETE", GROUP, "floor", None, 204);
     weir_control::testing::settle(&api.control);
-    api.call("DELETE", "/v1/drives/{name}", "slow", None, 204);
+    api.call("DELETE", "/v1/drives/{drive}", "slow", None, 204);
     api.call("GET", POOL, "slow", None, 404);
 }
 
@@ -357,7 +368,7 @@ fn drive_kind_and_its_parameters_are_equivalent() {
         let folder = tempfile::tempdir().unwrap();
         let body = json!({"path": folder.path(), "name": name, "emulation": emulation});
         let drive = api.call("POST", "/v1/drives", "", Some(body), 201);
-        api.call("DELETE", "/v1/drives/{name}", name, None, 204);
+        api.call("DELETE", "/v1/drives/{drive}", name, None, 204);
         drive["emulation"].clone()
     };
     let nvme = json!({
@@ -387,7 +398,7 @@ fn invalid_drive_error_names_the_value() {
             post(json!({"path": "/no/such/place"}), 400, "invalid", "'/no/such/place' does not exist"),
             post(emulated(json!({"iops": 0})), 400, "invalid", "'iops=0' is not from 1 to"),
             post(emulated(json!({"latency_ns": 5})), 400, "invalid", "required unless a kind is told"),
-            post(emulated(json!({"kind": "tape"})), 422, "invalid", "expected one of `ebs-io1`"),
+            post(emulated(json!({"kind": "tape"})), 400, "invalid", "expected one of `ebs-io1`"),
             post(
                 emulated(json!({"kind": "nvme", "parallel": 0})),
                 400,
@@ -396,10 +407,10 @@ fn invalid_drive_error_names_the_value() {
             ),
             post(json!({"path": "/", "name": "a b"}), 400, "invalid", "character ' '"),
             post(json!({"path": "/"}), 400, "invalid", "name the drive with --name"),
-            ("GET", "/v1/drives/{name}", "x", Value::Null, 404, "not_found", "there are: default"),
+            ("GET", "/v1/drives/{drive}", "x", Value::Null, 404, "not_found", "there are: default"),
             (
                 "PATCH",
-                "/v1/drives/{name}",
+                "/v1/drives/{drive}",
                 "x",
                 json!({"class": "low"}),
                 404,
@@ -408,14 +419,14 @@ fn invalid_drive_error_names_the_value() {
             ),
             (
                 "PATCH",
-                "/v1/drives/{name}",
+                "/v1/drives/{drive}",
                 "default",
                 json!({"class": "auto"}),
                 409,
                 "refused",
                 "was not measured",
             ),
-            ("DELETE", "/v1/drives/{name}", "default", Value::Null, 409, "refused", "always exists"),
+            ("DELETE", "/v1/drives/{drive}", "default", Value::Null, 409, "refused", "always exists"),
             ("POST", VOLUMES, "", volume_with("drive", "x"), 404, "not_found", "unknown drive 'x'"),
         ],
     );
@@ -427,38 +438,61 @@ fn every_operation_matches_its_description() {
     let api = &mut world;
     api.call("POST", "/v1/tenants", "", Some(json!({"name": "svm01"})), 201);
     api.call("POST", "/v1/tenants", "", Some(json!({"name": "gone"})), 201);
-    api.call("DELETE", "/v1/tenants/{name}", "gone", None, 204);
+    api.call("DELETE", "/v1/tenants/{tenant}", "gone", None, 204);
     call_drives(api);
     call_measurements(api);
     call_background_policies(api);
-    assert_eq!(api.call("GET", "/v1/journals", "", None, 200), json!({"journals": []}));
+    assert_eq!(api.call("GET", "/v1/journals", "", None, 200), json!({"items": []}));
     call_scrubs(api);
     call_snapshots(api);
     let tenants = api.call("GET", "/v1/tenants", "", None, 200);
-    assert_eq!(tenants["tenants"].as_array().unwrap().len(), 2);
+    assert_eq!(tenants["items"].as_array().unwrap().len(), 2);
     let limits = json!({"total": {"iops": 10000, "bytes_per_second": 300_000_000}});
     let body = json!({"name": "policy1", "tenant": "svm01", "limits": limits, "is_shared": false});
-    assert_eq!(api.call("POST", GROUPS, "", Some(body), 201)["number"], 1);
-    let body = json!({"name": "vol1", "tenant": "svm01", "size_bytes": 1u64 << 30,
+    api.call("POST", GROUPS, "", Some(body.clone()), 400);
+    assert_eq!(api.call("POST", GROUPS, "svm01/", Some(body), 201)["number"], 1);
+    let body = json!({"name": "vol1", "size_bytes": 1u64 << 30,
         "io_priority": "high", "class_policy": "prefer"});
-    assert_eq!(api.call("POST", VOLUMES, "", Some(body), 201)["export_name"], "svm01/vol1");
+    let volume = api.call("POST", VOLUMES, "svm01/", Some(body), 201);
+    assert_eq!(volume["export_name"], "svm01/vol1");
     let bound = api.call("PATCH", VOLUME, "svm01/vol1", Some(json!({"qos_policy_group": "policy1"})), 200);
     assert_eq!(bound["qos_policy_group"]["limits"]["total"]["iops"], 10000);
     let body = json!({"limits": {"total": {"iops": 1000}, "read": {"bytes_per_second": 5}}});
     let group = api.call("PATCH", GROUP, "svm01/policy1", Some(body), 200);
     assert_eq!((&group["limits"]["total"], &group["workloads"]), (&json!({"iops": 1000}), &json!(1)));
-    let (path, body) = ("/v1/qos/policy-groups/{name}/rename", json!({"new_name": "gold"}));
-    api.call("POST", path, "svm01/policy1", Some(body), 200);
+    let (path, body) = (GROUP, json!({"name": "gold"}));
+    api.call("PATCH", path, "svm01/policy1", Some(body), 200);
     assert_eq!(api.call("GET", GROUP, "svm01/gold", None, 200)["name"], "gold");
-    assert_eq!(api.call("GET", GROUPS, "", None, 200)["policy_groups"].as_array().unwrap().len(), 1);
-    let explained =
-        api.call("GET", "/v1/volumes/{name}/explanation?interval_ns=100000000", "svm01/vol1", None, 200);
+    assert_eq!(api.call("GET", "/v1/policy-groups", "", None, 200)["items"].as_array().unwrap().len(), 1);
+    let explained = api.call(
+        "GET",
+        "/v1/tenants/{tenant}/volumes/{volume}/explanation?interval_ns=100000000",
+        "svm01/vol1",
+        None,
+        200,
+    );
     assert_eq!((&explained["cause"], &explained["operations"]), (&json!("idle"), &json!(0)));
-    api.call("GET", "/v1/volumes/{name}/explanation?interval_ns=1", "svm01/vol1", None, 400);
-    api.call("POST", "/v1/volumes/{name}/resize", "svm01/vol1", Some(json!({"size_bytes": 2u64 << 30})), 200);
+    api.call(
+        "GET",
+        "/v1/tenants/{tenant}/volumes/{volume}/explanation?interval_ns=1",
+        "svm01/vol1",
+        None,
+        400,
+    );
+    api.call("PATCH", VOLUME, "svm01/vol1", Some(json!({"size_bytes": 2u64 << 30})), 200);
     assert_eq!(api.call("GET", VOLUME, "svm01/vol1", None, 200)["size_bytes"], 2u64 << 30);
-    assert_eq!(api.call("GET", "/v1/volumes?tenant=default", "", None, 200)["volumes"], json!([]));
-    assert_eq!(api.call("GET", VOLUMES, "", None, 200)["volumes"].as_array().unwrap().len(), 1);
+    assert_eq!(api.call("GET", "/v1/volumes?tenant=default", "", None, 200)["items"], json!([]));
+    assert_eq!(api.call("GET", VOLUMES, "svm01/", None, 200)["items"].as_array().unwrap().len(), 1);
+    for (filter, count) in [("name=vol1", 1), ("name=vol2", 0), ("template=x", 0), ("health=online", 1)] {
+        let found = api.call("GET", &format!("/v1/volumes?{filter}"), "", None, 200);
+        assert_eq!(found["items"].as_array().unwrap().len(), count, "{filter}");
+    }
+    let id = volume["id"].as_str().unwrap();
+    assert_eq!(api.call("GET", "/v1/volumes/{id}", id, None, 200)["name"], "vol1");
+    let named = api.call("PATCH", "/v1/volumes/{id}", id, Some(json!({"read_only": true})), 200);
+    assert_eq!(named["read_only"], true);
+    api.call("PATCH", "/v1/volumes/{id}", id, Some(json!({"read_only": false})), 200);
+    api.call("DELETE", "/v1/volumes/{id}", "00000000-0000-0000-0000-000000000000", None, 404);
     let sample = api.call("GET", "/v1/statistics/volumes?volume=vol1&tenant=svm01", "", None, 200);
     assert_eq!(sample["volumes"][0]["qos_policy_group"], "gold");
     let sample = api.call("GET", "/v1/statistics/policy-groups", "", None, 200);
@@ -491,7 +525,7 @@ fn every_operation_matches_its_description() {
 
 fn call_templates(api: &mut World) {
     const TEMPLATES: &str = "/v1/templates";
-    const TEMPLATE: &str = "/v1/templates/{name}";
+    const TEMPLATE: &str = "/v1/templates/{template}";
     let folder = tempfile::tempdir().unwrap();
     let body = json!({"path": folder.path(), "name": "fast", "class": "high", "measure": false});
     api.call("POST", "/v1/drives", "", Some(body), 201);
@@ -501,7 +535,7 @@ fn call_templates(api: &mut World) {
     api.call("POST", TEMPLATES, "", Some(body), 409);
     let volume = api.call("POST", VOLUMES, "", Some(volume_with("template", "single")), 201);
     assert_eq!((&volume["template"], &volume["replicas"]), (&json!("single"), &json!(1)));
-    let templates = api.call("GET", TEMPLATES, "", None, 200)["templates"].clone();
+    let templates = api.call("GET", TEMPLATES, "", None, 200)["items"].clone();
     let names: Vec<_> = templates.as_array().unwrap().iter().map(|template| &template["name"]).collect();
     assert_eq!(names, [&json!("hdd"), &json!("hybrid"), &json!("nvme"), &json!("single")]);
     let body = json!({"read_from": "fastest", "qos_policy_group": "gold"});
@@ -521,7 +555,7 @@ fn call_templates(api: &mut World) {
             ("DELETE", TEMPLATE, "single", Value::Null, 409, "refused", "the volumes: x"),
             ("PATCH", TEMPLATE, "hybrid", json!({"read_from": "low"}), 409, "refused", "built in"),
             post(json!({"name": "n", "replicas": []}), 400, "invalid", "0 replicas; 1 to 3"),
-            post(json!({"name": "n", "replicas": ["best"]}), 422, "invalid", "best"),
+            post(json!({"name": "n", "replicas": ["best"]}), 400, "invalid", "best"),
         ],
     );
     let released = api.call("PATCH", VOLUME, "x", Some(json!({"template": "none"})), 200);
@@ -529,7 +563,7 @@ fn call_templates(api: &mut World) {
     api.call("DELETE", TEMPLATE, "single", None, 204);
     api.call("DELETE", VOLUME, "x", None, 204);
     weir_control::testing::settle(&api.control);
-    api.call("DELETE", "/v1/drives/{name}", "fast", None, 204);
+    api.call("DELETE", "/v1/drives/{drive}", "fast", None, 204);
 }
 
 /// Exports all policies, changes them, and applies the export.
@@ -562,7 +596,7 @@ fn adapt(api: &mut World) {
     let terms =
         json!({"expected_iops_per_tb": 1000, "peak_iops_per_tb": 1500, "peak_space": "allocated-space"});
     let body = json!({"name": "adaptive-policy2", "tenant": "svm01", "terms": terms});
-    let group = api.call("POST", ADAPTIVE_GROUPS, "", Some(body), 201);
+    let group = api.call("POST", ADAPTIVE_GROUPS, "svm01/", Some(body), 201);
     assert_eq!((&group["number"], &group["expected_space"]), (&json!(2), &json!("allocated-space")));
     let body = json!({"qos_policy_group": "none", "qos_adaptive_policy_group": "adaptive-policy2"});
     let volume = api.call("PATCH", VOLUME, "svm01/vol1", Some(body), 200);
@@ -570,16 +604,22 @@ fn adapt(api: &mut World) {
     assert_eq!(volume["policy"]["effective"]["ceiling_iops"]["value"], 3);
     let origin = &volume["policy"]["effective"]["ceiling_iops"]["origin"];
     assert_eq!(origin, "adaptive policy group adaptive-policy2");
-    api.call("PATCH", ADAPTIVE_GROUP, "svm01/adaptive-policy2", Some(json!({"absolute_iops_min": 75})), 200);
+    api.call(
+        "PATCH",
+        ADAPTIVE_GROUP,
+        "svm01/adaptive-policy2",
+        Some(json!({"terms": {"absolute_iops_min": 75}})),
+        200,
+    );
     let volume = api.call("GET", VOLUME, "svm01/vol1", None, 200);
     assert_eq!(volume["policy"]["levels"][0]["terms"]["limits"]["total"]["iops"], 75);
-    let path = "/v1/qos/adaptive-policy-groups/{name}/rename";
-    api.call("POST", path, "svm01/adaptive-policy2", Some(json!({"new_name": "a2"})), 200);
+    let path = ADAPTIVE_GROUP;
+    api.call("PATCH", path, "svm01/adaptive-policy2", Some(json!({"name": "a2"})), 200);
     assert_eq!(api.call("GET", ADAPTIVE_GROUP, "svm01/a2", None, 200)["workloads"], 1);
-    let groups = api.call("GET", "/v1/qos/adaptive-policy-groups?tenant=svm01", "", None, 200);
-    assert_eq!(groups["adaptive_policy_groups"].as_array().unwrap().len(), 4, "with the built-in ones");
+    let groups = api.call("GET", "/v1/adaptive-policy-groups?tenant=svm01", "", None, 200);
+    assert_eq!(groups["items"].as_array().unwrap().len(), 4, "with the built-in ones");
     let top = json!({"name": "top", "tenant": "svm01", "limits": {"total": {"iops": 9}}, "weight": 200});
-    assert_eq!(api.call("POST", GROUPS, "", Some(top), 201)["weight"], 200);
+    assert_eq!(api.call("POST", GROUPS, "svm01/", Some(top), 201)["weight"], 200);
     let body = json!({"qos_policy_group": "top", "default_policy_group": "extreme"});
     let tenant = api.call("PATCH", TENANT, "svm01", Some(body), 200);
     assert_eq!(
@@ -600,11 +640,11 @@ fn adapt(api: &mut World) {
 type Refused = (&'static str, &'static str, &'static str, Value, u16, &'static str, &'static str);
 
 fn check_refused(api: &mut World, cases: impl IntoIterator<Item = Refused>) {
-    for (method, path, name, body, status, kind, words) in cases {
+    for (method, path, name, body, status, code, words) in cases {
         let body = Some(body).filter(|body| !body.is_null());
         let answer = api.call(method, path, name, body, status);
-        let message = answer["error"]["message"].as_str().unwrap();
-        assert!(answer["error"]["kind"] == kind && message.contains(words), "{method} {path}: {answer}");
+        let message = message_of(&answer);
+        assert!(answer["code"] == code && message.contains(words), "{method} {path}: {answer}");
     }
 }
 
@@ -627,11 +667,11 @@ fn invalid_volume_error_names_the_value() {
             post(volume_with("name", "a b"), 400, "invalid", "character ' '"),
             post(volume_with("name", ""), 400, "invalid", "must not be empty"),
             post(json!({"name": "x", "size_bytes": 0}), 400, "invalid", "size 0"),
-            post(json!({"name": "x", "size_bytes": -1}), 422, "invalid", "-1"),
-            post(json!({"name": "x", "size": 1}), 422, "invalid", "unknown field `size`"),
-            post(volume_with("tenant", "t"), 404, "not_found", "unknown tenant 't'"),
+            post(json!({"name": "x", "size_bytes": -1}), 400, "invalid", "-1"),
+            post(json!({"name": "x", "size": 1}), 400, "invalid", "unknown field `size`"),
+            ("POST", VOLUMES, "t/", volume_with("name", "y"), 404, "not_found", "unknown tenant 't'"),
             post(volume_with("qos_policy_group", "p"), 404, "not_found", "'p'"),
-            post(volume_with("io_priority", "best"), 422, "invalid", "best"),
+            post(volume_with("io_priority", "best"), 400, "invalid", "best"),
         ],
     );
     let smaller = json!({"size_bytes": 4096});
@@ -639,7 +679,7 @@ fn invalid_volume_error_names_the_value() {
     check_refused(
         &mut api,
         [
-            ("POST", "/v1/volumes/{name}/resize", "vol1", smaller, 409, "refused", "--force"),
+            ("PATCH", VOLUME, "vol1", smaller, 409, "refused", "--force"),
             ("PATCH", VOLUME, "vol1", unbound, 404, "not_found", "'p' in tenant 'default'"),
             ("GET", VOLUME, "nope", Value::Null, 404, "not_found", "unknown volume 'nope'"),
             ("GET", "/v1/volumes?tenat=x", "", Value::Null, 400, "invalid", "tenat"),
@@ -669,13 +709,13 @@ fn invalid_policy_or_tenant_error_names_the_value() {
                 "invalid",
                 "weight 0 is not accepted",
             ),
-            ("POST", GROUPS, "", json!({"name": "p", "heavy": 0}), 422, "invalid", "unknown field `heavy`"),
+            ("POST", GROUPS, "", json!({"name": "p", "heavy": 0}), 400, "invalid", "unknown field `heavy`"),
             ("POST", GROUPS, "", json!({"name": "extreme"}), 409, "conflict", "'extreme' is built in"),
             ("PATCH", GROUP, "value", json!({}), 400, "invalid", "'value' is adaptive; 'qos adaptive-"),
             ("PATCH", ADAPTIVE_GROUP, "value", json!({}), 409, "refused", "built in and cannot be changed"),
             ("POST", ADAPTIVE_GROUPS, "", no_peak, 400, "invalid", "needs an expected and a peak rate"),
             ("PATCH", TENANT, "default", adaptive_tenant, 400, "invalid", "'extreme' is adaptive"),
-            ("DELETE", "/v1/tenants/{name}", "default", Value::Null, 409, "refused", "always exists"),
+            ("DELETE", "/v1/tenants/{tenant}", "default", Value::Null, 409, "refused", "always exists"),
         ],
     );
 }
@@ -688,14 +728,14 @@ fn missing_and_oversized_requests_get_the_error_form() {
     for (request, status) in [
         (world.client.get(url("/v2")), 404),
         (world.client.put(url("/v1/volumes")), 405),
-        (world.client.post(url("/v1/volumes")).header("content-type", "application/json").body("{"), 400),
-        (world.client.post(url("/v1/volumes")).body("{}"), 415),
-        (world.client.post(url("/v1/volumes")).header("content-type", "application/json").body(large), 413),
+        (world.client.post(url("/v1/tenants")).header("content-type", "application/json").body("{"), 400),
+        (world.client.post(url("/v1/tenants")).body("{}"), 415),
+        (world.client.post(url("/v1/tenants")).header("content-type", "application/json").body(large), 413),
     ] {
         let response = request.send().unwrap();
         assert_eq!(response.status().as_u16(), status);
-        let body: weir_api_types::ErrorBody = response.json().unwrap();
-        assert!(!body.error.message.is_empty());
+        let body: weir_api_types::Problem = response.json().unwrap();
+        assert!(!body.detail.is_empty());
     }
 }
 

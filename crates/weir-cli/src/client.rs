@@ -6,13 +6,13 @@ use std::time::Duration;
 use reqwest::blocking::{ClientBuilder, RequestBuilder, Response};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, IF_MATCH};
 use reqwest::{Method, StatusCode};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use super::arguments::Format;
 use super::change_options::ChangeOptions;
 use super::output;
-use weir_api_types::{ErrorBody, ErrorDetail, ErrorKind};
+use weir_api_types::{ErrorCode, Problem};
 use weir_host::folders::{default_state, sockets_folder};
 use weir_host::token::read_token;
 
@@ -36,13 +36,8 @@ pub enum CommandError {
     #[error("{0}")]
     Failed(String),
     /// The daemon refused the request or failed.
-    #[error("{message}")]
-    Answered {
-        /// Kind of the error.
-        kind: ErrorKind,
-        /// Message of the daemon.
-        message: String,
-    },
+    #[error("{}", .0.message())]
+    Answered(Box<Problem>),
     /// The daemon accepted the request, and did not answer in time.
     #[error(
         "the daemon at {server} took the request and has not answered within {seconds} s; \
@@ -82,8 +77,9 @@ impl CommandError {
     pub fn within(self, place: &impl std::fmt::Display) -> CommandError {
         match self {
             CommandError::Failed(message) => CommandError::Failed(format!("{place}: {message}")),
-            CommandError::Answered { kind, message } => {
-                CommandError::Answered { kind, message: format!("{place}: {message}") }
+            CommandError::Answered(problem) => {
+                let detail = format!("{place}: {}", problem.detail);
+                CommandError::Answered(Box::new(Problem { detail, ..*problem }))
             }
             error => error,
         }
@@ -106,6 +102,23 @@ pub struct Client {
     server: String,
     options: ChangeOptions,
 }
+
+/// A whole list, as programs read it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Items<T> {
+    /// The objects, in the order of the API.
+    pub items: Vec<T>,
+}
+
+/// One page of a list.
+#[derive(Deserialize)]
+struct ItemPage<T> {
+    items: Vec<T>,
+    next_page_token: Option<String>,
+}
+
+/// Items of one page: the most that the API gives.
+const PAGE_SIZE: &str = "1000";
 
 /// Result of a removal, as programs read it.
 #[derive(Serialize)]
@@ -165,6 +178,21 @@ impl Client {
         self.answer(self.request(Method::GET, path, query))
     }
 
+    /// Reads a whole list, page by page.
+    pub fn list<T: DeserializeOwned>(&self, path: &str, query: Query<'_>) -> Result<Items<T>, CommandError> {
+        let (mut items, mut token) = (Vec::new(), None::<String>);
+        loop {
+            let mut query = query.to_vec();
+            query.extend([("page_size", Some(PAGE_SIZE)), ("page_token", token.as_deref())]);
+            let page: ItemPage<T> = self.get(path, &query)?;
+            items.extend(page.items);
+            token = page.next_page_token;
+            if token.is_none() {
+                return Ok(Items { items });
+            }
+        }
+    }
+
     /// Creates an object, or performs an action on one.
     pub fn post<T: DeserializeOwned>(
         &self,
@@ -184,10 +212,10 @@ impl Client {
         existing: impl FnOnce() -> Result<Option<T>, CommandError>,
     ) -> Result<T, CommandError> {
         match self.post(path, &[], body) {
-            Err(CommandError::Answered { kind: ErrorKind::Conflict, message })
-                if self.options.if_not_exists =>
+            Err(CommandError::Answered(problem))
+                if problem.code == ErrorCode::Conflict && self.options.if_not_exists =>
             {
-                let conflict = CommandError::Answered { kind: ErrorKind::Conflict, message };
+                let conflict = CommandError::Answered(problem);
                 let found = existing().ok().flatten().ok_or(conflict)?;
                 self.tell_program(&found)?;
                 Ok(found)
@@ -238,7 +266,9 @@ impl Client {
     /// Removes an object; returns `None` if it does not exist and that is no error.
     fn remove(&self, request: RequestBuilder) -> Result<Option<Response>, CommandError> {
         let response = match self.send(request, CHANGE_TIMEOUT) {
-            Err(CommandError::Answered { kind: ErrorKind::NotFound, .. }) if self.options.if_exists => {
+            Err(CommandError::Answered(problem))
+                if problem.code == ErrorCode::NotFound && self.options.if_exists =>
+            {
                 self.tell_program(&Removal { result: "absent" })?;
                 return Ok(None);
             }
@@ -318,10 +348,8 @@ impl Client {
             return Ok(response);
         }
         let status = response.status();
-        match response.json::<ErrorBody>() {
-            Ok(ErrorBody { error: ErrorDetail { kind, message } }) => {
-                Err(CommandError::Answered { kind, message })
-            }
+        match response.json::<Problem>() {
+            Ok(problem) => Err(CommandError::Answered(Box::new(problem))),
             Err(_) => Err(CommandError::Failed(format!("the daemon answered {status}"))),
         }
     }
@@ -356,6 +384,14 @@ fn showing(file: &Path) -> Result<HeaderMap, CommandError> {
     let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(CommandError::failed)?;
     value.set_sensitive(true);
     Ok(HeaderMap::from_iter([(AUTHORIZATION, value)]))
+}
+
+/// Path of an object of a tenant: `of_tenant(None, "volumes", "db")`. Without a name it is the path of the
+/// collection, and without a tenant the default tenant is meant.
+pub fn of_tenant(tenant: Option<&str>, collection: &str, name: Option<&str>) -> String {
+    let tenant = segment(tenant.unwrap_or(weir_types::name::DEFAULT_TENANT));
+    let name = name.map(|name| format!("/{}", segment(name))).unwrap_or_default();
+    format!("/v1/tenants/{tenant}/{collection}{name}")
 }
 
 /// Escapes a name as one segment of a path. Characters that no name may have are escaped, so that the daemon
@@ -403,7 +439,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let server = format!("unix:{}", folder.path().join("api.sock").display());
         let client = Client::new(Some(&server), None).unwrap();
-        let error = client.get::<ErrorBody>("/v1/status", &[]).unwrap_err();
+        let error = client.get::<Problem>("/v1/status", &[]).unwrap_err();
         assert!(matches!(error, CommandError::Unreachable { .. }), "{error}");
         assert_eq!(error.exit_status(), 5);
     }

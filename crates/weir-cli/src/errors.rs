@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::arguments::Format;
 use super::client::CommandError;
-use weir_api_types::ErrorKind;
+use weir_api_types::ErrorCode;
 
 /// Exit status of a command that was refused or failed.
 pub const FAILED: u8 = 1;
@@ -26,9 +26,12 @@ struct ErrorObject {
 
 #[derive(Debug, Serialize)]
 struct ErrorFields {
-    /// Kind of the error; a word that stays the same across versions.
-    kind: String,
+    /// Code of the error; a word that stays the same across versions.
+    code: &'static str,
     message: String,
+    /// Field of the request that is not accepted, if one is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<String>,
     exit_status: u8,
 }
 
@@ -37,23 +40,27 @@ impl CommandError {
     pub fn exit_status(&self) -> u8 {
         match self {
             CommandError::Usage(_) => USAGE,
-            CommandError::Answered { kind: ErrorKind::NotFound, .. } => NOT_FOUND,
+            CommandError::Answered(problem) if problem.code == ErrorCode::NotFound => NOT_FOUND,
             CommandError::Unreachable { .. } => NO_DAEMON,
             _ => FAILED,
         }
     }
 
-    /// Kind of the error: the kind in the API's answer, or a word for a failure in the client.
-    fn kind(&self) -> String {
+    /// Code of the error: the code in the API's answer, or a word for a failure in the client.
+    fn code(&self) -> &'static str {
         match self {
-            CommandError::Usage(_) => "usage".to_owned(),
-            CommandError::Answered { kind, .. } => {
-                let word = serde_json::to_value(kind).ok();
-                word.and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
-            }
-            CommandError::Unreachable { .. } => "no_daemon".to_owned(),
-            CommandError::TimedOut { .. } => "timed_out".to_owned(),
-            CommandError::Failed(_) | CommandError::OutputClosed => "failed".to_owned(),
+            CommandError::Usage(_) => "usage",
+            CommandError::Answered(problem) => problem.code.word(),
+            CommandError::Unreachable { .. } => "no_daemon",
+            CommandError::TimedOut { .. } => "timed_out",
+            CommandError::Failed(_) | CommandError::OutputClosed => "failed",
+        }
+    }
+
+    fn field(&self) -> Option<String> {
+        match self {
+            CommandError::Answered(problem) => problem.field.clone(),
+            _ => None,
         }
     }
 }
@@ -65,8 +72,8 @@ pub fn report(error: &CommandError, format: Format) -> ExitCode {
 }
 
 fn written(error: &CommandError, format: Format) -> String {
-    let (kind, message, exit_status) = (error.kind(), error.to_string(), error.exit_status());
-    let object = ErrorObject { error: ErrorFields { kind, message, exit_status } };
+    let (code, message, exit_status) = (error.code(), error.to_string(), error.exit_status());
+    let object = ErrorObject { error: ErrorFields { code, message, field: error.field(), exit_status } };
     let words = || format!("weir: {error}");
     match format {
         Format::Table => words(),
@@ -94,27 +101,29 @@ pub fn asked_format(arguments: &[OsString]) -> Format {
 
 #[cfg(test)]
 mod tests {
+    use weir_api_types::Problem;
+
     use super::*;
 
     #[test]
-    fn each_kind_of_error_has_its_exit_status() {
-        let answered = |kind| CommandError::Answered { kind, message: "no".to_owned() };
+    fn each_code_has_its_exit_status() {
+        let answered = |code| CommandError::Answered(Box::new(Problem::new(code, "no")));
         let unreachable =
             CommandError::Unreachable { server: "unix:/x".to_owned(), reason: "gone".to_owned() };
         let timed_out = CommandError::TimedOut { server: "unix:/x".to_owned(), seconds: 120 };
-        for (error, status, kind) in [
+        for (error, status, code) in [
             (CommandError::Usage("what".to_owned()), 2, "usage"),
             (CommandError::Failed("why".to_owned()), 1, "failed"),
-            (answered(ErrorKind::NotFound), 4, "not_found"),
-            (answered(ErrorKind::Refused), 1, "refused"),
-            (answered(ErrorKind::Conflict), 1, "conflict"),
-            (answered(ErrorKind::Full), 1, "full"),
+            (answered(ErrorCode::NotFound), 4, "not_found"),
+            (answered(ErrorCode::Refused), 1, "refused"),
+            (answered(ErrorCode::Conflict), 1, "conflict"),
+            (answered(ErrorCode::Full), 1, "full"),
             (unreachable, 5, "no_daemon"),
             (timed_out, 1, "timed_out"),
         ] {
-            assert_eq!((error.exit_status(), error.kind().as_str()), (status, kind));
+            assert_eq!((error.exit_status(), error.code()), (status, code));
             let object: serde_json::Value = serde_json::from_str(&written(&error, Format::Json)).unwrap();
-            assert_eq!(object["error"]["kind"], kind);
+            assert_eq!(object["error"]["code"], code);
             assert_eq!(object["error"]["exit_status"], status);
             assert_eq!(object["error"]["message"], error.to_string());
             assert_eq!(written(&error, Format::Table), format!("weir: {error}"));

@@ -17,6 +17,8 @@ pub enum ErrorKind {
     NotFound,
     /// The object exists already, or another request changed it at the same time.
     Conflict,
+    /// The object has another version than the request expects.
+    VersionMismatch,
     /// The request is valid, but the current state forbids it.
     Refused,
     /// There is no space, or the maximum number of objects is reached.
@@ -31,8 +33,10 @@ pub enum ErrorKind {
 pub struct ControlError {
     /// Kind of the error.
     pub kind: ErrorKind,
-    /// Message that names the wrong value and the accepted values.
+    /// Message that names the wrong value, and after its last semicolon the accepted values or the remedy.
     pub message: String,
+    /// Field of the request that holds the wrong value, by its name in the API.
+    pub field: Option<&'static str>,
 }
 
 /// The result of a control operation.
@@ -40,7 +44,7 @@ pub type Outcome<T> = Result<T, ControlError>;
 
 impl ControlError {
     fn new(kind: ErrorKind, message: impl Into<String>) -> ControlError {
-        ControlError { kind, message: message.into() }
+        ControlError { kind, message: message.into(), field: None }
     }
 
     /// A value is not accepted.
@@ -56,6 +60,17 @@ impl ControlError {
     /// The object exists already.
     pub fn conflict(message: impl Into<String>) -> ControlError {
         ControlError::new(ErrorKind::Conflict, message)
+    }
+
+    /// The object has another version than the request expects.
+    pub fn version_mismatch(message: impl Into<String>) -> ControlError {
+        ControlError::new(ErrorKind::VersionMismatch, message)
+    }
+
+    /// The same error, of a field of the request.
+    #[must_use]
+    pub fn of_field(self, field: &'static str) -> ControlError {
+        ControlError { field: Some(field), ..self }
     }
 
     /// The current state forbids the operation.
@@ -108,7 +123,7 @@ impl From<DataPlaneError> for ControlError {
 pub fn refuse_other_version(title: impl Display, version: u64, if_version: Option<u64>) -> Outcome<()> {
     match if_version.filter(|expected| *expected != version) {
         None => Ok(()),
-        Some(expected) => Err(ControlError::conflict(format!(
+        Some(expected) => Err(ControlError::version_mismatch(format!(
             "{title} has version {version}, and the change is for version {expected}: it was changed meanwhile; \
              look at it again, and repeat the change with its version"
         ))),

@@ -63,6 +63,18 @@ pub struct ModifyVolume {
     pub if_version: Option<u64>,
 }
 
+impl ModifyVolume {
+    /// True if nothing is to change.
+    pub fn is_empty(&self) -> bool {
+        let ModifyVolume {
+            name, io_priority, class_policy, replicas, template, policy, is_read_only, ..
+        } = self;
+        let is_moved =
+            io_priority.is_some() || class_policy.is_some() || replicas.is_some() || template.is_some();
+        !is_moved && name.is_none() && policy.is_none() && is_read_only.is_none()
+    }
+}
+
 /// Options of a deletion.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeleteVolume {

@@ -126,6 +126,17 @@ impl VolumeViews {
         Ok(wanted.into_iter().map(|volume| volume.id).collect())
     }
 
+    /// Tenant, name and identity of all volumes, or of one tenant's, ordered by tenant and name.
+    ///
+    /// # Errors
+    /// If the tenant does not exist.
+    pub fn volume_names(&self, tenant: Option<&Name>) -> Outcome<Vec<(Name, Name, VolumeId)>> {
+        let ids = self.volume_ids(tenant)?;
+        let model = self.core.model();
+        let records = ids.iter().filter_map(|id| Some(&model.volumes.get(id)?.record));
+        Ok(records.map(|record| (record.tenant.clone(), record.name.clone(), record.id)).collect())
+    }
+
     /// Views of these volumes, without the volumes that no longer exist.
     pub fn volume_views(&self, ids: &[VolumeId]) -> Vec<VolumeView> {
         let failed = self.failed_extents();

@@ -108,12 +108,21 @@ pub const API_WRITE_SECONDS_MAX: u64 = 10;
 /// Buffer of one API connection for requests and answers, in bytes.
 pub const API_CONNECTION_BUFFER_BYTES: usize = 64 << 10;
 
-/// Maximum number of lists that are answered in pieces at a time; further requests wait.
-pub const API_LISTS_MAX: usize = 32;
-
 /// Maximum number of scrapes, and of lists with all entries in memory, that are answered at a time. Further
 /// requests wait. With ten thousand volumes, each takes up to 32 MiB.
 pub const API_SCRAPES_MAX: usize = 2;
+
+/// Maximum number of answers that are kept for requests with an idempotency key.
+pub const IDEMPOTENCY_KEYS_MAX: usize = 4096;
+
+/// Maximum number of bytes of these answers.
+pub const IDEMPOTENCY_ANSWERS_BYTES_MAX: usize = 16 << 20;
+
+/// Time that such an answer is kept, in seconds: one day, as long as the most patient client retries.
+pub const IDEMPOTENCY_SECONDS: u64 = 24 * 3600;
+
+/// Maximum length of an idempotency key, in characters.
+pub const IDEMPOTENCY_KEY_CHARACTERS_MAX: usize = 255;
 
 /// Maximum time that a request waits for the begin of its answer before it is refused, in seconds.
 pub const API_ANSWER_WAIT_SECONDS_MAX: u64 = 5;

@@ -27,7 +27,7 @@ fn set_ceiling(daemon: &Daemon, ceiling: &str) {
 
 fn jobs(daemon: &Daemon) -> Vec<Value> {
     let list = daemon.json(&["qos", "statistics", "background", "show"]);
-    list["jobs"].as_array().unwrap().clone()
+    list["items"].as_array().unwrap().clone()
 }
 
 fn wait_for_space(daemon: &Daemon) {
@@ -69,7 +69,7 @@ fn deleted_name_is_free_at_once_and_drive_stays_until_reclaim() {
     daemon.ok(&["volume", "delete", "w"]);
     let told = daemon.ok(&["drive", "remove", "drive1"]);
     assert!(told.contains("is being emptied, 0 extents and 1 pending deletion left"), "{told}");
-    let is_there = || daemon.json(&["drive", "list"])["drives"].as_array().unwrap().len() == 2;
+    let is_there = || daemon.json(&["drive", "list"])["items"].as_array().unwrap().len() == 2;
     assert!(is_there(), "space is still to be given back there");
     daemon.ok(&["qos", "background-policy", "reset", "reclaim"]);
     common::wait_until("the drive is gone", || !is_there());
@@ -194,7 +194,7 @@ fn reclaim_with_deadline_overrides_weight() {
 
 /// Background policies without their version numbers.
 fn without_versions(mut policies: serde_json::Value) -> serde_json::Value {
-    for policy in policies["background_policies"].as_array_mut().unwrap() {
+    for policy in policies["items"].as_array_mut().unwrap() {
         policy.as_object_mut().unwrap().remove("version");
     }
     policies
@@ -234,9 +234,9 @@ fn background_policies_are_checked_and_survive_restart() {
     let daemon = daemon.kill().start(&["--reactors", "2"]);
     assert_eq!(without_versions(daemon.json(&show)), before);
     daemon.ok(&["qos", "background-policy", "modify", "reclaim", "--deadline", "none"]);
-    assert!(daemon.json(&show)["background_policies"][0].get("deadline_seconds").is_none());
+    assert!(daemon.json(&show)["items"][0].get("deadline_seconds").is_none());
     daemon.ok(&["qos", "background-policy", "reset", "--kind", "reclaim"]);
-    let built_in = &daemon.json(&show)["background_policies"][0];
+    let built_in = &daemon.json(&show)["items"][0];
     assert_eq!((&built_in["weight"], &built_in["is_built_in"]), (&10.into(), &true.into()));
     daemon.stop();
 }

@@ -54,7 +54,7 @@ fn invalid_sizes_are_refused() {
 /// Names of all volumes.
 fn names(daemon: &Daemon) -> Vec<String> {
     let list = daemon.json(&["volume", "list"]);
-    list["volumes"].as_array().unwrap().iter().map(|v| v["name"].as_str().unwrap().to_owned()).collect()
+    list["items"].as_array().unwrap().iter().map(|v| v["name"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
@@ -148,8 +148,8 @@ fn invalid_rates_are_refused() {
         }
     }
     let list = daemon.json(&["qos", "policy-group", "show"]);
-    assert_eq!(list["policy_groups"].as_array().unwrap().len(), 1);
-    assert_eq!(list["policy_groups"][0]["limits"]["total"]["iops"], 100);
+    assert_eq!(list["items"].as_array().unwrap().len(), 1);
+    assert_eq!(list["items"][0]["limits"]["total"]["iops"], 100);
 }
 
 /// The state that a refused floor must leave unchanged.

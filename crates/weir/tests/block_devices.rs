@@ -182,7 +182,7 @@ fn configured_device_is_never_formatted_unasked() {
     daemon.ok(&["drive", "add", device.path(), "--format", "--no-measurement"]);
     let daemon = daemon.stop().start(&arguments);
     assert_eq!(daemon.json(&["status"])["alarms"], serde_json::json!([]));
-    assert_eq!(daemon.json(&["drive", "list"])["drives"].as_array().unwrap().len(), 1);
+    assert_eq!(daemon.json(&["drive", "list"])["items"].as_array().unwrap().len(), 1);
     daemon.stop();
 }
 
@@ -442,7 +442,7 @@ fn format_can_be_repeated_after_kill() {
     tool("mount", &[device.path(), stranger.to_str().unwrap()]);
     let daemon = state.start(&REACTORS);
     assert!(!stranger.exists() && device.mounts().is_empty());
-    assert_eq!(daemon.json(&["drive", "list"])["drives"].as_array().unwrap().len(), 1);
+    assert_eq!(daemon.json(&["drive", "list"])["items"].as_array().unwrap().len(), 1);
     // A foreign filesystem is not taken for the unfinished one.
     let foreign = Loop::blank(&state, "foreign");
     tool("mkfs.xfs", &["-q", "-L", "weir", foreign.path()]);
@@ -481,7 +481,7 @@ fn failed_format_has_cause_and_can_be_repeated() {
     let daemon = start_with_mkfs(&state, cut_short);
     let message = refusal(&daemon, device.path());
     assert!(message.contains("cannot be formatted: mkfs.xfs failed: no more"), "{message}");
-    assert_eq!(daemon.json(&["drive", "list"])["drives"].as_array().unwrap().len(), 1);
+    assert_eq!(daemon.json(&["drive", "list"])["items"].as_array().unwrap().len(), 1);
     let daemon = daemon.stop().start(&REACTORS);
     format(&daemon, &device);
     let data = fill(&daemon);

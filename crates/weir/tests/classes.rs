@@ -58,7 +58,7 @@ fn configuration(state: &State, folder: &Path) -> PathBuf {
 }
 
 fn drives(daemon: &Daemon) -> Vec<Value> {
-    daemon.json(&["drive", "list"])["drives"].as_array().unwrap().clone()
+    daemon.json(&["drive", "list"])["items"].as_array().unwrap().clone()
 }
 
 fn wait_until_measured(daemon: &Daemon) {
@@ -77,7 +77,7 @@ fn line<'a>(text: &'a str, first: &str) -> Vec<&'a str> {
 
 /// Compares the pools and drives in `weir status` with the API.
 fn check_status(daemon: &Daemon, folder: &Path) {
-    let (text, pools) = (daemon.ok(&["status"]), daemon.json(&["pool", "list"])["pools"].clone());
+    let (text, pools) = (daemon.ok(&["status"]), daemon.json(&["pool", "list"])["items"].clone());
     for words in ["Weir is operational", "Local Storage Pool: 3 pools", "Local Storage Devices: 3 devices"] {
         assert!(text.contains(words), "{words} in {text}");
     }

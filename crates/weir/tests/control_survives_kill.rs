@@ -20,6 +20,8 @@ use serde_json::{Value, json};
 
 /// Rounds of running and killing the daemon.
 const ROUNDS: u64 = 12;
+/// Path of the tenant's volumes.
+const VOLUMES: &str = "/v1/tenants/default/volumes";
 /// Number of volume names that the calls use.
 const NAMES: u64 = 6;
 /// Extents of each volume: enough that creating and deleting them takes a while.
@@ -82,10 +84,10 @@ struct Call {
 impl Call {
     fn choose(model: &Model, numbers: &mut Numbers) -> Call {
         let name = format!("vol{}", numbers.below(NAMES));
-        let volume = format!("/v1/volumes/{name}");
+        let volume = format!("{VOLUMES}/{name}");
         if !model.contains_key(&name) {
             let body = json!({"name": name, "size_bytes": EXTENTS << 30});
-            return Call { name, request: (Method::POST, "/v1/volumes".into(), body), outcome: Some(None) };
+            return Call { name, request: (Method::POST, VOLUMES.into(), body), outcome: Some(None) };
         }
         let bind = |policy: &str| (Method::PATCH, volume.clone(), json!({"qos_policy_group": policy}));
         match numbers.below(3) {
@@ -144,7 +146,7 @@ fn call_until_gone(
 
 fn list(client: &Client) -> Model {
     let answer: Value = client.get("http://localhost/v1/volumes").send().unwrap().json().unwrap();
-    let volumes = answer["volumes"].as_array().unwrap();
+    let volumes = answer["items"].as_array().unwrap();
     let text = |value: &Value| value.as_str().map(str::to_owned);
     volumes.iter().map(|v| (text(&v["name"]).unwrap(), text(&v["qos_policy_group"]["name"]))).collect()
 }
@@ -170,7 +172,7 @@ fn confirmed_calls_survive_kill_and_nothing_leaks() {
         let client = client(state);
         if round == 0 {
             let policy = json!({"name": "policy1", "limits": {"total": {"iops": 1000}}});
-            let request = client.post("http://localhost/v1/qos/policy-groups").json(&policy);
+            let request = client.post("http://localhost/v1/tenants/default/policy-groups").json(&policy);
             assert!(request.send().unwrap().status().is_success());
         }
         let (killed, (busy, is_busy)) = (AtomicBool::new(false), channel());
@@ -190,8 +192,8 @@ fn confirmed_calls_survive_kill_and_nothing_leaks() {
 /// Waits until the space of deleted and unfinished volumes is reclaimed.
 fn wait_for_space(client: &Client) {
     common::wait_until("all space is given back", || {
-        let answer: Value = client.get("http://localhost/v1/background").send().unwrap().json().unwrap();
-        answer["jobs"] == json!([])
+        let answer: Value = client.get("http://localhost/v1/background-jobs").send().unwrap().json().unwrap();
+        answer["items"] == json!([])
     });
 }
 

@@ -121,9 +121,9 @@ fn check_state(daemon: &Daemon, expected: &mut Expected) {
 /// half made, nothing left over.
 fn check_files(daemon: &Daemon) {
     let background = || daemon.json(&["qos", "statistics", "background", "show"]);
-    wait_until("all space is given back", || background()["jobs"].as_array().unwrap().is_empty());
+    wait_until("all space is given back", || background()["items"].as_array().unwrap().is_empty());
     let list = daemon.json(&["volume", "list"]);
-    let volumes = list["volumes"].as_array().unwrap();
+    let volumes = list["items"].as_array().unwrap();
     let mut wanted: Vec<String> = Vec::new();
     for volume in volumes {
         let id = volume["id"].as_str().unwrap();

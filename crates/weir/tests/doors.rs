@@ -21,6 +21,7 @@ use common::daemon::{Daemon, State, WEIR};
 use common::nbd::Client;
 use common::program::{PYTHON, Ran, find, has, is_root, run};
 use common::wait_until;
+use serde_json::{Value, json};
 
 /// User and group without any rights in the daemon.
 const STRANGER: &str = "65534";
@@ -174,7 +175,8 @@ fn create_many(daemon: &Daemon, count: usize) {
     for number in 0..count {
         let body = format!("{{\"name\": \"v{number:04}\", \"size_bytes\": 4096}}");
         let headers = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
-        let (status, answer) = ask(connect_api(daemon), &(head("POST", "/v1/volumes", &headers) + &body));
+        let (status, answer) =
+            ask(connect_api(daemon), &(head("POST", "/v1/tenants/default/volumes", &headers) + &body));
         assert_eq!(status, 201, "{answer}");
     }
 }
@@ -189,7 +191,7 @@ fn api_clients_that_never_read_use_bounded_memory_and_are_dropped() {
     create_many(&daemon, VOLUMES);
     let listed = daemon.json(&["volume", "list"]);
     let names: Vec<&str> =
-        listed["volumes"].as_array().unwrap().iter().map(|volume| volume["name"].as_str().unwrap()).collect();
+        listed["items"].as_array().unwrap().iter().map(|volume| volume["name"].as_str().unwrap()).collect();
     assert_eq!(names, (0..VOLUMES).map(|number| format!("v{number:04}")).collect::<Vec<_>>());
     let metrics = ask(connect_api(&daemon), &head("GET", "/metrics", "")).1;
     assert!(
@@ -220,7 +222,7 @@ fn api_clients_that_never_read_use_bounded_memory_and_are_dropped() {
             stream.write(b"x").is_err_and(|error| error.kind() != std::io::ErrorKind::WouldBlock)
         });
     }
-    assert_eq!(daemon.json(&["volume", "list"])["volumes"].as_array().unwrap().len(), VOLUMES);
+    assert_eq!(daemon.json(&["volume", "list"])["items"].as_array().unwrap().len(), VOLUMES);
     daemon.stop();
 }
 
@@ -241,30 +243,34 @@ fn metrics_of_idle_volumes_can_be_omitted() {
     daemon.stop();
 }
 
+/// Reads all pages of a list and returns their items.
+fn all_pages(daemon: &Daemon, path: &str, size: usize) -> Vec<Value> {
+    let (mut items, mut token) = (Vec::new(), String::new());
+    loop {
+        let page = daemon.get(&format!("{path}?page_size={size}{token}"));
+        let found = page["items"].as_array().unwrap();
+        assert!(found.len() <= size, "{path}: {} items", found.len());
+        items.extend(found.iter().cloned());
+        let Some(next) = page["next_page_token"].as_str() else { return items };
+        token = format!("&page_token={next}");
+    }
+}
+
 #[test]
-fn lists_are_sent_chunked() {
+fn lists_are_sent_in_pages() {
     let daemon = Daemon::fresh();
     daemon.ok(&["tenant", "create", "t"]);
     daemon.ok(&["qos", "policy-group", "create", "p", "--tenant", "t", "--max-throughput", "5IOPS"]);
     daemon.ok(&["volume", "create", "v", "--tenant", "t", "--size", "1MiB", "--qos-policy-group", "p"]);
-    for path in [
-        "/v1/volumes",
-        "/v1/tenants",
-        "/v1/qos/policy-groups",
-        "/v1/qos/adaptive-policy-groups",
-        "/v1/qos/policies",
-    ] {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-        let (status, answer) = ask(connect_api(&daemon), &request);
-        let head = answer.split("\r\n\r\n").next().unwrap().to_lowercase();
-        assert!(status == 200 && head.contains("transfer-encoding: chunked"), "{path}: {head}");
-        // Only an answer that is built as a whole has a content length.
-        assert!(!head.contains("content-length"), "{path}: {head}");
+    for path in ["/v1/volumes", "/v1/tenants", "/v1/policy-groups", "/v1/adaptive-policy-groups"] {
+        let whole = daemon.get(path)["items"].clone();
+        assert_eq!(json!(all_pages(&daemon, path, 1)), whole, "{path}");
+        assert_eq!(json!(all_pages(&daemon, path, 1000)), whole, "{path}");
     }
     let tenants = daemon.json(&["tenant", "list"]);
     let counts: Vec<_> =
-        tenants["tenants"].as_array().unwrap().iter().map(|t| (&t["name"], &t["volumes"])).collect();
-    assert_eq!(serde_json::json!(counts), serde_json::json!([["default", 0], ["t", 1]]));
+        tenants["items"].as_array().unwrap().iter().map(|t| (&t["name"], &t["volumes"])).collect();
+    assert_eq!(json!(counts), json!([["default", 0], ["t", 1]]));
     let exported = daemon.ok(&["qos", "export"]);
     let file = daemon.state().beside("policies.yaml");
     fs::write(&file, &exported).unwrap();
@@ -396,7 +402,9 @@ fn change_from_a_web_page_is_refused() {
     let daemon = Daemon::fresh();
     daemon.create("data", "1MiB");
     let origin = "Origin: https://evil.example\r\n";
-    for (method, path) in [("DELETE", "/v1/volumes/data"), ("POST", "/v1/volumes/data/scrub")] {
+    for (method, path) in
+        [("DELETE", "/v1/tenants/default/volumes/data"), ("POST", "/v1/tenants/default/volumes/data/scrub")]
+    {
         let (status, answer) = ask(connect_api(&daemon), &head(method, path, origin));
         assert!(status == 403 && answer.contains("https://evil.example"), "{answer}");
     }

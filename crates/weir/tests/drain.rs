@@ -75,7 +75,7 @@ impl Written {
 /// Returns the drive from the list, or `None` if it is not listed.
 fn listed(daemon: &Daemon, name: &str) -> Option<Value> {
     let list = daemon.json(&["drive", "list"]);
-    list["drives"].as_array().unwrap().iter().find(|drive| drive["name"] == name).cloned()
+    list["items"].as_array().unwrap().iter().find(|drive| drive["name"] == name).cloned()
 }
 
 /// Returns the number of extent replicas left on a draining drive, or `None` if the drive is gone.

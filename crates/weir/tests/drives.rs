@@ -173,7 +173,7 @@ fn data_on_an_emulated_drive_is_read_back_and_survives_a_crash() {
     assert!(client.read(0, 1 << 20).unwrap() == expected, "wrong bytes");
     let before = daemon.json(&["drive", "list"]);
     let daemon = daemon.kill().start(&["--reactors", "1"]);
-    assert_eq!(daemon.json(&["drive", "list"])["drives"][1]["id"], before["drives"][1]["id"]);
+    assert_eq!(daemon.json(&["drive", "list"])["items"][1]["id"], before["items"][1]["id"]);
     let mut client = Client::attach(&daemon.nbd_socket(), "v1");
     assert!(client.read(0, 1 << 20).unwrap() == expected, "wrong bytes after the crash");
     assert_eq!(daemon.json(&["status"])["alarms"], serde_json::json!([]));
@@ -239,17 +239,17 @@ fn drive_settings_are_shown_and_survive_restart() {
     let drives = daemon.json(&["drive", "list"]);
     let daemon = daemon.stop().start(&[]);
     let mut after = daemon.json(&["drive", "list"]);
-    for (index, drive) in after["drives"].as_array_mut().unwrap().iter_mut().enumerate() {
+    for (index, drive) in after["items"].as_array_mut().unwrap().iter_mut().enumerate() {
         // These figures belong to the filesystem, which other programs use too.
         for key in ["used_bytes", "available_bytes", "space_age_ns"] {
-            drive[key] = drives["drives"][index][key].clone();
+            drive[key] = drives["items"][index][key].clone();
         }
     }
     assert_eq!(after, drives);
     assert_eq!(daemon.json(&["volume", "inspect", "v3"])["drives"][0]["name"], "default");
     daemon.ok(&["drive", "remove", "emulated", "--wait"]);
     assert!(!daemon.ok(&["volume", "inspect", "v1"]).contains("emulated"));
-    assert_eq!(daemon.json(&["drive", "list"])["drives"].as_array().unwrap().len(), 2);
+    assert_eq!(daemon.json(&["drive", "list"])["items"].as_array().unwrap().len(), 2);
 }
 
 /// Runs the command line in another folder.

@@ -711,7 +711,7 @@ fn state_folder_that_fails_while_running_refuses_changes_and_no_request() {
     mount.mount();
     let daemon = state.start(&["--reactors", "1"]);
     assert_eq!(attach(&daemon).read(0, 4096).unwrap(), [3; 4096]);
-    assert_eq!(daemon.json(&["volume", "list"])["volumes"].as_array().unwrap().len(), 1);
+    assert_eq!(daemon.json(&["volume", "list"])["items"].as_array().unwrap().len(), 1);
     daemon.stop();
 }
 
@@ -727,7 +727,7 @@ fn state_folder_that_becomes_read_only_refuses_changes_and_no_request() {
     is_served(&mut client, 2);
     daemon.refused(1, &["volume", "create", "other", "--size", "1", "--io-priority", "high"]);
     wait_until("the alarm", || is_told(&daemon, "the state folder cannot be written"));
-    let names: Vec<_> = daemon.json(&["volume", "list"])["volumes"].as_array().unwrap().clone();
+    let names: Vec<_> = daemon.json(&["volume", "list"])["items"].as_array().unwrap().clone();
     assert_eq!(names.len(), 1, "what can be read is read");
     is_served(&mut client, 3);
     drop(client);

@@ -363,7 +363,8 @@ fn idle_connections_do_not_block_attaching() {
 fn create_quickly(daemon: &Daemon, name: &str, size_bytes: u64) {
     let mut stream = UnixStream::connect(daemon.state().path().join("api.sock")).unwrap();
     let body = format!("{{\"name\": \"{name}\", \"size_bytes\": {size_bytes}}}");
-    let head = "POST /v1/volumes HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json";
+    let head =
+        "POST /v1/tenants/default/volumes HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json";
     write!(stream, "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();

@@ -97,16 +97,16 @@ fn read_everything(daemon: &Daemon) {
     for path in [
         "/v1/tenants",
         "/v1/volumes",
-        "/v1/volumes/held0",
-        "/v1/volumes/free0",
+        "/v1/tenants/default/volumes/held0",
+        "/v1/tenants/default/volumes/free0",
         "/v1/snapshots",
         "/v1/status",
         "/v1/drives",
         "/v1/drives/frozen",
         "/v1/pools",
-        "/v1/background",
+        "/v1/background-jobs",
         "/v1/scrubs",
-        "/v1/qos/policies",
+        "/v1/policies",
         "/metrics",
     ] {
         let answer = get(daemon, path);

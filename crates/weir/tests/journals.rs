@@ -79,7 +79,7 @@ fn inspect(daemon: &Daemon) -> Value {
 }
 
 fn journals(daemon: &Daemon) -> Vec<Value> {
-    daemon.json(&["journal", "list"])["journals"].as_array().unwrap().clone()
+    daemon.json(&["journal", "list"])["items"].as_array().unwrap().clone()
 }
 
 fn wait_for_replicas(daemon: &Daemon) {

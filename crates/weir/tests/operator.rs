@@ -80,7 +80,7 @@ fn changes_and_errors_are_reported_as_objects() {
         assert_eq!(stdout, "", "{command}");
         let error = object(&stderr)["error"].clone();
         assert_eq!(error["exit_status"], code);
-        (error["kind"].as_str().unwrap().to_owned(), error["message"].as_str().unwrap().to_owned())
+        (error["code"].as_str().unwrap().to_owned(), error["message"].as_str().unwrap().to_owned())
     };
     let (kind, message) = error(4, "volume inspect v -o json");
     assert!(kind == "not_found" && message.contains("unknown volume 'v'"), "{message}");
@@ -91,7 +91,7 @@ fn changes_and_errors_are_reported_as_objects() {
     assert_eq!(daemon.json(&words("volume delete w")), json!({"result": "removed"}));
     let state = daemon.stop();
     let gone = state.weir(&words("volume list -o json"));
-    assert_eq!((gone.code, &object(&gone.stderr)["error"]["kind"]), (Some(5), &json!("no_daemon")));
+    assert_eq!((gone.code, &object(&gone.stderr)["error"]["code"]), (Some(5), &json!("no_daemon")));
 }
 
 #[test]
@@ -291,11 +291,11 @@ fn every_change_has_one_audit_line_and_reads_have_none() {
         })
         .collect();
     let expected = [
-        ("POST", "/v1/volumes", "done"),
-        ("PATCH", "/v1/volumes/v", "done"),
-        ("DELETE", "/v1/volumes/absent", "not_found"),
-        ("POST", "/v1/volumes", "conflict"),
-        ("DELETE", "/v1/volumes/w", "done"),
+        ("POST", "/v1/tenants/default/volumes", "done"),
+        ("PATCH", "/v1/tenants/default/volumes/v", "done"),
+        ("DELETE", "/v1/tenants/default/volumes/absent", "not_found"),
+        ("POST", "/v1/tenants/default/volumes", "conflict"),
+        ("DELETE", "/v1/tenants/default/volumes/w", "done"),
     ];
     assert_eq!(told.len(), expected.len(), "{lines:?}");
     for ((method, object, result), expected) in told.iter().zip(expected) {
@@ -313,7 +313,8 @@ fn audit_line_has_the_log_format() {
     let lines: Vec<&str> = log.lines().filter(|line| line.contains(" change who=")).collect();
     let who = format!("uid={} gid=", rustix::process::geteuid().as_raw());
     assert!(
-        lines.len() == 1 && ["/v1/volumes", "done", &who].iter().all(|word| lines[0].contains(word)),
+        lines.len() == 1
+            && ["/v1/tenants/default/volumes", "done", &who].iter().all(|word| lines[0].contains(word)),
         "{log}"
     );
     daemon.stop();
@@ -340,27 +341,38 @@ fn change_of_an_outdated_version_is_refused() {
         daemon.refused(1, &[&words("volume modify v --read-only false --if-version")[..], &[&made]].concat());
     assert!(refused.contains(&format!("has version {now}")), "{refused}");
     let refused = daemon.refused(1, &["volume", "delete", "v", "--if-version", &made, "-o", "json"]);
-    assert_eq!(object(&refused)["error"]["kind"], "conflict");
-    let shown = ask_api(&daemon, "GET /v1/volumes/v HTTP/1.1\r\n");
+    assert_eq!(object(&refused)["error"]["code"], "version_mismatch");
+    let shown = ask_api(&daemon, "GET /v1/tenants/default/volumes/v HTTP/1.1\r\n");
     assert!(shown.to_lowercase().contains(&format!("etag: \"{now}\"")), "{shown}");
-    let by_query = ask_api(&daemon, &format!("DELETE /v1/volumes/v?if_version={made} HTTP/1.1\r\n"));
-    assert!(by_query.starts_with("HTTP/1.1 409"), "{by_query}");
-    let by_header = ask_api(&daemon, &format!("DELETE /v1/volumes/v HTTP/1.1\r\nIf-Match: \"{made}\"\r\n"));
-    assert!(by_header.starts_with("HTTP/1.1 409"), "{by_header}");
+    let by_query =
+        ask_api(&daemon, &format!("DELETE /v1/tenants/default/volumes/v?if_version={made} HTTP/1.1\r\n"));
+    assert!(by_query.starts_with("HTTP/1.1 412"), "{by_query}");
+    let by_header = ask_api(
+        &daemon,
+        &format!("DELETE /v1/tenants/default/volumes/v HTTP/1.1\r\nIf-Match: \"{made}\"\r\n"),
+    );
+    assert!(by_header.starts_with("HTTP/1.1 412"), "{by_header}");
     assert_eq!(volume(&daemon, "v")["version"].to_string(), now);
-    let done = ask_api(&daemon, &format!("DELETE /v1/volumes/v HTTP/1.1\r\nIf-Match: \"{now}\"\r\n"));
+    let done = ask_api(
+        &daemon,
+        &format!("DELETE /v1/tenants/default/volumes/v HTTP/1.1\r\nIf-Match: \"{now}\"\r\n"),
+    );
     assert!(done.starts_with("HTTP/1.1 204"), "{done}");
 }
 
 #[test]
 fn refused_request_has_an_audit_line() {
     let daemon = State::new().start(&["--reactors", "1", "--log-format", "json", "--log-level", "error"]);
-    let foreign = ask_api(&daemon, "POST /v1/volumes HTTP/1.1\r\nOrigin: https://evil.example\r\n");
+    let foreign =
+        ask_api(&daemon, "POST /v1/tenants/default/volumes HTTP/1.1\r\nOrigin: https://evil.example\r\n");
     assert!(foreign.starts_with("HTTP/1.1 403"), "{foreign}");
     let lines = audit_lines(daemon.state());
     let told = |name: &str| lines[0][name].as_str().unwrap_or_default();
     assert_eq!(lines.len(), 1, "{lines:?}");
-    assert_eq!((told("method"), told("object"), told("result")), ("POST", "/v1/volumes", "refused"));
+    assert_eq!(
+        (told("method"), told("object"), told("result")),
+        ("POST", "/v1/tenants/default/volumes", "refused")
+    );
     let who = format!("uid={} gid=", rustix::process::geteuid().as_raw());
     assert!(told("who").starts_with(&who) && lines[0]["status"] == 403, "{lines:?}");
     assert!(told("reason").contains("https://evil.example"), "{lines:?}");
@@ -373,13 +385,13 @@ fn scrub_is_reported_as_an_object() {
         daemon.create(name, "1MiB");
     }
     let names = |told: &Value| -> Vec<String> {
-        let scrubs = told["scrubs"].as_array().unwrap();
+        let scrubs = told["items"].as_array().unwrap();
         scrubs.iter().map(|scrub| scrub["volume"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(names(&daemon.json(&words("scrub v w"))), ["v", "w"]);
     let ended = daemon.json(&words("scrub v w --wait"));
     assert_eq!(names(&ended), ["v", "w"]);
-    assert!(ended["scrubs"].as_array().unwrap().iter().all(|scrub| scrub["state"] == "completed"), "{ended}");
+    assert!(ended["items"].as_array().unwrap().iter().all(|scrub| scrub["state"] == "completed"), "{ended}");
     assert_eq!(names(&daemon.json(&words("scrub --cancel v"))), ["v"]);
     assert_eq!(names(&daemon.json(&words("scrub list"))), ["v", "w"]);
 }

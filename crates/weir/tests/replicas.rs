@@ -82,10 +82,10 @@ fn replicas_are_shown_by_drive_kept_over_restart_and_deleted_with_volume() {
             && shown.contains("Replica: 1 on "),
         "{shown}"
     );
-    let before = daemon.json(&["volume", "list"])["volumes"].clone();
+    let before = daemon.json(&["volume", "list"])["items"].clone();
     let daemon = daemon.kill().start(&[]);
     // The daemon serves while it still checks for pending moves and used space after a start.
-    common::wait_until("the list is as it was", || daemon.json(&["volume", "list"])["volumes"] == before);
+    common::wait_until("the list is as it was", || daemon.json(&["volume", "list"])["items"] == before);
     assert_eq!(daemon.json(&["status"])["alarms"], json!([]));
     let epoch_records = daemon.state().path().join("epoch-records");
     assert_eq!(std::fs::read_dir(&epoch_records).unwrap().count(), 4);
@@ -119,7 +119,7 @@ fn impossible_replica_count_is_refused_with_remedy() {
     refused(1, "volume create v --size 1 --io_priority low --repl 2", "on 1 drive, pool 'high' with");
     refused(1, "drive modify a1 --zone a/b", "a/b");
     refused(2, "drive modify a1", "--zone");
-    assert_eq!(daemon.json(&["volume", "list"])["volumes"], json!([]), "nothing was made");
+    assert_eq!(daemon.json(&["volume", "list"])["items"], json!([]), "nothing was made");
     daemon.ok(&words(&format!("{create} --repl 2")));
     let zones = placed(&daemon.json(&["volume", "inspect", "v"]));
     assert!(zones.contains(&["b1".to_owned()].into()), "{zones:?}");
@@ -202,9 +202,9 @@ fn churn(state: &State, round: u64) {
 /// Checks that the replicas of all volumes are complete, and that no other files exist.
 fn assert_whole(daemon: &Daemon, drives: &[&str]) {
     assert_eq!(daemon.json(&["status"])["alarms"], json!([]));
-    let jobs = || daemon.json(&words("qos statistics background show"))["jobs"].clone();
+    let jobs = || daemon.json(&words("qos statistics background show"))["items"].clone();
     common::wait_until("space is given back", || jobs() == json!([]));
-    let volumes = daemon.json(&["volume", "list"])["volumes"].as_array().unwrap().clone();
+    let volumes = daemon.json(&["volume", "list"])["items"].as_array().unwrap().clone();
     for volume in &volumes {
         let replicas = volume["replicas"].as_u64().unwrap();
         let extents = volume["size_bytes"].as_u64().unwrap() >> 30;
@@ -238,6 +238,6 @@ fn kill_at_any_instant_leaves_complete_replicas_or_none() {
         daemon = state.start(&[]);
         assert_whole(&daemon, &drives);
     }
-    let volumes = daemon.json(&["volume", "list"])["volumes"].clone();
+    let volumes = daemon.json(&["volume", "list"])["items"].clone();
     assert_ne!(volumes, json!([]), "the rounds did too little to mean anything");
 }

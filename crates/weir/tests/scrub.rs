@@ -267,12 +267,12 @@ fn scrubs_are_started_listed_awaited_and_cancelled() {
     let daemon = with_replicas(1, "vol1", "1");
     daemon.ok(&["volume", "create", "vol2", "--size", "1"]);
     drop(fill(&daemon, "vol1", &[0, 32 * MIB, 64 * MIB]));
-    assert_eq!(daemon.json(&["scrub", "list"])["scrubs"][0]["state"], "never");
+    assert_eq!(daemon.json(&["scrub", "list"])["items"][0]["state"], "never");
     assert_eq!(inspect(&daemon, "vol1").get("scrub"), None);
     daemon.ok(&["qos", "background-policy", "modify", "scrub", "--max-throughput", "2IOPS"]);
     daemon.ok(&["scrub", "vol1"]);
     daemon.ok(&["scrub", "--volume", "vol1"]);
-    let jobs = daemon.json(&["qos", "statistics", "background", "show"])["jobs"].clone();
+    let jobs = daemon.json(&["qos", "statistics", "background", "show"])["items"].clone();
     assert_eq!((jobs.as_array().unwrap().len(), &jobs[0]["kind"]), (1, &json!("scrub")), "{jobs}");
     assert_eq!(jobs[0]["what"], "scrub of volume vol1");
     assert!(daemon.ok(&["status"]).contains("scrub of volume vol1"));
@@ -284,9 +284,9 @@ fn scrubs_are_started_listed_awaited_and_cancelled() {
     daemon.ok(&["qos", "background-policy", "reset", "scrub"]);
     let table = daemon.ok(&["scrub", "--all", "--wait"]);
     assert_eq!(table.matches("completed").count(), 2, "{table}");
-    let list = daemon.json(&["scrub", "list"])["scrubs"].clone();
+    let list = daemon.json(&["scrub", "list"])["items"].clone();
     let daemon = daemon.stop().start(&[]);
-    assert_eq!(daemon.json(&["scrub", "list"])["scrubs"], list, "it is kept");
+    assert_eq!(daemon.json(&["scrub", "list"])["items"], list, "it is kept");
     assert!(daemon.refused(4, &["scrub", "nothing"]).contains("unknown volume 'nothing'"));
     daemon.refused(2, &["scrub"]);
     daemon.refused(2, &["scrub", "vol1", "--all"]);
@@ -343,6 +343,6 @@ fn checksums_follow_their_replicas() {
     drop(client);
     daemon.ok(&["volume", "delete", "vol1", "--force", "--wait"]);
     assert_eq!(checksums("00000000.checksums"), 0);
-    assert_eq!(daemon.json(&["scrub", "list"])["scrubs"], json!([]));
+    assert_eq!(daemon.json(&["scrub", "list"])["items"], json!([]));
     daemon.stop();
 }

@@ -90,7 +90,7 @@ fn with_sharing(bytes: u64) -> (Daemon, Loop) {
 
 fn drive(daemon: &Daemon, name: &str) -> Value {
     let list = daemon.json(&["drive", "list"]);
-    list["drives"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap().clone()
+    list["items"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap().clone()
 }
 
 /// Returns the used bytes of a drive, measured after this call.
@@ -108,7 +108,7 @@ fn used_bytes(daemon: &Daemon, name: &str) -> u64 {
 
 fn snapshot(daemon: &Daemon, name: &str) -> Value {
     let list = daemon.json(&["snapshot", "list"]);
-    list["snapshots"].as_array().unwrap().iter().find(|one| one["export_name"] == name).unwrap().clone()
+    list["items"].as_array().unwrap().iter().find(|one| one["export_name"] == name).unwrap().clone()
 }
 
 /// Takes snapshots and clones of a busy volume, restores one, and compares every byte.
@@ -298,7 +298,7 @@ fn kill_leaves_complete_snapshot_groups_or_none() {
         });
         daemon = state.start(&[]);
         let list = daemon.json(&["snapshot", "list"]);
-        let exports = list["snapshots"].as_array().unwrap().iter();
+        let exports = list["items"].as_array().unwrap().iter();
         let exports: Vec<String> =
             exports.map(|one| one["export_name"].as_str().unwrap().to_owned()).collect();
         for export in exports.iter().filter_map(|export| export.strip_prefix("first@")) {

@@ -124,7 +124,7 @@ fn assert_placed(daemon: &Daemon, blocks: &Blocks, template: &str, classes: &[&s
     let in_sync = EXTENTS * classes.len() as u64;
     wait_until("all replicas to have everything", || inspect(daemon)["replication"]["in_sync"] == in_sync);
     wait_until("journals to be empty", || {
-        let journals = daemon.json(&["journal", "list"])["journals"].clone();
+        let journals = daemon.json(&["journal", "list"])["items"].clone();
         journals.as_array().unwrap().iter().all(|journal| journal["is_empty"] == true)
     });
     let class_of = |drive: &Value| {
@@ -241,7 +241,7 @@ fn templates_are_listed_validated_and_persisted() {
     );
     refused(4, "volume create vol1 --size 1 --template other", "there are: hdd, hybrid, mixed, nvme");
     refused(2, "volume create vol1 --size 1 --template nvme --repl 2", "cannot be used with");
-    assert_eq!(daemon.json(&["volume", "list"])["volumes"], json!([]), "nothing was made");
+    assert_eq!(daemon.json(&["volume", "list"])["items"], json!([]), "nothing was made");
     daemon.ok(&words("template modify mixed --replicas high,low"));
     daemon.ok(&words("volume create vol1 --size 1 --template mixed"));
     refused(2, "volume modify vol1 --template nvme --repl 2", "--repl goes with '--template none' alone");

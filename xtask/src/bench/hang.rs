@@ -29,7 +29,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 const READS: [&str; 9] = [
     "/v1/tenants",
     "/v1/volumes",
-    "/v1/volumes/held",
+    "/v1/tenants/default/volumes/held",
     "/v1/status",
     "/v1/drives",
     "/v1/drives/hanging",

@@ -108,7 +108,7 @@ fn wait_for_empty_journals(daemon: &Daemon) -> Result<()> {
     let begun = std::time::Instant::now();
     loop {
         let list = daemon.json("journal list")?;
-        let all = list["journals"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let all = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
         if all.iter().all(|journal| journal["is_empty"] == true) {
             return Ok(());
         }

@@ -37,12 +37,6 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Complaints about figures beyond their bounds, for `tidy`.
-pub fn complaints(root: &std::path::Path) -> Result<Vec<String>> {
-    let crates = parse::read_crates(root)?;
-    Ok(crates.iter().flat_map(|source| Figures::of(source).excess()).collect())
-}
-
 fn print_tree(source: &CrateSource) {
     for file in &source.files {
         let depth = file.module.len();

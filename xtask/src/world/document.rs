@@ -86,7 +86,7 @@ pub fn wait_until_measured(daemon: &Daemon) -> Result<()> {
     let start = Instant::now();
     loop {
         let list = daemon.json("drive list")?;
-        let drives = list["drives"].as_array().context("there is no list of drives")?;
+        let drives = list["items"].as_array().context("there is no list of drives")?;
         if let Some(failure) = drives.iter().find_map(|drive| drive["measurement_failure"].as_str()) {
             bail!("a drive could not be measured: {failure}");
         }
@@ -104,7 +104,7 @@ pub fn pool_of(daemon: &Daemon, drive: &str) -> Result<String> {
     let has_drive = |pool: &&Value| {
         pool["drives"].as_array().is_some_and(|drives| drives.iter().any(|found| found["name"] == drive))
     };
-    let pool = list["pools"].as_array().and_then(|pools| pools.iter().find(has_drive));
+    let pool = list["items"].as_array().and_then(|pools| pools.iter().find(has_drive));
     let name = pool.and_then(|pool| pool["name"].as_str());
     Ok(name.with_context(|| format!("drive '{drive}' is in no pool"))?.to_owned())
 }

@@ -32,7 +32,7 @@ pub fn create_volume(socket: &Path, name: &str, policy: &str) -> Result<()> {
     let mut stream = UnixStream::connect(socket)?;
     write!(
         stream,
-        "POST /v1/volumes HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+        "POST /v1/tenants/default/volumes HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n\
          Content-Length: {}\r\n\r\n{body}",
         body.len()
     )?;

@@ -16,10 +16,11 @@ macro_rules! alike {
 
 alike!(
     weir_control::ErrorKind,
-    weir_api_types::ErrorKind,
+    weir_api_types::ErrorCode,
     Invalid,
     NotFound,
     Conflict,
+    VersionMismatch,
     Refused,
     Full,
     Internal

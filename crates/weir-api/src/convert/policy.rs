@@ -97,6 +97,17 @@ fn terms_change(body: TermsBody) -> Outcome<TermsChange> {
     })
 }
 
+/// The tenant of a path, which the body may repeat.
+pub fn tenant_in_path(tenant: String, in_body: Option<String>) -> Outcome<String> {
+    match in_body.filter(|other| *other != tenant) {
+        Some(other) => Err(ControlError::invalid(format!(
+            "the body names tenant '{other}' and the path tenant '{tenant}'; the body can leave it out"
+        ))
+        .of_field("tenant")),
+        None => Ok(tenant),
+    }
+}
+
 /// Reads a request to create a policy group.
 pub fn create(request: PolicyGroupCreate) -> Outcome<CreatePolicyGroup> {
     let PolicyGroupCreate { limits, burst, floor, weight, operation_size, charges, .. } = request;

@@ -10,15 +10,15 @@ use weir_types::background::write_deadline;
 use super::super::arguments::{BackgroundPolicyCommand, BackgroundStatisticsCommand, Format};
 use super::super::client::{Client, CommandError};
 use super::super::output::{self, Column};
+use crate::client::Items;
 use weir_api_types::{
-    BackgroundJob, BackgroundJobList, BackgroundKind, BackgroundPolicy, BackgroundPolicyList,
-    BackgroundPolicyModify, BackgroundState, Rates,
+    BackgroundJob, BackgroundKind, BackgroundPolicy, BackgroundPolicyModify, BackgroundState, Rates,
 };
 
 /// Path of the policies in the API.
-const POLICIES_PATH: &str = "/v1/qos/background-policies";
+const POLICIES_PATH: &str = "/v1/background-policies";
 /// Path of background work in the API.
-const JOBS_PATH: &str = "/v1/background";
+const JOBS_PATH: &str = "/v1/background-jobs";
 /// Interval at which a waiting command reads the progress of the work.
 const WAIT_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -26,7 +26,7 @@ const WAIT_INTERVAL: Duration = Duration::from_millis(100);
 pub fn policy(client: &Client, command: BackgroundPolicyCommand) -> Result<(), CommandError> {
     match command {
         BackgroundPolicyCommand::Show(read) => {
-            let list: BackgroundPolicyList = client.get(POLICIES_PATH, &[])?;
+            let list: Items<BackgroundPolicy> = client.list(POLICIES_PATH, &[])?;
             output::show(&list, read.output, policy_table)
         }
         BackgroundPolicyCommand::Modify { kind, changes } => {
@@ -45,14 +45,14 @@ pub fn policy(client: &Client, command: BackgroundPolicyCommand) -> Result<(), C
 pub fn statistics(client: &Client, command: BackgroundStatisticsCommand) -> Result<(), CommandError> {
     let BackgroundStatisticsCommand::Show(read) = command;
     let list = jobs(client)?;
-    if list.jobs.is_empty() && read.output == Format::Table {
+    if list.items.is_empty() && read.output == Format::Table {
         return output::print("There is no background work.");
     }
-    output::show(&list, read.output, |list| job_table(&list.jobs))
+    output::show(&list, read.output, |list| job_table(&list.items))
 }
 
-fn jobs(client: &Client) -> Result<BackgroundJobList, CommandError> {
-    client.get(JOBS_PATH, &[])
+fn jobs(client: &Client) -> Result<Items<BackgroundJob>, CommandError> {
+    client.list(JOBS_PATH, &[])
 }
 
 fn path(kind: BackgroundKind) -> String {
@@ -67,7 +67,7 @@ fn name(kind: BackgroundKind) -> &'static str {
 pub fn wait(client: &Client, id: Uuid) -> Result<(), CommandError> {
     let is_shown = std::io::stderr().is_terminal();
     loop {
-        let job = jobs(client)?.jobs.into_iter().find(|job| job.id == id);
+        let job = jobs(client)?.items.into_iter().find(|job| job.id == id);
         if is_shown {
             let text = job.as_ref().map(bar).unwrap_or_default();
             // Progress output may fail: the user may have closed standard error.
@@ -95,7 +95,7 @@ fn bar(job: &BackgroundJob) -> String {
     format!("{}, {} to go", output::progress_bar(part_done(job)), output::rough_time(job.left_ns))
 }
 
-fn policy_table(list: &BackgroundPolicyList) -> String {
+fn policy_table(list: &Items<BackgroundPolicy>) -> String {
     let columns = [
         Column::Text("Kind"),
         Column::Number("Weight"),
@@ -112,7 +112,7 @@ fn policy_table(list: &BackgroundPolicyList) -> String {
             policy.is_built_in.to_string(),
         ]
     };
-    output::table(&columns, list.background_policies.iter().map(row))
+    output::table(&columns, list.items.iter().map(row))
 }
 
 fn state(state: BackgroundState) -> &'static str {

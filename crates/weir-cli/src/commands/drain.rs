@@ -8,7 +8,8 @@ use uuid::Uuid;
 use super::super::client::{Client, CommandError};
 use super::super::output;
 use super::drive;
-use weir_api_types::{Drive, DriveDrain, DriveList};
+use crate::client::Items;
+use weir_api_types::{Drive, DriveDrain};
 
 /// Interval at which a waiting command reads the progress of the drain.
 const WAIT_INTERVAL: Duration = Duration::from_millis(100);
@@ -28,7 +29,7 @@ pub fn remove(client: &Client, path: &str, wait: bool) -> Result<(), CommandErro
 
 /// Cancels the removal of a drive.
 pub fn cancel(client: &Client, path: &str) -> Result<(), CommandError> {
-    client.delete_of::<Drive>(&format!("{path}/removal"), &[]).map(|_| ())
+    client.delete_of::<Drive>(&format!("{path}/drain"), &[]).map(|_| ())
 }
 
 /// State of a drive, with the progress of its drain if it is draining.
@@ -88,8 +89,8 @@ fn wait_until_gone(client: &Client, drive: &Drive) -> Result<(), CommandError> {
 /// Progress of the drain of a drive; `None` if the drive is removed. The drive is found by its identity,
 /// because another drive may get its name.
 fn drain_of(client: &Client, id: Uuid) -> Result<Option<DriveDrain>, CommandError> {
-    let list: DriveList = client.get("/v1/drives", &[])?;
-    let Some(drive) = list.drives.into_iter().find(|drive| drive.id == id) else { return Ok(None) };
+    let list: Items<Drive> = client.list("/v1/drives", &[])?;
+    let Some(drive) = list.items.into_iter().find(|drive| drive.id == id) else { return Ok(None) };
     let kept = || CommandError::Failed(format!("drive '{}' stays: its removal was taken back", drive.name));
     drive.drain.map(Some).ok_or_else(kept)
 }

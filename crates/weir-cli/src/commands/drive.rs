@@ -10,7 +10,8 @@ use super::super::arguments::{DriveChanges, DriveCommand};
 use super::super::client::{Client, CommandError, segment};
 use super::super::output::{self, Column, rough_size};
 use super::{drain, measuring};
-use weir_api_types::{Drive, DriveCreate, DriveDevice, DriveEmulation, DriveList, DriveModify, DriveState};
+use crate::client::Items;
+use weir_api_types::{Drive, DriveCreate, DriveDevice, DriveEmulation, DriveModify, DriveState};
 
 /// Width of the labels of `show`.
 const LABEL_WIDTH: usize = 24;
@@ -39,9 +40,9 @@ pub fn run(client: &Client, command: DriveCommand) -> Result<(), CommandError> {
                 client.options().confirm(&question)?;
             }
             let existing = || {
-                let list: DriveList = client.get("/v1/drives", &[])?;
+                let list: Items<Drive> = client.list("/v1/drives", &[])?;
                 let is_it = |drive: &Drive| location(&drive.path, drive.device.as_ref()) == request.path;
-                Ok(list.drives.into_iter().find(is_it))
+                Ok(list.items.into_iter().find(is_it))
             };
             let drive: Drive = client.create("/v1/drives", &request, existing)?;
             client.tell(&drive.name)?;
@@ -66,7 +67,7 @@ pub fn run(client: &Client, command: DriveCommand) -> Result<(), CommandError> {
             client.patch::<Drive>(&path(&name), &[], &request).map(|_| ())
         }
         DriveCommand::List(read) => {
-            let list: DriveList = client.get("/v1/drives", &[])?;
+            let list: Items<Drive> = client.list("/v1/drives", &[])?;
             output::show(&list, read.output, table)
         }
         DriveCommand::Show { name, read } => {
@@ -83,7 +84,8 @@ pub fn run(client: &Client, command: DriveCommand) -> Result<(), CommandError> {
 fn tell_class(client: &Client, drive: &Drive) -> Result<(), CommandError> {
     let words = match measuring::wait(client, &path(&drive.name)) {
         Ok(measured) => measured.class_reason,
-        Err(CommandError::Failed(reason) | CommandError::Answered { message: reason, .. }) => reason,
+        Err(CommandError::Failed(reason)) => reason,
+        Err(CommandError::Answered(problem)) => problem.message(),
         Err(error) => return Err(error),
     };
     // The output may fail: the user may have closed standard error.
@@ -150,7 +152,7 @@ fn place(name: &Option<String>) -> String {
     name.clone().unwrap_or_else(|| "-".to_owned())
 }
 
-fn table(list: &DriveList) -> String {
+fn table(list: &Items<Drive>) -> String {
     let columns = [
         Column::Text("Drive"),
         Column::Text("Path"),
@@ -179,7 +181,7 @@ fn table(list: &DriveList) -> String {
             drain::state(drive),
         ]
     };
-    output::table(&columns, list.drives.iter().map(row))
+    output::table(&columns, list.items.iter().map(row))
 }
 
 fn described(device: &DriveDevice) -> String {
@@ -257,7 +259,7 @@ pub(super) mod tests {
         assert!(description(&drive).contains(&format!("Media Type: {words}\n")));
         let label = labelled("slow", drive.emulation);
         assert_eq!(label, format!("slow ({words})"));
-        let table = table(&DriveList { drives: vec![drive] });
+        let table = table(&Items { items: vec![drive] });
         assert!(table.contains(words), "{table}");
     }
 
@@ -296,7 +298,7 @@ pub(super) mod tests {
         ] {
             assert!(text.contains(words), "{words} in {text}");
         }
-        let shown = table(&DriveList { drives: vec![rotating.clone()] });
+        let shown = table(&Items { items: vec![rotating.clone()] });
         assert!(shown.contains("/dev/sdb") && !shown.contains("/srv/slow"), "{shown}");
         let solid = DriveDevice { is_rotational: false, ..device };
         assert_eq!(media_type(None, Some(&solid)), "solid-state device");

@@ -3,12 +3,13 @@
 use super::super::arguments::JournalCommand;
 use super::super::client::{Client, CommandError};
 use super::super::output::{self, Column};
-use weir_api_types::{Journal, JournalList};
+use crate::client::Items;
+use weir_api_types::Journal;
 
 /// Runs a command about journals.
 pub fn run(client: &Client, command: JournalCommand) -> Result<(), CommandError> {
     let JournalCommand::List { tenant, read } = command;
-    let list: JournalList = client.get("/v1/journals", &[("tenant", tenant.tenant.as_deref())])?;
+    let list: Items<Journal> = client.list("/v1/journals", &[("tenant", tenant.tenant.as_deref())])?;
     output::show(&list, read.output, table)
 }
 
@@ -20,7 +21,7 @@ fn state(journal: &Journal) -> &'static str {
     }
 }
 
-fn table(list: &JournalList) -> String {
+fn table(list: &Items<Journal>) -> String {
     let columns = [
         Column::Text("Volume"),
         Column::Text("Tenant"),
@@ -41,5 +42,5 @@ fn table(list: &JournalList) -> String {
             output::rough_size(journal.size_bytes),
         ]
     };
-    output::table(&columns, list.journals.iter().map(row))
+    output::table(&columns, list.items.iter().map(row))
 }

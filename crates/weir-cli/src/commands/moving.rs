@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_types::units::Size;
 
-use super::super::client::{Client, CommandError, segment};
+use super::super::client::{Client, CommandError, of_tenant};
 use super::super::output;
 use weir_api_types::{Volume, VolumeHealth, VolumeMoveState, VolumeMoving};
 
@@ -70,10 +70,10 @@ pub fn long_health(volume: &Volume) -> String {
 /// Waits until the replicas of a volume are on the right drives, and shows the progress on a terminal.
 pub fn wait(client: &Client, volume: &Volume) -> Result<(), CommandError> {
     let is_shown = std::io::stderr().is_terminal();
-    let path = format!("/v1/volumes/{}", segment(&volume.name));
+    let path = of_tenant(Some(&volume.tenant), "volumes", Some(&volume.name));
     let mut most = 1;
     loop {
-        let now: Volume = client.get(&path, &[("tenant", Some(&volume.tenant))])?;
+        let now: Volume = client.get(&path, &[])?;
         let Some(moving) = now.moving.as_ref() else { return settled(&now) };
         if let Some(why) = &moving.blocked_reason {
             return Err(CommandError::Failed(format!(

@@ -3,21 +3,22 @@
 use weir_types::{Size, Throughput};
 
 use super::super::arguments::{Format, ReadArguments};
-use super::super::client::{Client, CommandError, segment};
+use super::super::client::{Client, CommandError, of_tenant};
 use super::super::output::{self, Column};
 use super::super::policy_arguments::{
     AdaptiveArguments, AdaptivePolicyGroupCommand, PolicyGroupCommand, TermsArguments,
 };
+use crate::client::Items;
 use weir_api_types::{
-    AdaptiveModify, AdaptivePolicyGroup, AdaptivePolicyGroupCreate, AdaptivePolicyGroupList, BurstModify,
+    AdaptiveModify, AdaptivePolicyGroup, AdaptivePolicyGroupCreate, AdaptivePolicyGroupModify, BurstModify,
     BurstTerms, Charges, InitialCredit, LimitsModify, OperationSize, PeakMode, PolicyGroup,
-    PolicyGroupCreate, PolicyGroupList, PolicyGroupModify, PolicyLimits, PolicyTerms, Rates, Rename, Space,
+    PolicyGroupCreate, PolicyGroupModify, PolicyLimits, PolicyTerms, Rates, Space,
 };
 
 /// Path of policy groups in the API.
-const PATH: &str = "/v1/qos/policy-groups";
+const PATH: &str = "/v1/policy-groups";
 /// Path of adaptive policy groups in the API.
-const ADAPTIVE_PATH: &str = "/v1/qos/adaptive-policy-groups";
+const ADAPTIVE_PATH: &str = "/v1/adaptive-policy-groups";
 /// Width of the labels of `show -policy-group`, equal to ONTAP's.
 const LABEL_WIDTH: usize = 31;
 
@@ -28,7 +29,7 @@ pub fn fixed(client: &Client, command: PolicyGroupCommand) -> Result<(), Command
             let modify = modification(*terms, parent, None);
             let request = PolicyGroupCreate {
                 name: name.get().to_owned(),
-                tenant: tenant.tenant,
+                tenant: None,
                 limits: modify.limits,
                 burst: modify.burst,
                 floor: modify.floor,
@@ -38,24 +39,23 @@ pub fn fixed(client: &Client, command: PolicyGroupCommand) -> Result<(), Command
                 parent: modify.parent,
                 is_shared,
             };
-            let existing = || {
-                let query = [("tenant", request.tenant.as_deref())];
-                client.get(&path(PATH, &request.name), &query).map(Some)
-            };
-            client.create::<PolicyGroup>(PATH, &request, existing).map(|_| ())
+            let tenant = tenant.tenant.as_deref();
+            let existing = || client.get(&path(tenant, &request.name), &[]).map(Some);
+            let collection = of_tenant(tenant, "policy-groups", None);
+            client.create::<PolicyGroup>(&collection, &request, existing).map(|_| ())
         }
         PolicyGroupCommand::Modify { name, tenant, terms, parent, is_shared, force } => {
             let request = PolicyGroupModify { force, ..modification(*terms, parent, is_shared) };
-            let query = [("tenant", tenant.tenant.as_deref())];
-            client.patch::<PolicyGroup>(&path(PATH, name.get()), &query, &request).map(|_| ())
+            let path = path(tenant.tenant.as_deref(), name.get());
+            client.patch::<PolicyGroup>(&path, &[], &request).map(|_| ())
         }
         PolicyGroupCommand::Rename { name, tenant, new_name } => {
-            let query = [("tenant", tenant.tenant.as_deref())];
-            let path = format!("{}/rename", path(PATH, name.get()));
-            client.post::<PolicyGroup>(&path, &query, &Rename { new_name }).map(|_| ())
+            let request = PolicyGroupModify { name: Some(new_name), ..PolicyGroupModify::default() };
+            let path = path(tenant.tenant.as_deref(), name.get());
+            client.patch::<PolicyGroup>(&path, &[], &request).map(|_| ())
         }
         PolicyGroupCommand::Delete { name, tenant } => {
-            client.delete(&path(PATH, name.get()), &[("tenant", tenant.tenant.as_deref())])
+            client.delete(&path(tenant.tenant.as_deref(), name.get()), &[])
         }
         PolicyGroupCommand::Show { name, tenant, read } => {
             show_fixed(client, name.get(), tenant.as_deref(), read)
@@ -65,39 +65,41 @@ pub fn fixed(client: &Client, command: PolicyGroupCommand) -> Result<(), Command
 
 /// Runs a command about adaptive policy groups.
 pub fn adaptive(client: &Client, command: AdaptivePolicyGroupCommand) -> Result<(), CommandError> {
-    use AdaptivePolicyGroupCommand::{Create, Delete, Modify, Rename as Renaming, Show};
+    use AdaptivePolicyGroupCommand::{Create, Delete, Modify, Rename, Show};
     match command {
         Create { name, tenant, terms } => {
             let request = AdaptivePolicyGroupCreate {
                 name: name.get().to_owned(),
-                tenant: tenant.tenant,
+                tenant: None,
                 terms: adaptive_modification(*terms),
             };
-            let existing = || {
-                let query = [("tenant", request.tenant.as_deref())];
-                client.get(&path(ADAPTIVE_PATH, &request.name), &query).map(Some)
-            };
-            client.create::<AdaptivePolicyGroup>(ADAPTIVE_PATH, &request, existing).map(|_| ())
+            let tenant = tenant.tenant.as_deref();
+            let existing = || client.get(&adaptive_path(tenant, &request.name), &[]).map(Some);
+            let collection = of_tenant(tenant, "adaptive-policy-groups", None);
+            client.create::<AdaptivePolicyGroup>(&collection, &request, existing).map(|_| ())
         }
         Modify { name, tenant, terms } => {
-            let query = [("tenant", tenant.tenant.as_deref())];
-            let path = path(ADAPTIVE_PATH, name.get());
-            client.patch::<AdaptivePolicyGroup>(&path, &query, &adaptive_modification(*terms)).map(|_| ())
+            let request =
+                AdaptivePolicyGroupModify { name: None, terms: Some(adaptive_modification(*terms)) };
+            let path = adaptive_path(tenant.tenant.as_deref(), name.get());
+            client.patch::<AdaptivePolicyGroup>(&path, &[], &request).map(|_| ())
         }
-        Renaming { name, tenant, new_name } => {
-            let query = [("tenant", tenant.tenant.as_deref())];
-            let path = format!("{}/rename", path(ADAPTIVE_PATH, name.get()));
-            client.post::<AdaptivePolicyGroup>(&path, &query, &Rename { new_name }).map(|_| ())
+        Rename { name, tenant, new_name } => {
+            let request = AdaptivePolicyGroupModify { name: Some(new_name), terms: None };
+            let path = adaptive_path(tenant.tenant.as_deref(), name.get());
+            client.patch::<AdaptivePolicyGroup>(&path, &[], &request).map(|_| ())
         }
-        Delete { name, tenant } => {
-            client.delete(&path(ADAPTIVE_PATH, name.get()), &[("tenant", tenant.tenant.as_deref())])
-        }
+        Delete { name, tenant } => client.delete(&adaptive_path(tenant.tenant.as_deref(), name.get()), &[]),
         Show { name, tenant, read } => show_adaptive(client, name.get(), tenant.as_deref(), read),
     }
 }
 
-fn path(base: &str, name: &str) -> String {
-    format!("{base}/{}", segment(name))
+fn path(tenant: Option<&str>, name: &str) -> String {
+    of_tenant(tenant, "policy-groups", Some(name))
+}
+
+fn adaptive_path(tenant: Option<&str>, name: &str) -> String {
+    of_tenant(tenant, "adaptive-policy-groups", Some(name))
 }
 
 fn modification(terms: TermsArguments, parent: Option<String>, is_shared: Option<bool>) -> PolicyGroupModify {
@@ -108,6 +110,7 @@ fn modification(terms: TermsArguments, parent: Option<String>, is_shared: Option
             write: write.map(Rates::from),
         };
     PolicyGroupModify {
+        name: None,
         limits: limits(terms.max_throughput, terms.max_read, terms.max_write),
         burst: BurstModify {
             rates: limits(terms.burst, terms.burst_read, terms.burst_write),
@@ -145,13 +148,12 @@ fn show_fixed(
     tenant: Option<&str>,
     read: ReadArguments,
 ) -> Result<(), CommandError> {
-    let query = [("tenant", tenant)];
     if let Some(name) = name {
-        let group: PolicyGroup = client.get(&path(PATH, name), &query)?;
+        let group: PolicyGroup = client.get(&path(tenant, name), &[])?;
         return output::show(&group, read.output, description);
     }
-    let list: PolicyGroupList = client.get(PATH, &query)?;
-    if list.policy_groups.is_empty() && read.output == Format::Table {
+    let list: Items<PolicyGroup> = client.list(PATH, &[("tenant", tenant)])?;
+    if list.items.is_empty() && read.output == Format::Table {
         return output::print("There are no policy groups.");
     }
     output::show(&list, read.output, table)
@@ -163,12 +165,11 @@ fn show_adaptive(
     tenant: Option<&str>,
     read: ReadArguments,
 ) -> Result<(), CommandError> {
-    let query = [("tenant", tenant)];
     if let Some(name) = name {
-        let group: AdaptivePolicyGroup = client.get(&path(ADAPTIVE_PATH, name), &query)?;
+        let group: AdaptivePolicyGroup = client.get(&adaptive_path(tenant, name), &[])?;
         return output::show(&group, read.output, adaptive_description);
     }
-    let list: AdaptivePolicyGroupList = client.get(ADAPTIVE_PATH, &query)?;
+    let list: Items<AdaptivePolicyGroup> = client.list(ADAPTIVE_PATH, &[("tenant", tenant)])?;
     output::show(&list, read.output, adaptive_table)
 }
 
@@ -263,7 +264,7 @@ pub(crate) fn description(group: &PolicyGroup) -> String {
     output::fields(LABEL_WIDTH, &fields)
 }
 
-fn table(list: &PolicyGroupList) -> String {
+fn table(list: &Items<PolicyGroup>) -> String {
     let columns = [
         Column::Text("Name"),
         Column::Text("Vserver"),
@@ -291,7 +292,7 @@ fn table(list: &PolicyGroupList) -> String {
             group.is_shared.to_string(),
         ]
     };
-    output::table(&columns, list.policy_groups.iter().map(row))
+    output::table(&columns, list.items.iter().map(row))
 }
 
 fn space(space: Space) -> &'static str {
@@ -340,7 +341,7 @@ pub(crate) fn adaptive_description(group: &AdaptivePolicyGroup) -> String {
     output::fields(LABEL_WIDTH, &fields)
 }
 
-fn adaptive_table(list: &AdaptivePolicyGroupList) -> String {
+fn adaptive_table(list: &Items<AdaptivePolicyGroup>) -> String {
     let columns = [
         Column::Text("Name"),
         Column::Text("Vserver"),
@@ -364,5 +365,5 @@ fn adaptive_table(list: &AdaptivePolicyGroupList) -> String {
             block_size(terms.block_size_bytes),
         ]
     };
-    output::table(&columns, list.adaptive_policy_groups.iter().map(row))
+    output::table(&columns, list.items.iter().map(row))
 }

@@ -10,7 +10,7 @@ use weir_api_types::{PoliciesApply, PoliciesDifference, PolicySet, PolicySetLine
 use weir_types::control_bounds::API_POLICIES_BYTES_MAX;
 
 /// Path of all policies in the API.
-const PATH: &str = "/v1/qos/policies";
+const PATH: &str = "/v1/policies";
 
 /// Shows the difference between a file and the daemon, then applies the file to all policies and bindings.
 pub fn apply(

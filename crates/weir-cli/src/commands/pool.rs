@@ -8,9 +8,9 @@ use super::super::client::{Client, CommandError, segment};
 use super::super::output::{self, Column, rough_size};
 use super::drive::{self, labelled};
 use super::volume::class;
+use crate::client::Items;
 use weir_api_types::{
-    DriveState, InFlightOrigin, LevelScope, Pool, PoolClaim, PoolInFlight, PoolList, PoolModify, PoolRates,
-    PoolState,
+    DriveState, InFlightOrigin, LevelScope, Pool, PoolClaim, PoolInFlight, PoolModify, PoolRates, PoolState,
 };
 
 /// Path of pools in the API.
@@ -24,7 +24,7 @@ const NOT_MEASURED: &str = "not measured";
 pub fn run(client: &Client, command: PoolCommand) -> Result<(), CommandError> {
     match command {
         PoolCommand::List(read) => {
-            let list: PoolList = client.get(PATH, &[])?;
+            let list: Items<Pool> = client.list(PATH, &[])?;
             output::show(&list, read.output, table)
         }
         PoolCommand::Inspect { name, read } => {
@@ -86,7 +86,7 @@ fn fitting(pool: &Pool) -> &'static str {
     }
 }
 
-fn table(list: &PoolList) -> String {
+fn table(list: &Items<Pool>) -> String {
     let columns = [
         Column::Text("Pool"),
         Column::Text("Class"),
@@ -121,7 +121,7 @@ fn table(list: &PoolList) -> String {
             fitting(pool).to_owned(),
         ]
     };
-    output::table(&columns, list.pools.iter().map(row))
+    output::table(&columns, list.items.iter().map(row))
 }
 
 fn over_provisioning(pool: &Pool) -> String {

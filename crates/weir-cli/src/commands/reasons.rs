@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::super::arguments::{ExplainArguments, Format, PerformanceArguments};
-use super::super::client::{Client, CommandError, segment};
+use super::super::client::{Client, CommandError, of_tenant};
 use super::super::output::{self, Column};
 use super::super::rates::{Activity, Interval, VolumeActivity};
 use super::statistics::{repeat, sample};
@@ -189,9 +189,10 @@ pub fn characteristics(client: &Client, arguments: &PerformanceArguments) -> Res
 
 /// Prints the limit that binds a volume.
 pub fn explain(client: &Client, arguments: &ExplainArguments) -> Result<(), CommandError> {
-    let path = format!("/v1/volumes/{}/explanation", segment(arguments.name.get()));
+    let tenant = arguments.tenant.tenant.as_deref();
+    let path = format!("{}/explanation", of_tenant(tenant, "volumes", Some(arguments.name.get())));
     let interval_ns = ((arguments.interval * 1e9) as u64).to_string();
-    let query = [("tenant", arguments.tenant.tenant.as_deref()), ("interval_ns", Some(interval_ns.as_str()))];
+    let query = [("interval_ns", Some(interval_ns.as_str()))];
     let explanation: VolumeExplanation = client.get(&path, &query)?;
     output::show(&explanation, arguments.read.output, described)
 }

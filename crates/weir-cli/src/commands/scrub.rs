@@ -6,9 +6,10 @@ use std::time::Duration;
 use weir_types::units::Size;
 
 use super::super::arguments::{Format, ScrubArguments, ScrubCommand};
-use super::super::client::{Client, CommandError, segment};
+use super::super::client::{Client, CommandError, of_tenant};
 use super::super::output::{self, Column};
-use weir_api_types::{DamagedRange, Scrub, ScrubList, ScrubState, Volume};
+use crate::client::Items;
+use weir_api_types::{DamagedRange, Scrub, ScrubState, Volume};
 
 /// Interval at which a waiting command reads the progress of scrubs.
 const WAIT_INTERVAL: Duration = Duration::from_millis(100);
@@ -18,42 +19,42 @@ const SCRUBS_PATH: &str = "/v1/scrubs";
 /// Runs a command about scrubs.
 pub fn run(client: &Client, arguments: ScrubArguments) -> Result<(), CommandError> {
     if let Some(ScrubCommand::List { tenant, read }) = &arguments.command {
-        let list: ScrubList = client.get(SCRUBS_PATH, &[("tenant", tenant.tenant.as_deref())])?;
+        let list: Items<Scrub> = client.list(SCRUBS_PATH, &[("tenant", tenant.tenant.as_deref())])?;
         return output::show(&list, read.output, table);
     }
     let tenant = arguments.tenant.tenant.as_deref();
     let format = arguments.read.output;
     if let Some(volume) = &arguments.cancel {
-        let scrubs = vec![client.delete_of(&path(volume), &[("tenant", tenant)])?];
-        return tell(&ScrubList { scrubs }, format);
+        let scrubs = vec![client.delete_of(&path(tenant, volume), &[])?];
+        return tell(&Items { items: scrubs }, format);
     }
     let mut begun: Vec<Scrub> = Vec::new();
     if arguments.all {
-        let list: ScrubList = client.get(SCRUBS_PATH, &[("tenant", tenant)])?;
-        for scrub in list.scrubs {
+        let list: Items<Scrub> = client.list(SCRUBS_PATH, &[("tenant", tenant)])?;
+        for scrub in list.items {
             begun.push(begin(client, &scrub.volume, Some(&scrub.tenant))?);
         }
     }
     for volume in arguments.volumes() {
         begun.push(begin(client, volume, tenant)?);
     }
-    if arguments.wait { wait(client, &begun, format) } else { tell(&ScrubList { scrubs: begun }, format) }
+    if arguments.wait { wait(client, &begun, format) } else { tell(&Items { items: begun }, format) }
 }
 
 /// Prints the scrubs that began or ended, for a program; for a person it prints nothing.
-fn tell(list: &ScrubList, format: Format) -> Result<(), CommandError> {
+fn tell(list: &Items<Scrub>, format: Format) -> Result<(), CommandError> {
     match format {
         Format::Table => Ok(()),
         format => output::show(list, format, table),
     }
 }
 
-fn path(volume: &str) -> String {
-    format!("/v1/volumes/{}/scrub", segment(volume))
+fn path(tenant: Option<&str>, volume: &str) -> String {
+    format!("{}/scrub", of_tenant(tenant, "volumes", Some(volume)))
 }
 
 fn begin(client: &Client, volume: &str, tenant: Option<&str>) -> Result<Scrub, CommandError> {
-    client.post(&path(volume), &[("tenant", tenant)], &serde_json::json!({}))
+    client.post(&path(tenant, volume), &[], &serde_json::json!({}))
 }
 
 fn is_going_on(scrub: &Scrub) -> bool {
@@ -65,14 +66,14 @@ fn wait(client: &Client, begun: &[Scrub], format: Format) -> Result<(), CommandE
     let is_shown = std::io::stderr().is_terminal();
     let is_own = |scrub: &Scrub| begun.iter().any(|other| other.id == scrub.id);
     loop {
-        let list: ScrubList = client.get(SCRUBS_PATH, &[])?;
-        let own: Vec<Scrub> = list.scrubs.into_iter().filter(is_own).collect();
+        let list: Items<Scrub> = client.list(SCRUBS_PATH, &[])?;
+        let own: Vec<Scrub> = list.items.into_iter().filter(is_own).collect();
         if is_shown {
             // Progress output may fail: the user may have closed standard error.
             let _ = write!(std::io::stderr(), "\r\x1b[K{}", bar(&own));
         }
         if !own.iter().any(is_going_on) {
-            output::show(&ScrubList { scrubs: own.clone() }, format, table)?;
+            output::show(&Items { items: own.clone() }, format, table)?;
             return own.iter().try_for_each(refuse_unsound);
         }
         std::thread::sleep(WAIT_INTERVAL);
@@ -121,7 +122,7 @@ fn state(scrub: &Scrub) -> String {
     format!("{word} ({:.0}%)", scrub.bytes_done as f64 * 100.0 / all as f64)
 }
 
-fn table(list: &ScrubList) -> String {
+fn table(list: &Items<Scrub>) -> String {
     let columns = [
         Column::Text("Volume"),
         Column::Text("Tenant"),
@@ -146,7 +147,7 @@ fn table(list: &ScrubList) -> String {
             scrub.damaged_blocks.to_string(),
         ]
     };
-    output::table(&columns, list.scrubs.iter().map(row))
+    output::table(&columns, list.items.iter().map(row))
 }
 
 /// Fields of `volume inspect` about scrubs and damaged data at rest.

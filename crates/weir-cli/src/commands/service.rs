@@ -6,7 +6,8 @@ use super::super::output::{self, rough_size};
 use super::drive::{location, media_type, state};
 use super::pool as pool_words;
 use super::volume::class;
-use weir_api_types::{Logging, Pool, PoolDrive, PoolList};
+use crate::client::Items;
+use weir_api_types::{Logging, Pool, PoolDrive};
 
 /// Runs a command about the service.
 pub fn run(client: &Client, command: ServiceCommand) -> Result<(), CommandError> {
@@ -14,7 +15,7 @@ pub fn run(client: &Client, command: ServiceCommand) -> Result<(), CommandError>
         ServiceCommand::Drive { command: ServiceDriveCommand::Show(read) } => read,
         ServiceCommand::LogLevel { level } => return log_level(client, level),
     };
-    let list: PoolList = client.get("/v1/pools", &[])?;
+    let list: Items<Pool> = client.list("/v1/pools", &[])?;
     output::show(&list, read.output, description)
 }
 
@@ -27,8 +28,8 @@ fn log_level(client: &Client, level: Option<String>) -> Result<(), CommandError>
     client.tell(&logging.level)
 }
 
-fn description(list: &PoolList) -> String {
-    let pools: String = list.pools.iter().map(pool).collect();
+fn description(list: &Items<Pool>) -> String {
+    let pools: String = list.items.iter().map(pool).collect();
     format!("Drive configuration:\n{pools}")
 }
 

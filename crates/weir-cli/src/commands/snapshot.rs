@@ -7,10 +7,11 @@ use std::time::Duration;
 use weir_types::units::Size;
 
 use super::super::arguments::{CloneArguments, SnapshotCommand, Which};
-use super::super::client::{Client, CommandError, segment};
+use super::super::client::{Client, CommandError, of_tenant, segment};
 use super::super::output::{self, Column};
 use super::volume;
-use weir_api_types::{Snapshot, SnapshotCreate, SnapshotList, SnapshotRestore, Volume, VolumeClone};
+use crate::client::Items;
+use weir_api_types::{Snapshot, SnapshotCreate, SnapshotRestore, Volume, VolumeClone};
 
 /// Interval at which a waiting command reads the progress of a snapshot.
 const WAIT_INTERVAL: Duration = Duration::from_millis(500);
@@ -22,7 +23,7 @@ pub fn run(client: &Client, command: SnapshotCommand) -> Result<(), CommandError
         SnapshotCommand::List { name, volume, tenant, read } => {
             let volume = name.or(volume);
             let query = [("tenant", tenant.tenant.as_deref()), ("volume", volume.as_deref())];
-            let list: SnapshotList = client.get("/v1/snapshots", &query)?;
+            let list: Items<Snapshot> = client.list("/v1/snapshots", &query)?;
             output::show(&list, read.output, table)
         }
         SnapshotCommand::Restore { which, force } => {
@@ -30,18 +31,17 @@ pub fn run(client: &Client, command: SnapshotCommand) -> Result<(), CommandError
             let question =
                 format!("Restore '{volume}@{snapshot}' and lose what was written to '{volume}' since?");
             client.options().confirm(&question)?;
-            let path = format!("{}/restore", path(&volume, &snapshot));
-            let query = [("tenant", which.tenant.tenant.as_deref())];
             let tenant = which.tenant.tenant.as_deref();
+            let path = format!("{}/restore", path(tenant, &volume, &snapshot));
             with_progress(client, (tenant, &volume), || {
-                client.post::<Volume>(&path, &query, &SnapshotRestore { force }).map(|_| ())
+                client.post::<Volume>(&path, &[], &SnapshotRestore { force }).map(|_| ())
             })
         }
         SnapshotCommand::Delete { which, force } => {
             let (volume, snapshot) = named(&which)?;
             let force = force.then_some("true");
-            let query = [("tenant", which.tenant.tenant.as_deref()), ("force", force)];
-            client.delete(&path(&volume, &snapshot), &query)
+            let path = path(which.tenant.tenant.as_deref(), &volume, &snapshot);
+            client.delete(&path, &[("force", force)])
         }
     }
 }
@@ -56,22 +56,28 @@ fn create(client: &Client, which: Which, group: Vec<String>) -> Result<(), Comma
     };
     let first = volumes.first().cloned().unwrap_or_default();
     let tenant = which.tenant.tenant.clone();
-    let request = SnapshotCreate { name, tenant: which.tenant.tenant, volumes };
-    let list = with_progress(client, (tenant.as_deref(), &first), || {
-        client.create::<SnapshotList>("/v1/snapshots", &request, || existing(client, &request))
+    let tenant = tenant.as_deref();
+    let request = SnapshotCreate { name, volumes };
+    let path = of_tenant(tenant, "snapshots", None);
+    let list = with_progress(client, (tenant, &first), || {
+        client.create::<Items<Snapshot>>(&path, &request, || existing(client, tenant, &request))
     })?;
-    list.snapshots.iter().try_for_each(|snapshot| client.tell(&snapshot.export_name))
+    list.items.iter().try_for_each(|snapshot| client.tell(&snapshot.export_name))
 }
 
 /// The requested snapshots, if all of them exist.
-fn existing(client: &Client, request: &SnapshotCreate) -> Result<Option<SnapshotList>, CommandError> {
+fn existing(
+    client: &Client,
+    tenant: Option<&str>,
+    request: &SnapshotCreate,
+) -> Result<Option<Items<Snapshot>>, CommandError> {
     let of = |volume: &String| -> Result<Option<Snapshot>, CommandError> {
-        let query = [("tenant", request.tenant.as_deref()), ("volume", Some(volume.as_str()))];
-        let list: SnapshotList = client.get("/v1/snapshots", &query)?;
-        Ok(list.snapshots.into_iter().find(|snapshot| snapshot.name == request.name))
+        let path = format!("{}/snapshots", of_tenant(tenant, "volumes", Some(volume)));
+        let list: Items<Snapshot> = client.list(&path, &[])?;
+        Ok(list.items.into_iter().find(|snapshot| snapshot.name == request.name))
     };
     let found: Option<Vec<Snapshot>> = request.volumes.iter().map(of).collect::<Result<_, _>>()?;
-    Ok(found.map(|snapshots| SnapshotList { snapshots }))
+    Ok(found.map(|snapshots| Items { items: snapshots }))
 }
 
 /// Creates a clone of a volume.
@@ -88,9 +94,8 @@ pub fn clone_volume(client: &Client, arguments: CloneArguments) -> Result<(), Co
         force: arguments.force,
     };
     let tenant = arguments.tenant.tenant.as_deref();
-    let path = format!("/v1/volumes/{}/clone", segment(volume));
-    let made: Volume =
-        with_progress(client, (tenant, volume), || client.post(&path, &[("tenant", tenant)], &request))?;
+    let path = format!("{}/clones", of_tenant(tenant, "volumes", Some(volume)));
+    let made: Volume = with_progress(client, (tenant, volume), || client.post(&path, &[], &request))?;
     client.tell(&made.name)
 }
 
@@ -110,8 +115,8 @@ fn named(which: &Which) -> Result<(String, String), CommandError> {
     by_options().or_else(by_position).ok_or_else(usage)
 }
 
-fn path(volume: &str, snapshot: &str) -> String {
-    format!("/v1/volumes/{}/snapshots/{}", segment(volume), segment(snapshot))
+fn path(tenant: Option<&str>, volume: &str, snapshot: &str) -> String {
+    format!("{}/snapshots/{}", of_tenant(tenant, "volumes", Some(volume)), segment(snapshot))
 }
 
 /// Runs a request that may take long and shows its progress on a terminal. A request takes long where the
@@ -140,8 +145,7 @@ fn with_progress<T: Send>(
 }
 
 fn show_progress(client: &Client, (tenant, volume): (Option<&str>, &str), most: &mut u64) {
-    let path = format!("/v1/volumes/{}", segment(volume));
-    let now = client.get::<Volume>(&path, &[("tenant", tenant)]);
+    let now = client.get::<Volume>(&of_tenant(tenant, "volumes", Some(volume)), &[]);
     let Some(left) = now.ok().and_then(|volume| volume.snapshot_bytes_left) else { return };
     *most = left.max(*most);
     let (bar, left) = (output::progress_bar(1.0 - left as f64 / *most as f64), output::rough_size(left));
@@ -149,7 +153,7 @@ fn show_progress(client: &Client, (tenant, volume): (Option<&str>, &str), most: 
     let _ = write!(std::io::stderr(), "\r\x1b[K{bar}, {left} to go over");
 }
 
-fn table(list: &SnapshotList) -> String {
+fn table(list: &Items<Snapshot>) -> String {
     let columns = [
         Column::Text("Volume"),
         Column::Text("Snapshot"),
@@ -173,5 +177,5 @@ fn table(list: &SnapshotList) -> String {
             snapshot.created_at.to_string(),
         ]
     };
-    output::table(&columns, list.snapshots.iter().map(row))
+    output::table(&columns, list.items.iter().map(row))
 }

@@ -4,7 +4,8 @@ use super::super::arguments::TemplateCommand;
 use super::super::client::{Client, CommandError, segment};
 use super::super::output::{self, Column};
 use super::volume;
-use weir_api_types::{Template, TemplateCreate, TemplateList, TemplateModify, TemplateRead};
+use crate::client::Items;
+use weir_api_types::{Template, TemplateCreate, TemplateModify, TemplateRead};
 
 /// Width of the labels of `inspect`.
 const LABEL_WIDTH: usize = 24;
@@ -19,7 +20,7 @@ pub fn run(client: &Client, command: TemplateCommand) -> Result<(), CommandError
             client.tell(&template.name)
         }
         TemplateCommand::List(read) => {
-            let list: TemplateList = client.get("/v1/templates", &[])?;
+            let list: Items<Template> = client.list("/v1/templates", &[])?;
             output::show(&list, read.output, table)
         }
         TemplateCommand::Inspect { name, read } => {
@@ -77,7 +78,7 @@ fn description(template: &Template) -> String {
     output::fields(LABEL_WIDTH, &fields)
 }
 
-fn table(list: &TemplateList) -> String {
+fn table(list: &Items<Template>) -> String {
     let columns = [
         Column::Text("Template"),
         Column::Text("Replicas"),
@@ -96,5 +97,5 @@ fn table(list: &TemplateList) -> String {
             origin(template),
         ]
     };
-    output::table(&columns, list.templates.iter().map(row))
+    output::table(&columns, list.items.iter().map(row))
 }

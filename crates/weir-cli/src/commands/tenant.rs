@@ -3,7 +3,8 @@
 use super::super::arguments::{TenantChanges, TenantCommand};
 use super::super::client::{Client, CommandError, segment};
 use super::super::output::{self, Column};
-use weir_api_types::{Tenant, TenantCreate, TenantList, TenantModify};
+use crate::client::Items;
+use weir_api_types::{Tenant, TenantCreate, TenantModify};
 
 /// Width of the labels of `inspect`.
 const LABEL_WIDTH: usize = 24;
@@ -28,7 +29,7 @@ pub fn run(client: &Client, command: TenantCommand) -> Result<(), CommandError> 
             output::show(&tenant, read.output, description)
         }
         TenantCommand::List(read) => {
-            let list: TenantList = client.get("/v1/tenants", &[])?;
+            let list: Items<Tenant> = client.list("/v1/tenants", &[])?;
             output::show(&list, read.output, table)
         }
         TenantCommand::Delete { name } => client.delete(&path(&name), &[]),
@@ -55,7 +56,7 @@ fn description(tenant: &Tenant) -> String {
     output::fields(LABEL_WIDTH, &fields)
 }
 
-fn table(list: &TenantList) -> String {
+fn table(list: &Items<Tenant>) -> String {
     let columns = [
         Column::Text("Tenant"),
         Column::Text("Policy Group"),
@@ -72,5 +73,5 @@ fn table(list: &TenantList) -> String {
             tenant.created_at.to_string(),
         ]
     };
-    output::table(&columns, list.tenants.iter().map(row))
+    output::table(&columns, list.items.iter().map(row))
 }

@@ -4,13 +4,14 @@ use weir_types::units::Size;
 use weir_types::{Class, Throughput};
 
 use super::super::arguments::{VolumeChanges, VolumeCommand, VolumeModifyArguments};
-use super::super::client::{Client, CommandError, segment};
+use super::super::client::{Client, CommandError, of_tenant};
 use super::super::output::{self, Column};
 use super::super::rates::VolumeActivity;
 use super::{background, effect, moving, record, scrub, snapshot, statistics};
+use crate::client::Items;
 use weir_api_types::{
     BoundPolicy, IoPriority, OperationSample, ReplicaPlacement, Volume, VolumeClassPolicy, VolumeCreate,
-    VolumeDrive, VolumeLife, VolumeList, VolumeModify, VolumeResize, VolumeSample,
+    VolumeDrive, VolumeLife, VolumeModify, VolumeSample,
 };
 
 /// Width of the labels of `inspect`.
@@ -42,7 +43,6 @@ pub fn run(client: &Client, command: VolumeCommand) -> Result<(), CommandError> 
         } => {
             let request = VolumeCreate {
                 name: name.get().to_owned(),
-                tenant: tenant.tenant,
                 size_bytes: size.0,
                 drive,
                 replicas: repl,
@@ -53,16 +53,16 @@ pub fn run(client: &Client, command: VolumeCommand) -> Result<(), CommandError> 
                 qos_adaptive_policy_group,
                 force,
             };
+            let tenant = tenant.tenant.as_deref();
             let existing = || {
-                let query = [("tenant", request.tenant.as_deref())];
-                let found: Volume = client.get(&path(&request.name), &query)?;
+                let found: Volume = client.get(&path(tenant, &request.name), &[])?;
                 Ok(Some(found).filter(|found| found.size_bytes == request.size_bytes))
             };
-            let volume: Volume = client.create("/v1/volumes", &request, existing)?;
+            let volume: Volume = client.create(&of_tenant(tenant, "volumes", None), &request, existing)?;
             client.tell(&volume.name)
         }
         VolumeCommand::List { tenant, read } => {
-            let list: VolumeList = client.get("/v1/volumes", &[("tenant", tenant.as_deref())])?;
+            let list: Items<Volume> = client.list("/v1/volumes", &[("tenant", tenant.as_deref())])?;
             output::show(&list, read.output, table)
         }
         VolumeCommand::Inspect { name, tenant, read } => {
@@ -71,27 +71,25 @@ pub fn run(client: &Client, command: VolumeCommand) -> Result<(), CommandError> 
         }
         VolumeCommand::Modify(arguments) => modify(client, arguments),
         VolumeCommand::Resize { name, tenant, size, force } => {
-            let path = format!("{}/resize", path(name.get()));
-            let request = VolumeResize { size_bytes: size.0, force };
-            let query = [("tenant", tenant.tenant.as_deref())];
-            client.post::<Volume>(&path, &query, &request).map(|_| ())
+            let path = path(tenant.tenant.as_deref(), name.get());
+            let request = VolumeModify { size_bytes: Some(size.0), force, ..VolumeModify::default() };
+            client.patch::<Volume>(&path, &[], &request).map(|_| ())
         }
         VolumeCommand::Clone(arguments) => snapshot::clone_volume(client, arguments),
         VolumeCommand::Record(arguments) => record::record(client, arguments),
         VolumeCommand::Delete { name, tenant, force, with_snapshots, wait } => {
-            let (path, tenant) = (path(name.get()), tenant.tenant.as_deref());
+            let path = path(tenant.tenant.as_deref(), name.get());
             client.options().confirm(&format!("Delete volume '{}' and all its data?", name.get()))?;
-            let volume: Option<Volume> =
-                wait.then(|| client.get(&path, &[("tenant", tenant)]).ok()).flatten();
+            let volume: Option<Volume> = wait.then(|| client.get(&path, &[]).ok()).flatten();
             let (force, with) = (force.then_some("true"), with_snapshots.then_some("true"));
-            client.delete(&path, &[("tenant", tenant), ("force", force), ("with_snapshots", with)])?;
+            client.delete(&path, &[("force", force), ("with_snapshots", with)])?;
             volume.map_or(Ok(()), |volume| background::wait(client, volume.id))
         }
     }
 }
 
-fn path(name: &str) -> String {
-    format!("/v1/volumes/{}", segment(name))
+fn path(tenant: Option<&str>, name: &str) -> String {
+    of_tenant(tenant, "volumes", Some(name))
 }
 
 fn modify(client: &Client, arguments: VolumeModifyArguments) -> Result<(), CommandError> {
@@ -111,6 +109,7 @@ fn modify(client: &Client, arguments: VolumeModifyArguments) -> Result<(), Comma
     }
     let request = VolumeModify {
         name: changes.new_name,
+        size_bytes: None,
         io_priority: changes.io_priority,
         class_policy: arguments.class_policy,
         replicas: changes.repl,
@@ -120,8 +119,8 @@ fn modify(client: &Client, arguments: VolumeModifyArguments) -> Result<(), Comma
         read_only: changes.read_only,
         force: arguments.force,
     };
-    let query = [("tenant", arguments.tenant.tenant.as_deref())];
-    let volume = client.patch::<Volume>(&path(arguments.name.get()), &query, &request)?;
+    let path = path(arguments.tenant.tenant.as_deref(), arguments.name.get());
+    let volume = client.patch::<Volume>(&path, &[], &request)?;
     if arguments.wait { moving::wait(client, &volume) } else { Ok(()) }
 }
 
@@ -140,13 +139,13 @@ fn says_what_a_template_says(
 }
 
 fn inspect(client: &Client, name: &str, tenant: Option<&str>) -> Result<Inspection, CommandError> {
-    let volume: Volume = client.get(&path(name), &[("tenant", tenant)])?;
+    let volume: Volume = client.get(&path(tenant, name), &[])?;
     let statistics = statistics::sample(client, Some(&volume.tenant), Some(&volume.name))?;
     let sample = statistics.volumes.into_iter().next().unwrap_or_default();
     Ok(Inspection { volume, statistics: sample })
 }
 
-fn table(list: &VolumeList) -> String {
+fn table(list: &Items<Volume>) -> String {
     let columns = [
         Column::Text("Volume"),
         Column::Text("Tenant"),
@@ -175,7 +174,7 @@ fn table(list: &VolumeList) -> String {
             volume.connections.to_string(),
         ]
     };
-    output::table(&columns, list.volumes.iter().map(row))
+    output::table(&columns, list.items.iter().map(row))
 }
 
 /// Names of the drives that hold a volume, or one replica of it.

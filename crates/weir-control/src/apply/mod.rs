@@ -54,7 +54,7 @@ impl fmt::Display for Place {
 impl Place {
     /// Returns the error with the place before the message.
     pub fn error(&self, error: &ControlError) -> ControlError {
-        ControlError { kind: error.kind, message: format!("{self}: {}", error.message) }
+        ControlError { message: format!("{self}: {}", error.message), ..error.clone() }
     }
 }
 

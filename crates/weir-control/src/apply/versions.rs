@@ -29,7 +29,7 @@ impl Changes {
         let mut all = groups.chain(tenants).chain(volumes).chain(background);
         match all.find(|(_, version)| *version > exported) {
             None => Ok(()),
-            Some((what, version)) => Err(ControlError::conflict(format!(
+            Some((what, version)) => Err(ControlError::version_mismatch(format!(
                 "{what} was changed since the export: it has version {version}, and the file is of version {exported}; \
                  export again and repeat the edit, or override the newer change with --force"
             ))),

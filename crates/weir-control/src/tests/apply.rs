@@ -263,7 +263,7 @@ fn apply_refuses_objects_changed_since_export_unless_forced() {
     let changed = control.groups.modify_policy_group(None, &name("top"), change).unwrap();
     for how in [PLAIN, DRY] {
         let (kind, message) = error(control.policy_sets.apply_policies(&exported, how));
-        assert_eq!(kind, ErrorKind::Conflict);
+        assert_eq!(kind, ErrorKind::VersionMismatch);
         assert!(
             message.contains("policy group 'top' was changed since the export: it has version"),
             "{message}"

@@ -111,7 +111,10 @@ fn version_grows_with_each_change_and_older_version_is_refused() {
         let second = change(Some(first)).unwrap();
         assert!(second > first && first > 0, "{what}: {first}, {second}");
         let (kind, message) = error(change(Some(first)));
-        assert!(kind == ErrorKind::Conflict && message.contains(&format!("version {second}")), "{message}");
+        assert!(
+            kind == ErrorKind::VersionMismatch && message.contains(&format!("version {second}")),
+            "{message}"
+        );
         assert!(message.contains(&format!("for version {first}")), "{what}: {message}");
         assert!(change(Some(second)).is_ok(), "{what}: what was refused changed nothing");
     }
@@ -134,7 +137,7 @@ fn one_of_two_changes_for_same_version_succeeds() {
         });
         let (done, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
         assert_eq!((done.len(), refused.len()), (1, 1), "{what}");
-        assert!(refused.into_iter().all(|outcome| error(outcome).0 == ErrorKind::Conflict), "{what}");
+        assert!(refused.into_iter().all(|outcome| error(outcome).0 == ErrorKind::VersionMismatch), "{what}");
     }
 }
 
@@ -176,7 +179,7 @@ fn object_changed_since_it_was_read_is_not_deleted() {
         ("drive", control.drives.remove_drive(&name("d1"), Some(seen[7])).map(|_| ())),
         ("background", control.background.reset_background_policy(BackgroundKind::Scrub, Some(seen[8]))),
     ] {
-        assert_eq!(error(refused).0, ErrorKind::Conflict, "{what}");
+        assert_eq!(error(refused).0, ErrorKind::VersionMismatch, "{what}");
     }
     let now = control.templates.template(&name("m")).unwrap().version;
     control.templates.delete_template(&name("m"), Some(now)).unwrap();

@@ -57,7 +57,7 @@ fn volumes(daemon: &Daemon, others: &[&str]) -> BTreeMap<String, Volume> {
         let policy = volume["qos_policy_group"]["name"].as_str().map(str::to_owned);
         (name, (volume["size_bytes"].as_u64().unwrap(), policy))
     };
-    let all = list["volumes"].as_array().unwrap().iter().map(describe);
+    let all = list["items"].as_array().unwrap().iter().map(describe);
     all.filter(|(name, _)| !others.contains(&name.as_str())).collect()
 }
 
@@ -67,7 +67,7 @@ fn groups(daemon: &Daemon) -> BTreeMap<String, u64> {
         let ceiling = group["limits"]["total"]["iops"].as_u64().unwrap_or(0);
         (group["name"].as_str().unwrap().to_owned(), ceiling)
     };
-    list["policy_groups"].as_array().unwrap().iter().map(describe).collect()
+    list["items"].as_array().unwrap().iter().map(describe).collect()
 }
 
 /// Operator thread that runs commands.
