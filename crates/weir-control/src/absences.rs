@@ -100,7 +100,7 @@ impl Absences {
     fn leave_out(&self, id: DriveId, store: Store, why: String) {
         self.forget_replaced(id);
         self.state().away.insert(id, store);
-        self.core.data_plane.set_drive_away(id, true);
+        self.core.engine.set_drive_away(id, true);
         let name = self.core.update(|model| {
             let drive = model.drives.get_mut(&id).filter(|drive| drive.store.is_ok())?;
             drive.store = Err(why.clone());
@@ -115,7 +115,7 @@ impl Absences {
 
     /// Ends the absence of a drive that is back or removed.
     pub(crate) fn forget_absence(&self, drive: DriveId) {
-        self.core.data_plane.set_drive_away(drive, false);
+        self.core.engine.set_drive_away(drive, false);
         self.state().away.remove(&drive);
     }
 
@@ -133,7 +133,7 @@ impl Absences {
         if self.of(drive).is_none() {
             return Ok(());
         }
-        let mut files = self.core.data_plane.open_files(drive);
+        let mut files = self.core.engine.open_files(drive);
         // Twice, because the drive may have been away just while its files were checked.
         for _ in 0..2 {
             files.retain(|file| found_in_place_of(file) != FoundFile::Same);
@@ -173,7 +173,7 @@ impl Absences {
             "a write journal is not the one that was open before its drive was away, and is given up: {}",
             file.path.display()
         );
-        self.core.data_plane.give_up_journal(file.volume, drive);
+        self.core.engine.give_up_journal(file.volume, drive);
     }
 
     fn fail_replaced(&self, replica: ExtentReplica, file: &OpenFile) {
@@ -182,7 +182,7 @@ impl Absences {
              the original back and restart the daemon, or restore a snapshot",
             file.path.display()
         );
-        self.core.data_plane.fail_replica(file.volume, replica, message);
+        self.core.engine.fail_replica(file.volume, replica, message);
     }
 }
 

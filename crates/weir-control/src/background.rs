@@ -157,7 +157,7 @@ impl Background {
         let transaction = Transaction::default().compare(&key, revision).put(&key, &policy)?;
         let revision = self.core.catalogue.commit(transaction)?;
         self.core.update(|model| model.put_background(kind, policy, revision));
-        self.core.data_plane.change_background(kind, policy)?;
+        self.core.engine.change_background(kind, policy)?;
         Ok(BackgroundPolicyView { kind, policy, is_built_in: false, version: revision })
     }
 
@@ -171,14 +171,14 @@ impl Background {
         refuse_other_version(format!("background policy '{kind}'"), version, if_version)?;
         self.core.catalogue.commit(Transaction::default().delete(keys::background_policy(kind)))?;
         self.core.update(|model| model.background.remove(&kind));
-        Ok(self.core.data_plane.change_background(kind, BackgroundPolicy::default())?)
+        Ok(self.core.engine.change_background(kind, BackgroundPolicy::default())?)
     }
 
     /// Puts the policies of the catalogue into effect, before any background work begins.
     pub(crate) fn put_background_in_effect(&self) -> Outcome<()> {
         let views = self.background_policies().into_iter().filter(|view| !view.is_built_in);
         for view in views {
-            self.core.data_plane.change_background(view.kind, view.policy)?;
+            self.core.engine.change_background(view.kind, view.policy)?;
         }
         Ok(())
     }
@@ -200,7 +200,9 @@ impl Background {
                 progress: reclaim.progress.as_ref().map(|progress| progress.counters()),
             })
             .collect();
-        jobs.extend(model.open.iter().filter_map(|(id, open)| resync(&model, *id, &open.replication)));
+        jobs.extend(
+            model.open.iter().filter_map(|(id, open)| resync(&model, *id, &open.statistics().replication)),
+        );
         jobs.extend(self.scrub_jobs(&model));
         jobs.sort_by_key(|job| (job.begun_at, job.id));
         jobs

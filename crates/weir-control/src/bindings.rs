@@ -31,7 +31,7 @@ impl Bindings {
         let used_bytes = self.used_for_policy(volume);
         let levels = self.core.model().levels(volume, used_bytes);
         let own = levels.last().map(|level| level.terms).unwrap_or_default();
-        self.core.data_plane.bind(volume.id, path(volume, levels))?;
+        self.core.engine.bind(volume.id, path(volume, levels))?;
         self.remember_own_terms(volume, own);
         Ok(())
     }
@@ -44,7 +44,7 @@ impl Bindings {
         };
         let served: Vec<_> = volumes.iter().filter(|volume| self.is_served(volume)).collect();
         let changes: Vec<_> = served.iter().map(|volume| own(volume)).collect();
-        self.core.data_plane.change_terms(&changes)?;
+        self.core.engine.change_terms(&changes)?;
         for (volume, (_, terms)) in served.into_iter().zip(changes) {
             self.remember_own_terms(volume, terms);
         }
@@ -92,7 +92,7 @@ impl Bindings {
             if tenant == Some(new.id) {
                 changes.push((Scope::Tenant(new.tenant.clone()), new.terms));
             }
-            self.core.data_plane.change_terms(&changes)?;
+            self.core.engine.change_terms(&changes)?;
         }
         let volumes = self.volumes_under(new.id);
         if old.parent != new.parent {

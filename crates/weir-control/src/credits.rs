@@ -78,7 +78,7 @@ impl BurstCredits {
 
     /// Saves the burst credit of all levels that have any. A failure is logged and has no other effect.
     pub fn save_credits(&self) {
-        let credits = entries(self.core.data_plane.credits(), wall_ns());
+        let credits = entries(self.core.engine.credits(), wall_ns());
         let path = self.credits_path();
         if credits.is_empty() && !path.exists() {
             return;
@@ -105,7 +105,7 @@ impl BurstCredits {
         };
         match serde_json::from_slice::<Written>(&content) {
             Ok(written) if written.format == FORMAT => {
-                self.core.data_plane.restore_credits(levels(written.credits, wall_ns()));
+                self.core.engine.restore_credits(levels(written.credits, wall_ns()));
             }
             Ok(written) => {
                 tracing::warn!(format = written.format, "burst credit has an unknown form: it is lost")

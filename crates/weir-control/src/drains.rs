@@ -261,10 +261,10 @@ impl Drains {
         self.journals
             .volumes_on(id)
             .into_iter()
-            .for_each(|volume| self.core.data_plane.give_up_journal(volume, id));
+            .for_each(|volume| self.core.engine.give_up_journal(volume, id));
         self.absences.forget_absence(id);
         self.absences.forget_replaced(id);
-        self.core.data_plane.forget_drive(id);
+        self.core.engine.forget_drive(id);
         self.drive_records.update_drive_list_backup();
         tracing::info!(drive = %name, "the drive is removed");
         Ok(())

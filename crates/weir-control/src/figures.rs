@@ -13,13 +13,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use weir_engine::statistics::VolumeStatistics;
 use weir_host::processor;
 use weir_store::snapshot::Occupied;
 use weir_store::{DriveUsage, Store, extent_count};
 use weir_types::{DriveId, VolumeId};
 
 use crate::core::Core;
+use crate::engine::OpenVolume;
 use crate::model::Model;
 use crate::records::VolumeRecord;
 
@@ -264,7 +264,7 @@ impl Gauges {
 
     /// The volumes that requests have changed since the previous call.
     fn changed(&self, model: &Model) -> BTreeSet<VolumeId> {
-        let bytes = |(id, statistics): (&VolumeId, &Arc<VolumeStatistics>)| (*id, statistics.changed_bytes());
+        let bytes = |(id, open): (&VolumeId, &OpenVolume)| (*id, open.statistics().changed_bytes());
         let now: BTreeMap<VolumeId, u64> = model.open.iter().map(bytes).collect();
         let mut known = self.changed_bytes.lock().unwrap_or_else(PoisonError::into_inner);
         let changed =
@@ -477,8 +477,8 @@ mod tests {
     #[test]
     fn only_changed_volumes_are_examined_again() {
         let (figures, mut model, id) = (Gauges::default(), Model::default(), volumes(1)[0]);
-        let statistics = Arc::new(VolumeStatistics::default());
-        model.open.insert(id, Arc::clone(&statistics));
+        let statistics = Arc::new(weir_engine::statistics::VolumeStatistics::default());
+        model.open.insert(id, OpenVolume::new(Arc::clone(&statistics)));
         assert_eq!(figures.changed(&model), BTreeSet::from([id]), "it was never looked at");
         let served = weir_engine::statistics::Served { bytes: 4096, ..Default::default() };
         statistics.read.record(served);

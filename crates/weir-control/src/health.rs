@@ -9,6 +9,7 @@ use weir_store::extent_count;
 use weir_types::VolumeId;
 use weir_volume::mirror::ReplicaState;
 
+use crate::engine::{OpenVolume, VolumeStatus};
 use crate::model::Model;
 use crate::records::VolumeRecord;
 
@@ -78,15 +79,14 @@ impl VolumeHealth {
 /// Health of a volume. `failed` has the extents with a single replica whose file failed.
 pub(crate) fn health(model: &Model, volume: &VolumeRecord, failed: &FailedExtents) -> VolumeHealth {
     let open = model.open.get(&volume.id);
-    let states = open.map(|open| (open.replication.counters().replica_states, open.replication.away()));
-    let (replica_states, away) = states.unwrap_or_default();
+    let VolumeStatus { replica_states, faults } = open.map(OpenVolume::status).unwrap_or_default();
     let mut health = VolumeHealth::default();
     for extent in 0..extent_count(volume.size_bytes) {
         let mut replicas = ReplicaCounts::default();
         let told = usize::try_from(extent).ok().and_then(|extent| replica_states.get(extent));
         // An extent that always had one replica has no recorded states: that replica has everything.
         let told = told.filter(|states| states.iter().any(|state| *state != ReplicaState::Absent));
-        let away = u32::try_from(extent).ok().and_then(|extent| away.get(&extent));
+        let away = u32::try_from(extent).ok().and_then(|extent| faults.away.get(&extent));
         for (slot, drive) in volume.placement.replicas_of(extent) {
             let is_reachable = open.is_some()
                 && model.is_there(drive)

@@ -153,10 +153,8 @@ impl Journals {
             let mut others = bindings.iter().filter(|((of, other), _)| *of == extent && *other != slot);
             has_replica || others.any(|(_, on)| *on == drive)
         };
-        let has_failed = |drive: DriveId| {
-            let open = model.open.get(&volume.id);
-            open.is_some_and(|open| open.journals.has_failed(drive))
-        };
+        let open = model.open.get(&volume.id);
+        let has_failed = |drive: DriveId| open.is_some_and(|open| open.has_failed_journal(drive));
         let drives = journal_drives(&model, volume, *slow);
         let free =
             drives.iter().map(|drive| drive.id).filter(|drive| !is_near(*drive) && !has_failed(*drive));
@@ -241,7 +239,7 @@ impl Journals {
             let directory = store.journal(volume.id);
             let (bindings, keeps) = (Vec::new(), Vec::new());
             let spec = JournalSpec { home, directory, core, file, size_bytes, bindings, keeps };
-            self.core.data_plane.add_journal(volume.id, spec)?;
+            self.core.engine.add_journal(volume.id, spec)?;
         }
         self.change(volume.id, |journals| journals.ready.insert(drive, journal));
         Ok(Some(Behind { drive, journal }))
@@ -304,7 +302,7 @@ impl Journals {
     /// Recovers the journals of an open volume that were unavailable, because their drives were missing.
     pub(crate) fn attach_journals(&self, volume: &VolumeRecord) -> Outcome<()> {
         for spec in self.recover_journals(volume)? {
-            self.core.data_plane.add_journal(volume.id, spec)?;
+            self.core.engine.add_journal(volume.id, spec)?;
         }
         Ok(())
     }
@@ -434,9 +432,7 @@ impl Journals {
         };
         let is_ready = self.of(volume).ready.get(&behind.drive) == Some(&behind.journal);
         let open = self.core.model().open.get(&volume).cloned();
-        let is_lost = open.is_some_and(|open| {
-            open.journals.is_invalidated(extent, slot) || open.journals.has_failed(behind.drive)
-        });
+        let is_lost = open.is_some_and(|open| open.has_lost_journal((extent, slot), behind.drive));
         let metadata = journaled_metadata_path(&fast.journal(volume), extent, slot);
         if is_ready && !is_lost {
             JournalPlace::Journaled(behind.drive, metadata)
@@ -463,7 +459,7 @@ impl Journals {
             return Ok(true);
         }
         for drive in unused {
-            if !self.core.data_plane.drop_journal(volume.id, drive)? {
+            if !self.core.engine.drop_journal(volume.id, drive)? {
                 return Ok(false);
             }
             self.change(volume.id, |journals| journals.ready.remove(&drive));
@@ -495,7 +491,8 @@ impl Journals {
             else {
                 continue;
             };
-            let usages = model.open.get(&id).map(|open| open.journals.usages()).unwrap_or_default();
+            let usages =
+                model.open.get(&id).map(|open| open.statistics().journals.usages()).unwrap_or_default();
             for (drive, usage) in usages {
                 let Some(on) = model.drives.get(&drive) else { continue };
                 let replicas = bindings.values().filter(|other| **other == drive).count() as u64;

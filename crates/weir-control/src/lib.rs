@@ -39,6 +39,7 @@ mod drive_records;
 mod drive_view;
 mod drives;
 mod dry_run;
+pub mod engine;
 mod error;
 mod extents;
 mod figures;

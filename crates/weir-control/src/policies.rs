@@ -390,7 +390,7 @@ impl PolicyGroups {
             model.remove_group(record.id);
             model.group_totals.forget(record.id);
         });
-        self.core.data_plane.forget(&Scope::Group(record.id));
+        self.core.engine.forget(&Scope::Group(record.id));
         Ok(())
     }
 

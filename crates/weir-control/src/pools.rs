@@ -142,7 +142,7 @@ impl Pools {
             settings: pool.settings,
             version: pool_version(model, pool),
             ledger: ledger_of(pool, ProjectedState::now(model)),
-            depth: pool.drives.iter().find_map(|drive| self.core.data_plane.depth(drive.id)),
+            depth: pool.drives.iter().find_map(|drive| self.core.engine.depth(drive.id)),
             drives: drives.map(|drive| drive_view(model, drive, usages)).collect(),
         }
     }
@@ -168,7 +168,7 @@ impl Pools {
             self.drive_records.save_pool(&drives)?;
             drives
                 .iter()
-                .for_each(|(drive, new)| self.core.data_plane.set_queue_target(*drive, new.queue_target));
+                .for_each(|(drive, new)| self.core.engine.set_queue_target(*drive, new.queue_target));
         }
         self.pool(name)
     }

@@ -41,7 +41,7 @@ impl Reclaims {
             };
             let progress = Arc::new(JobProgress::expecting(extents));
             reclaim.progress = Some(progress.clone());
-            self.core.data_plane.start_reclaim(ReclaimSpec {
+            self.core.engine.start_reclaim(ReclaimSpec {
                 id,
                 drive,
                 pending_deletion,

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_engine::{DataPlane, Recording};
+use weir_engine::Recording;
 use weir_replay::trace::{self, Header, RECORD_BYTES, Trace, TraceDrive, TraceLevel, TraceVolume};
 use weir_types::control_bounds::{RECORDING_SECONDS_MAX, RECORDING_VOLUMES_MAX, TRACE_BYTES_MAX};
 use weir_types::{DriveId, Name, VolumeId};
 
 use crate::core::Core;
+use crate::engine::Engine;
 use crate::error::{ControlError, Outcome};
 use crate::figures::Figures;
 use crate::model::Model;
@@ -28,7 +29,7 @@ pub struct RecordVolumes {
 /// A recording under way. It ends when this value is dropped.
 pub struct RunningRecording {
     recording: Arc<Recording>,
-    data_plane: Arc<DataPlane>,
+    engine: Arc<dyn Engine>,
     volumes: Vec<VolumeId>,
     /// The drives of the header.
     drives: Vec<DriveId>,
@@ -46,11 +47,11 @@ impl RunningRecording {
     /// # Errors
     /// If the policies of the volumes are too long for the trace.
     pub fn finish(mut self) -> Outcome<Vec<u8>> {
-        self.data_plane.stop_recording(&self.volumes);
+        self.engine.stop_recording(&self.volumes);
         let records = self.recording.take();
         let mut header = std::mem::take(&mut self.header);
         for (drive, id) in header.drives.iter_mut().zip(&self.drives) {
-            drive.in_flight = self.data_plane.depth(*id).map(|depth| depth.operations);
+            drive.in_flight = self.engine.depth(*id).map(|depth| depth.operations);
         }
         if self.recording.is_full() {
             header.is_cut_short = true;
@@ -62,7 +63,7 @@ impl RunningRecording {
 
 impl Drop for RunningRecording {
     fn drop(&mut self) {
-        self.data_plane.stop_recording(&self.volumes);
+        self.engine.stop_recording(&self.volumes);
     }
 }
 
@@ -156,9 +157,9 @@ impl Recordings {
         let header = describe(&self.core.model(), &volumes, request.seconds);
         let ids: Vec<VolumeId> = volumes.iter().map(|(volume, _)| volume.id).collect();
         let records_max = request.records_max(&header)?;
-        let recording = self.core.data_plane.start_recording(&ids, header.duration_ns, records_max);
+        let recording = self.core.engine.start_recording(&ids, header.duration_ns, records_max);
         let recording = recording.map_err(|error| ControlError::refused(error.to_string()))?;
-        let data_plane = Arc::clone(&self.core.data_plane);
+        let engine = Arc::clone(&self.core.engine);
         let mut drives: Vec<DriveId> = Vec::new();
         for (volume, _) in &volumes {
             let drive = volume.placement.holders(volume.size_bytes)[0];
@@ -166,7 +167,7 @@ impl Recordings {
                 drives.push(drive);
             }
         }
-        Ok(RunningRecording { recording, data_plane, volumes: ids, drives, header })
+        Ok(RunningRecording { recording, engine, volumes: ids, drives, header })
     }
 
     fn volumes_to_record(&self, request: &RecordVolumes) -> Outcome<Vec<(VolumeRecord, u64)>> {

@@ -199,12 +199,8 @@ impl Returns {
 
     /// Lets replicas with whole files rejoin, and has damaged replicas replaced.
     fn take_replicas_back(&self, volume: &VolumeRecord) {
-        let invalidated = self
-            .core
-            .model()
-            .open
-            .get(&volume.id)
-            .is_some_and(|open| !open.journals.invalidated().is_empty());
+        let invalidated =
+            self.core.model().open.get(&volume.id).is_some_and(|open| !open.faults().invalidated.is_empty());
         if invalidated {
             self.moves.keep_moving(volume.id);
         }
@@ -221,7 +217,7 @@ impl Returns {
             else {
                 continue;
             };
-            match self.core.data_plane.rejoin_replica(volume.id, (extent, slot), found, journal.zip(file)) {
+            match self.core.engine.rejoin_replica(volume.id, (extent, slot), found, journal.zip(file)) {
                 Ok(true) => {
                     self.journals.note(volume.id, (extent, slot), journal);
                     tracing::info!(volume = %volume.id, extent, slot, "a replica is back");

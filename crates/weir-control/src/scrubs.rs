@@ -19,6 +19,7 @@ use weir_volume::mirror::Damaged;
 use crate::alarms::{ActiveAlarm, AlarmSource};
 use crate::catalogue::{Entry, Transaction};
 use crate::core::Core;
+use crate::engine::OpenVolume;
 use crate::error::{ControlError, Outcome};
 use crate::model::Model;
 use crate::records::{VolumeRecord, keys};
@@ -175,7 +176,7 @@ impl ScrubView {
 }
 
 fn checksums_of(model: &Model, volume: &VolumeRecord) -> ChecksumCounters {
-    model.open.get(&volume.id).map(|open| open.checksums.counters()).unwrap_or_default()
+    model.open.get(&volume.id).map(|open| open.statistics().checksums.counters()).unwrap_or_default()
 }
 
 /// Offset of a block of an extent in its volume, in bytes.
@@ -227,7 +228,7 @@ impl Scrubs {
         if !self.running().contains_key(&record.id) {
             let scrub = RunningScrub { begun_at: Timestamp::now(), progress: Arc::default() };
             let progress = Arc::clone(&scrub.progress);
-            if self.core.data_plane.scrub(record.id, progress)? {
+            if self.core.engine.scrub(record.id, progress)? {
                 tracing::info!(volume = %record.id, name = %record.name, "it is scrubbed");
                 self.running().insert(record.id, scrub);
             } else {
@@ -247,7 +248,7 @@ impl Scrubs {
         let record = self.core.model().volume(tenant, name)?.record.clone();
         let running = self.running().get(&record.id).cloned();
         if let Some(scrub) = running {
-            self.core.data_plane.end_scrub(record.id)?;
+            self.core.engine.end_scrub(record.id)?;
             let deadline = Instant::now() + END_TIMEOUT;
             while scrub.progress.end().is_none() && Instant::now() < deadline {
                 std::thread::sleep(END_PAUSE);
@@ -328,7 +329,7 @@ impl Scrubs {
     /// blocks are overwritten.
     pub(crate) fn scrub_alarms(&self) -> Vec<ActiveAlarm> {
         let model = self.core.model();
-        let of_volume = |(id, open): (&VolumeId, &Arc<weir_engine::statistics::VolumeStatistics>)| {
+        let of_volume = |(id, open): (&VolumeId, &OpenVolume)| {
             let id = *id;
             let alarm = move |(extent, damaged): (u32, Vec<Damaged>)| ActiveAlarm {
                 source: AlarmSource::Scrub,
@@ -337,7 +338,7 @@ impl Scrubs {
                 extent: Some(extent.into()),
                 message: damage_words(extent, &damaged),
             };
-            open.checksums.counters().damaged.into_iter().map(alarm)
+            open.statistics().checksums.counters().damaged.into_iter().map(alarm)
         };
         model.open.iter().flat_map(of_volume).collect()
     }

@@ -48,8 +48,8 @@ impl Serving {
             epoch_records: self.core.epoch_records(volume.id),
             headers: self.extents.headers(volume),
         };
-        let statistics = self.core.data_plane.open(spec, journals)?;
-        self.core.update(|model| model.open.insert(volume.id, statistics));
+        let open = self.core.engine.open(spec, journals)?;
+        self.core.update(|model| model.open.insert(volume.id, open));
         Ok(())
     }
 
@@ -139,7 +139,7 @@ impl Serving {
             model.open.remove(&record.id)
         });
         if open.is_some() {
-            change.beside(|| self.core.data_plane.close(record.id))?;
+            change.beside(|| self.core.engine.close(record.id))?;
         }
         self.core.update(|model| model.remove_volume(record.id));
         self.core.alarms.forget(record.id);
@@ -163,8 +163,7 @@ impl Serving {
 
     /// Refuses a change if a client is attached to the volume, without waiting.
     pub(crate) fn refuse_attached_now(&self, record: &VolumeRecord) -> Outcome<()> {
-        let connections =
-            self.core.model().open.get(&record.id).map_or(0, |open| open.counters().connections);
+        let connections = self.core.model().open.get(&record.id).map_or(0, |open| open.connections());
         if connections == 0 {
             return Ok(());
         }

@@ -77,14 +77,14 @@ impl StateSpace {
     /// Tells the data plane the space that volumes may still take on drives that share the state folder's
     /// filesystem.
     pub fn set_space_aside(&self) {
-        let look = self.core.data_plane.begin_look_at_space();
+        let look = self.core.engine.begin_look_at_space();
         let seen = Space::of(&self.core.state).map_err(|error| error.to_string());
         self.state_filesystem.is(seen.clone());
         // While the system does not answer, the previous values stay in effect.
         let Ok(space) = seen else { return };
-        self.core.data_plane.set_space_aside(look, reserve_bytes(space.size_bytes), space.free_bytes);
+        self.core.engine.set_space_aside(look, reserve_bytes(space.size_bytes), space.free_bytes);
         for (drive, store) in self.core.stores() {
-            self.core.data_plane.set_is_counted(drive, store.filesystem() == space.filesystem);
+            self.core.engine.set_is_counted(drive, store.filesystem() == space.filesystem);
         }
     }
 }

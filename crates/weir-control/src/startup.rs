@@ -8,7 +8,6 @@ use std::time::Instant;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use weir_engine::DataPlane;
 use weir_engine::exports::table::ExportTable;
 use weir_store::Store;
 use weir_store::format::{self, FormatRecord};
@@ -25,6 +24,7 @@ use crate::core::locks::Locks;
 use crate::core::record_backups::RecordBackups;
 use crate::core::shared::Shared;
 use crate::core::snapshots_in_progress::SnapshotsInProgress;
+use crate::engine::Engine;
 use crate::error::{ControlError, Outcome};
 use crate::model::{Drive, Model};
 use crate::records::{NodeRecord, TenantRecord, VolumeRecord, VolumeState, keys};
@@ -146,7 +146,7 @@ impl Control {
     /// volume that cannot be served is an alarm and not an error.
     pub fn start(
         config: &ControlConfig,
-        data_plane: Arc<DataPlane>,
+        engine: Arc<dyn Engine>,
         exports: Arc<ExportTable>,
     ) -> Outcome<Arc<Control>> {
         let catalogue = open_catalogue(&config.state, config.rebuild_catalogue)?;
@@ -160,7 +160,7 @@ impl Control {
         let (mut model, interrupted) = load(&catalogue, drives)?;
         model.zone = config.zone.clone();
         let guarded = Guarded::new(catalogue, config.state.join(CATALOGUE_FILE));
-        let core = core_of(config, node, guarded, model, (data_plane, exports));
+        let core = core_of(config, node, guarded, model, (engine, exports));
         let control = Arc::new(Control::assemble(core, config.journal_bytes, config.pool_full_percent));
         control.core.stores().iter().for_each(|(drive, store)| control.figures.note_space(*drive, store));
         control.drives.add_configured_drives(&config.drives);
@@ -218,14 +218,14 @@ fn core_of(
     node: uuid::Uuid,
     catalogue: Guarded<SqliteCatalogue>,
     model: Model,
-    (data_plane, exports): (Arc<DataPlane>, Arc<ExportTable>),
+    (engine, exports): (Arc<dyn Engine>, Arc<ExportTable>),
 ) -> Arc<Core> {
     Arc::new_cyclic(|myself| Core {
         state: config.state.clone(),
         node,
         started: Instant::now(),
         catalogue: Box::new(catalogue),
-        data_plane,
+        engine,
         exports,
         myself: Weak::clone(myself),
         locks: Locks::default(),

@@ -8,6 +8,7 @@ use weir_engine::statistics::VolumeCounters;
 use weir_types::{Name, PolicyGroupId, VolumeId};
 
 use crate::core::Core;
+use crate::engine::OpenVolume;
 use crate::error::Outcome;
 use crate::model::{Model, Versioned};
 use crate::policies::PolicyGroups;
@@ -59,7 +60,7 @@ impl Statistics {
         let sample = |id: &VolumeId| {
             let volume = Arc::clone(model.volumes.get(id)?);
             let policy = model.policy_of(&volume.record).map(|group| group.name.clone());
-            let counters = model.open.get(id).map(|statistics| statistics.counters()).unwrap_or_default();
+            let counters = model.open.get(id).map(|open| open.statistics().counters()).unwrap_or_default();
             Some(VolumeSample { volume, policy, counters })
         };
         Ok(ids.iter().filter_map(sample).collect())
@@ -92,7 +93,7 @@ impl Statistics {
 fn queue_depths(model: &Model) -> BTreeMap<PolicyGroupId, (u64, u64)> {
     let mut depths: BTreeMap<_, (u64, u64)> = BTreeMap::new();
     for volume in model.volumes.values() {
-        let statistics = model.open.get(&volume.record.id);
+        let statistics = model.open.get(&volume.record.id).map(OpenVolume::statistics);
         if let (Some(group), Some(statistics)) = (volume.record.policy_group, statistics) {
             let depth = depths.entry(group).or_default();
             depth.0 += statistics.queue_depth.load(Relaxed);

@@ -175,7 +175,7 @@ impl Tenants {
         let key = keys::tenant(name);
         self.core.catalogue.commit(Transaction::default().compare(&key, revision).delete(&key))?;
         self.core.update(|model| model.tenants.remove(name));
-        self.core.data_plane.forget(&Scope::Tenant(name.clone()));
+        self.core.engine.forget(&Scope::Tenant(name.clone()));
         Ok(())
     }
 

@@ -77,7 +77,11 @@ fn view(model: &Model, record: &VolumeRecord, failed: &FailedExtents) -> VolumeV
         drives: model.drives_of(record).cloned().collect(),
         replica_drives: replica_drives(model, record),
         health: health(model, record, failed),
-        replication: model.open.get(&record.id).map(|open| open.replication.counters()).filter(is_replicated),
+        replication: model
+            .open
+            .get(&record.id)
+            .map(|open| open.statistics().replication.counters())
+            .filter(is_replicated),
         moves: None,
         scrub: None,
         class: model.class_of(record),
@@ -87,7 +91,7 @@ fn view(model: &Model, record: &VolumeRecord, failed: &FailedExtents) -> VolumeV
         unique_bytes: None,
         snapshots: 0,
         snapshot_bytes_left: None,
-        counters: model.open.get(&record.id).map(|statistics| statistics.counters()),
+        counters: model.open.get(&record.id).map(|open| open.statistics().counters()),
     }
 }
 
@@ -207,7 +211,7 @@ impl VolumeViews {
 
     /// Extents whose I/O or file failed, according to the data plane and the check of extent files.
     pub(crate) fn failed_extents(&self) -> FailedExtents {
-        let failed = self.core.data_plane.alarms().into_iter().map(|alarm| (alarm.volume, alarm.extent));
+        let failed = self.core.engine.alarms().into_iter().map(|alarm| (alarm.volume, alarm.extent));
         failed.chain(self.core.alarms.faulty_extents()).collect()
     }
 }

@@ -54,6 +54,7 @@ pub use refusals::{Content, FileIdentity, OpenFile};
 pub use scrubbing::{ScrubEnd, ScrubProgress, ScrubSnapshot};
 pub use sharing::PolicyLevel;
 pub use snapshot::{SnapshotProgress, SnapshotSpec};
+pub use space::Look as SpaceLook;
 pub use specification::{
     DriveQueueDepth, DriveSpec, NO_HOME, ReclaimSpec, VolumeHome, VolumeLayout, VolumeSpec, home_beyond_list,
 };

@@ -50,7 +50,7 @@ impl AlarmList {
     /// All active faults.
     pub fn alarms(&self) -> Vec<ActiveAlarm> {
         let mut alarms = self.core.alarms.list();
-        alarms.extend(self.core.data_plane.alarms().into_iter().map(|alarm| ActiveAlarm {
+        alarms.extend(self.core.engine.alarms().into_iter().map(|alarm| ActiveAlarm {
             source: AlarmSource::DataPlane,
             volume: Some(alarm.volume),
             drive: alarm.drive,
@@ -123,7 +123,7 @@ impl AlarmList {
         for (drive, fault) in faults {
             let slot = placement.replicas_of(fault.extent).find(|(_, other)| other == drive);
             if let (Some((slot, _)), Ok(extent)) = (slot, u32::try_from(fault.extent)) {
-                self.core.data_plane.fail_replica(volume, (extent, slot), fault.message.clone());
+                self.core.engine.fail_replica(volume, (extent, slot), fault.message.clone());
             }
         }
     }

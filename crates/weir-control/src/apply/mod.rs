@@ -704,7 +704,7 @@ impl PolicySets {
 
     fn put_policies_in_effect(&self, change: &mut Change<'_>, changes: &Changes) -> Outcome<()> {
         for (kind, policy) in &changes.background {
-            self.core.data_plane.change_background(*kind, policy.unwrap_or_default())?;
+            self.core.engine.change_background(*kind, policy.unwrap_or_default())?;
         }
         for (old, new) in &changes.volumes {
             self.bindings.leave_policy(old);
@@ -726,7 +726,7 @@ impl PolicySets {
         for (old, new) in &changes.groups {
             if let (Some(old), None) = (old, new) {
                 self.core.update(|model| model.group_totals.forget(old.id));
-                self.core.data_plane.forget(&Scope::Group(old.id));
+                self.core.engine.forget(&Scope::Group(old.id));
             }
         }
         Ok(())

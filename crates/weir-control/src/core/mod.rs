@@ -15,7 +15,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use weir_engine::DataPlane;
 use weir_engine::exports::table::ExportTable;
 use weir_types::{ClassThresholds, VolumeId};
 
@@ -25,6 +24,7 @@ use crate::core::locks::Locks;
 use crate::core::record_backups::RecordBackups;
 use crate::core::shared::Shared;
 use crate::core::snapshots_in_progress::SnapshotsInProgress;
+use crate::engine::Engine;
 use crate::model::Model;
 
 /// The state that all components share.
@@ -34,7 +34,7 @@ pub struct Core {
     pub(crate) node: uuid::Uuid,
     pub(crate) started: Instant,
     pub(crate) catalogue: Box<dyn Catalogue>,
-    pub(crate) data_plane: Arc<DataPlane>,
+    pub(crate) engine: Arc<dyn Engine>,
     pub(crate) exports: Arc<ExportTable>,
     /// Reference for threads that outlive their starter.
     pub(crate) myself: Weak<Core>,

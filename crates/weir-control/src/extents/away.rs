@@ -48,13 +48,14 @@ impl Extents {
     pub(crate) fn replicas_away(&self, volume: &VolumeRecord) -> Vec<((u32, usize), DriveId)> {
         let model = self.core.model();
         let Some(open) = model.open.get(&volume.id) else { return Vec::new() };
+        let faults = open.faults();
         let of_extent = |extent: u32| {
             let replicas = volume.placement.replicas_of(extent.into());
             replicas.map(move |(slot, drive)| ((extent, slot), drive))
         };
-        let replicas = open.replication.extents_away().into_iter().flat_map(of_extent);
+        let replicas = faults.away.keys().copied().flat_map(of_extent);
         let is_away = |((extent, slot), drive): &((u32, usize), DriveId)| {
-            open.replication.is_away(*extent, *slot) && model.is_there(*drive)
+            faults.is_away(*extent, *slot) && model.is_there(*drive)
         };
         replicas.filter(is_away).collect()
     }

@@ -80,7 +80,7 @@ impl Extents {
         }
         let homes = self.homes(volume)?;
         let read_costs = homes.iter().map(|home| (home.drive.id, home.read_cost)).collect();
-        Ok(self.core.data_plane.set_read_costs(volume.id, read_costs)?)
+        Ok(self.core.engine.set_read_costs(volume.id, read_costs)?)
     }
 
     /// Makes the files of a new volume.

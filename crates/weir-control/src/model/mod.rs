@@ -17,10 +17,10 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use weir_engine::statistics::VolumeStatistics;
 use weir_types::name::DEFAULT_TENANT;
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Name, PolicyGroupId, Terms, VolumeId};
 
+use crate::engine::OpenVolume;
 use crate::error::{ControlError, Outcome, list_names, refuse_other_version};
 use crate::model::built_in::BuiltInGroups;
 use crate::model::tree::PolicyTree;
@@ -79,7 +79,7 @@ pub struct Model {
     /// Drives by identity.
     pub drives: BTreeMap<DriveId, Drive>,
     /// Statistics of the volumes that the data plane serves.
-    pub open: BTreeMap<VolumeId, Arc<VolumeStatistics>>,
+    pub open: BTreeMap<VolumeId, OpenVolume>,
     /// Terms in effect of served volumes whose own terms depend on a size.
     pub adapted: BTreeMap<VolumeId, Terms>,
     /// Totals of the I/O under each policy group.
@@ -289,7 +289,7 @@ fn leave<I>(names: &mut Names<I>, name: &Name, tenant: &Name) {
 impl Model {
     /// Totals of a volume.
     pub fn volume_totals(&self, volume: VolumeId) -> Totals {
-        self.open.get(&volume).map(|statistics| Totals::from(&statistics.counters())).unwrap_or_default()
+        self.open.get(&volume).map(|open| Totals::from(&open.statistics().counters())).unwrap_or_default()
     }
 
     /// Number of volumes by policy group.

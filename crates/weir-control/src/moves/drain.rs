@@ -11,6 +11,7 @@ use weir_types::units::Size;
 use weir_types::{ClassPolicy, DriveId};
 use weir_volume::mirror::ReplicaState;
 
+use crate::engine::OpenVolume;
 use crate::error::{ControlError, Outcome, list_names};
 use crate::figures::Usages;
 use crate::model::{Drive, Model};
@@ -71,12 +72,11 @@ fn has_last_replica(model: &Model, missing: &Drive, volume: &VolumeRecord) -> bo
 
 /// Returns a test for replicas of a volume: reachable, on a present drive, and in sync.
 fn has_everything(model: &Model, volume: &VolumeRecord) -> impl Fn(u32, (usize, DriveId)) -> bool {
-    let replicas = model.open.get(&volume.id).map(|open| &open.replication);
-    let replica_states = replicas.map(|replicas| replicas.counters().replica_states).unwrap_or_default();
+    let status = model.open.get(&volume.id).map(OpenVolume::status).unwrap_or_default();
     move |extent, (slot, drive)| {
-        let is_away = || replicas.is_none_or(|replicas| replicas.is_away(extent, slot));
-        let stands = replica_states.get(extent as usize).map(|replica_states| replica_states[slot]);
-        model.is_there(drive) && stands == Some(ReplicaState::InSync) && !is_away()
+        // Nothing is known of a volume that is not open: none of its replicas has everything.
+        let state = status.replica_states.get(extent as usize).map(|states| states[slot]);
+        model.is_there(drive) && state == Some(ReplicaState::InSync) && !status.faults.is_away(extent, slot)
     }
 }
 
@@ -98,7 +98,7 @@ impl Moves {
         let rooms: Vec<Room> =
             self.placing.rooms().into_iter().filter(|room| !drain.contains(&room.drive)).collect();
         let volumes = volumes_held_by(&self.core.model(), &drain);
-        let load = |volume: &VolumeRecord| self.load(drive, volume, &drain, (&rooms, &usages));
+        let load = |volume: &VolumeRecord| self.load_of(drive, volume, &drain, (&rooms, &usages));
         let loads: Vec<Load> = volumes.iter().map(load).collect::<Outcome<_>>()?;
         match shortage(&loads, &available(&usages)) {
             Some(shortage) => Err(self.refuse_shortage(drive, &loads, &shortage)),
@@ -160,7 +160,7 @@ impl Moves {
     }
 
     /// The space that a volume uses on draining drives. Refused if there are too few other drives.
-    fn load(
+    fn load_of(
         &self,
         drive: &DriveRecord,
         volume: &VolumeRecord,

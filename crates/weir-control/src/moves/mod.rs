@@ -30,6 +30,7 @@ use crate::absences::Absences;
 use crate::alarms::{ActiveAlarm, AlarmSource};
 use crate::core::Core;
 use crate::core::record_backups::Tickets;
+use crate::engine::VolumeStatus;
 use crate::error::{ControlError, Outcome};
 use crate::extents::Extents;
 use crate::figures::Figures;
@@ -442,9 +443,9 @@ impl Moves {
         let mut damaged = self.extents.damaged_replicas(&record);
         let model = self.core.model();
         let open = model.open.get(&volume)?;
+        let VolumeStatus { replica_states, faults } = open.status();
         // These count wherever their drives are.
-        damaged.extend(open.journals.invalidated());
-        let (replica_states, away) = (open.replication.counters().replica_states, open.replication.away());
+        damaged.extend(faults.invalidated);
         let candidates = candidates(&model, &record, rooms);
         let drives = || model.drives.values().map(|drive| &drive.record);
         Some(Look {
@@ -454,7 +455,7 @@ impl Moves {
             drain: drives().filter(|drive| drive.is_draining).map(|drive| drive.id).collect(),
             bindings: self.journals.bindings(volume),
             missing: drives_missing(&model),
-            away,
+            away: faults.away,
             damaged,
             revision,
             record,
@@ -506,7 +507,7 @@ impl Moves {
                 Ok(Ended::Done)
             }
             Action::ConfirmAdded => {
-                self.core.data_plane.confirm_added(record.id, (extent, slot))?;
+                self.core.engine.confirm_added(record.id, (extent, slot))?;
                 Ok(Ended::Done)
             }
             Action::DeleteFile => {
@@ -530,7 +531,7 @@ impl Moves {
         let place = record.placement.places().position(|other| other == Some(drive));
         let home = place.and_then(|place| u8::try_from(place).ok());
         let home = home.expect("the placement was just told of this drive");
-        self.core.data_plane.add_replica(record.id, replica, (homes, home), journal)
+        self.core.engine.add_replica(record.id, replica, (homes, home), journal)
     }
 
     fn remove_replica(&self, look: &Look, (extent, slot): (u32, usize)) -> Outcome<bool> {
@@ -543,7 +544,7 @@ impl Moves {
         let change = carry_out(ReplicaChange::remove(drive.is_some()), |action| match action {
             // Asked also of a replica that its metadata does not name: it is refused unless another one is in sync.
             Action::RemoveFromVolume => {
-                let is_removed = self.core.data_plane.remove_replica(look.record.id, (extent, slot))?;
+                let is_removed = self.core.engine.remove_replica(look.record.id, (extent, slot))?;
                 Ok(if is_removed { Ended::Done } else { Ended::Refused })
             }
             Action::Unrecord => {

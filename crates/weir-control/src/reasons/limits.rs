@@ -218,10 +218,10 @@ impl Reasons {
         let model = self.core.model();
         let credits = Credits::new();
         let mut all = Vec::new();
-        for (id, statistics) in &model.open {
+        for (id, open) in &model.open {
             let Some(volume) = model.volumes.get(id).map(|volume| &volume.record) else { continue };
             let namer = Namer::new(&model, volume, &[], &credits);
-            all.extend(statistics.bounds.totals().into_iter().map(|bound| BoundLimit {
+            all.extend(open.statistics().bounds.totals().into_iter().map(|bound| BoundLimit {
                 volume: volume.clone(),
                 limit: namer.named(&bound.scope, bound.limit),
                 waited_ns: bound.waited_ns,
@@ -232,7 +232,7 @@ impl Reasons {
 
     /// The burst credits of all levels that are in effect and have a burst.
     pub fn burst_credits(&self) -> Vec<BurstCredit> {
-        let saved = credits_by_scope(&self.core.data_plane.credits());
+        let saved = credits_by_scope(&self.core.engine.credits());
         let model = self.core.model();
         let credit = |((scope, dimension), ns): (&(Scope, Dimension), &u64)| {
             let (tenant, name, terms) = level_of(&model, scope)?;

@@ -120,7 +120,8 @@ impl Reasons {
     fn bounds_of(&self, model: &Model, volume: VolumeId, at_ns: u64) -> Vec<BoundTotals> {
         let clock_ns = Clock.now_ns();
         let by_uptime = |instant_ns: u64| at_ns.saturating_sub(clock_ns.saturating_sub(instant_ns));
-        let totals = model.open.get(&volume).map(|statistics| statistics.bounds.totals()).unwrap_or_default();
+        let totals =
+            model.open.get(&volume).map(|open| open.statistics().bounds.totals()).unwrap_or_default();
         let converted = |bound: BoundTotals| BoundTotals {
             since_ns: by_uptime(bound.since_ns),
             last_ns: by_uptime(bound.last_ns),
@@ -134,13 +135,13 @@ impl Reasons {
     /// # Errors
     /// Not found if the volume is gone.
     pub fn explain_volume(&self, earlier: &VolumeLook) -> Outcome<Explanation> {
-        let credits = credits_by_scope(&self.core.data_plane.credits());
+        let credits = credits_by_scope(&self.core.engine.credits());
         let model = self.core.model();
         let record = &model.volume_by_id(earlier.volume)?.record;
         let later = self.look(&model, record);
         let levels = levels_in_effect(&model, record);
         let namer = Namer::new(&model, record, &levels, &credits);
-        let statistics = model.open.get(&record.id).map(|statistics| statistics.counters());
+        let statistics = model.open.get(&record.id).map(|open| open.statistics().counters());
         let (operations, time) = done_between(&earlier.totals, &later.totals);
         let situation = Situation {
             volume: record.name.to_string(),

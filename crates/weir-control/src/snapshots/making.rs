@@ -190,7 +190,7 @@ impl SnapshotMaker {
         begun: Begun<'_>,
         publish: impl FnOnce(&mut Change<'_>, &[Pair]) -> Outcome<T>,
     ) -> Outcome<T> {
-        let in_snapshot = self.core.data_plane.snapshot(&begun.specs);
+        let in_snapshot = self.core.engine.snapshot(&begun.specs);
         let in_snapshot = in_snapshot.map_err(|error| ControlError::refused(error.to_string()));
         // This makes most data durable before the locks are taken, so that the final sync under locks is
         // short.

@@ -105,7 +105,7 @@ fn assert_filled(world: &World, text: &str, extents: impl Iterator<Item = u32>) 
 /// faults.
 pub(super) fn assert_whole(world: &World, text: &str, replicas: usize) {
     let record = record(world, text);
-    let replica_states = world.control.core.model().open[&record.id].replication.counters().replica_states;
+    let replica_states = world.control.core.model().open[&record.id].status().replica_states;
     for extent in 0..record.size_bytes.div_ceil(EXTENT_BYTES) {
         let found: Vec<_> = record.placement.replicas_of(extent).collect();
         assert_eq!(found.len(), replicas, "extent {extent}");

@@ -32,7 +32,7 @@ fn slot_behind(world: &World, volume: &VolumeRecord, drive: DriveId) -> usize {
 }
 
 fn is_in_sync(world: &World, volume: &VolumeRecord) -> bool {
-    let replica_states = world.control.core.model().open[&volume.id].replication.counters().replica_states;
+    let replica_states = world.control.core.model().open[&volume.id].status().replica_states;
     let extent = replica_states.first().expect("it has an extent");
     extent.iter().filter(|replica_state| **replica_state == ReplicaState::InSync).count() == 3
 }
@@ -57,7 +57,7 @@ fn journal_is_invalidated_if_its_drive_was_replaced() {
     replace(&state, &drive);
     let has_failed = || {
         let open = world.control.core.model().open[&volume.id].clone();
-        open.journals.has_failed(id_of(&world, &drive))
+        open.has_failed_journal(id_of(&world, &drive))
     };
     world.control.returns.absences.look_for_absences();
     world.control.returns.look_for_returns();
@@ -77,7 +77,7 @@ fn replica_is_out_of_service_while_its_journal_drive_is_away() {
     go_on_until(&world, || is_in_sync(&world, &volume));
     let id = id_of(&world, &drive);
     let slot = slot_behind(&world, &volume, id);
-    let is_away = || world.control.core.model().open[&volume.id].replication.is_away(0, slot);
+    let is_away = || world.control.core.model().open[&volume.id].faults().is_away(0, slot);
     assert!(!is_away());
     let (here, away) = (state.join(&drive), state.join("away"));
     std::fs::rename(&here, &away).unwrap();

@@ -101,7 +101,7 @@ fn wait_until_in_sync(world: &World, volume: VolumeId, is_done: impl Fn() -> boo
         world.control.returns.look_for_returns();
         world.control.settle_moves();
         let open = world.control.core.model().open.get(&volume).cloned();
-        let replica_states = open.map(|open| open.replication.counters().replica_states).unwrap_or_default();
+        let replica_states = open.map(|open| open.status().replica_states).unwrap_or_default();
         let is_settled = |replica_state: &ReplicaState| {
             matches!(replica_state, ReplicaState::InSync | ReplicaState::Absent)
         };

@@ -349,7 +349,7 @@ fn group_statistics_survive_resize_and_modify() {
     control.volumes.modify_volume(None, &name("vol1"), adapt("adaptive-policy2")).unwrap();
     let served = weir_engine::statistics::Served { bytes: 4096, latency_ns: 9, ..Default::default() };
     let id = control.views.volume(None, &name("vol1")).unwrap().record.id;
-    control.core.model().open[&id].read.record(served);
+    control.core.model().open[&id].statistics().read.record(served);
     let operations = || {
         let samples = control.statistics.policy_group_samples(None, Some(&name("adaptive-policy2"))).unwrap();
         samples[0].totals.read.operations

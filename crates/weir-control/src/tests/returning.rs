@@ -70,7 +70,7 @@ fn drive_lost_again_while_returning_stays_missing() {
     replicas(2);
     let is_in_sync = || {
         let id = record(&world, "single").id;
-        let replica_states = world.control.core.model().open[&id].replication.counters().replica_states;
+        let replica_states = world.control.core.model().open[&id].status().replica_states;
         replica_states
             .iter()
             .flatten()

@@ -72,7 +72,7 @@ fn sorted_classes(world: &World) -> Vec<Vec<Class>> {
 /// The number of in-sync replicas of the extent that has the fewest.
 fn fewest_good(world: &World) -> usize {
     let model = world.control.core.model();
-    let replica_states = model.open[&record(world).id].replication.counters().replica_states;
+    let replica_states = model.open[&record(world).id].status().replica_states;
     let good = |replicas: &[ReplicaState; REPLICA_SLOTS_MAX]| {
         replicas.iter().filter(|replica| **replica == ReplicaState::InSync).count()
     };

@@ -13,7 +13,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-pub(super) use count::{Look, SpaceAtHand, SpaceCount, TakenSpace};
+pub use count::Look;
+pub(super) use count::{SpaceAtHand, SpaceCount, TakenSpace};
 use weir_types::DriveId;
 use weir_types::bounds::ALLOCATION_BYTES;
 use weir_volume::{Action, Fault};
