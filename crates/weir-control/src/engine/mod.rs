@@ -3,6 +3,8 @@
 //! Control knows no other way to the data plane, so a test can put an engine in its place that serves nobody.
 
 mod data_plane;
+#[cfg(any(test, feature = "testing"))]
+pub mod fake;
 mod status;
 
 use std::os::fd::OwnedFd;

@@ -495,7 +495,7 @@ fn drive_removed_while_away_is_used_at_its_new_path() {
     go_on_until(&world, || is_gone(&world, "two"));
     assert_whole(&world, "double", 2);
     assert_eq!(extents_on(&world, "double", drives[0]), 3);
-    let files = world.data_plane.open_files(drives[0]);
+    let files = world.engine.open_files(drives[0]);
     assert!(!files.is_empty() && files.iter().all(|file| file.path.starts_with(state.join("elsewhere"))));
     assert!(files.iter().all(|file| file.volume == volume.id));
 }

@@ -106,7 +106,7 @@ fn journal_is_invalidated_if_its_drive_is_removed_while_away() {
     assert_eq!(add(&world, &state, "elsewhere", Class::High), id, "it is known by its marker");
     go_on_until(&world, || is_in_sync(&world, &record(&world, "vol1")));
     assert_whole(&world, "vol1", 3);
-    let files = world.data_plane.open_files(id);
+    let files = world.engine.open_files(id);
     assert!(files.iter().all(|file| file.path.starts_with(state.join("elsewhere"))), "{files:?}");
 }
 

@@ -82,7 +82,7 @@ fn drive_lost_again_while_returning_stays_missing() {
     replicas(1);
     remove(&world, "two").unwrap();
     go_on_until(&world, || is_gone(&world, "two"));
-    assert_eq!(world.data_plane.open_files(drive).len(), 1);
+    assert_eq!(world.engine.open_files(drive).len(), 1);
     let store = world.control.core.store(drive).unwrap();
     fs::rename(state.join("one"), state.join("one.away")).unwrap();
     world.control.returns.absences.look_for_absences();
@@ -96,6 +96,6 @@ fn drive_lost_again_while_returning_stays_missing() {
     assert!(world.control.returns.absences.of(drive).is_none() && world.control.core.model().is_there(drive));
     // A change asks the data plane, which knows by then whether it failed the replica.
     world.control.volumes.resize_volume(None, &name("single"), 2 * GIB, false, None).unwrap();
-    assert_eq!(world.data_plane.alarms(), []);
+    assert_eq!(world.engine.alarms(), []);
     assert_whole(&world, "single", 1);
 }
