@@ -32,7 +32,7 @@ pub(super) async fn list(
     let page = Page::of(query.page_size, query.page_token.as_deref())?;
     let tenant = convert::optional_name(query.tenant.as_deref())?;
     let list = move |control: &Control| {
-        let views = control.policy_groups(GroupKind::Adaptive, tenant.as_ref())?.into_iter();
+        let views = control.groups.policy_groups(GroupKind::Adaptive, tenant.as_ref())?.into_iter();
         views.map(convert_policy::adaptive_group).collect::<Outcome<Vec<_>>>()
     };
     let groups = context.run(list).await?;
@@ -55,7 +55,7 @@ pub(super) async fn create(
         tenant: Some(convert_policy::tenant_in_path(tenant, request.tenant)?),
         ..request
     })?;
-    let view = context.run(|control| control.create_adaptive_policy_group(request)).await?;
+    let view = context.run(|control| control.groups.create_adaptive_policy_group(request)).await?;
     Ok((StatusCode::CREATED, Tagged(convert_policy::adaptive_group(view)?)))
 }
 
@@ -71,7 +71,8 @@ pub(super) async fn inspect(
     Path((tenant, name)): Path<(String, String)>,
 ) -> Shown<AdaptivePolicyGroup> {
     let (tenant, name) = (Some(convert::name(&tenant)?), convert::name(&name)?);
-    let inspect = move |control: &Control| control.policy_group(GroupKind::Adaptive, tenant.as_ref(), &name);
+    let inspect =
+        move |control: &Control| control.groups.policy_group(GroupKind::Adaptive, tenant.as_ref(), &name);
     Ok(Tagged(convert_policy::adaptive_group(context.run(inspect).await?)?))
 }
 
@@ -94,7 +95,7 @@ pub(super) async fn modify(
     let terms = request.terms.map(convert_policy::adaptive_change);
     let modify = move |control: &Control| -> Outcome<PolicyGroupView> {
         let (terms, Some(new_name)) = (terms.clone(), new_name) else {
-            return control.modify_adaptive_policy_group(
+            return control.groups.modify_adaptive_policy_group(
                 Some(&tenant),
                 &name,
                 terms.unwrap_or_default(),
@@ -102,12 +103,12 @@ pub(super) async fn modify(
             );
         };
         let if_version = match terms {
-            Some(terms) => {
-                Some(control.modify_adaptive_policy_group(Some(&tenant), &name, terms, if_version)?.version)
-            }
+            Some(terms) => Some(
+                control.groups.modify_adaptive_policy_group(Some(&tenant), &name, terms, if_version)?.version,
+            ),
             None => if_version,
         };
-        control.rename_policy_group(GroupKind::Adaptive, Some(&tenant), &name, new_name, if_version)
+        control.groups.rename_policy_group(GroupKind::Adaptive, Some(&tenant), &name, new_name, if_version)
     };
     Ok(Tagged(convert_policy::adaptive_group(context.run(modify).await?)?))
 }
@@ -126,7 +127,7 @@ pub(super) async fn delete(
 ) -> Result<StatusCode, ApiError> {
     let (tenant, name) = (Some(convert::name(&tenant)?), convert::name(&name)?);
     let delete = move |control: &Control| {
-        control.delete_policy_group(GroupKind::Adaptive, tenant.as_ref(), &name, if_version)
+        control.groups.delete_policy_group(GroupKind::Adaptive, tenant.as_ref(), &name, if_version)
     };
     context.run(delete).await?;
     Ok(StatusCode::NO_CONTENT)

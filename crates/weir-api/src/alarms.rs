@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use uuid::Uuid;
 use weir_api_types::{Alarm, AlarmList, AlarmQuery, ObjectKind, ObjectReference};
-use weir_control::alarms::ShownAlarm;
+use weir_control::alarm_list::ShownAlarm;
 use weir_control::{Control, ControlError, Outcome};
 use weir_types::{DriveId, VolumeId};
 
@@ -57,13 +57,14 @@ pub(super) async fn inspect(State(context): State<Context>, Path(id): Path<Uuid>
 
 /// The alarms as the API shows them, the most severe first.
 pub(super) fn shown(control: &Control) -> Vec<Alarm> {
-    let alarms = control.shown_alarms();
+    let alarms = control.alarms.shown_alarms();
     // Nearly always there is none, and then no names are needed.
     if alarms.is_empty() {
         return Vec::new();
     }
-    let drives = control.drives().into_iter().map(|drive| (drive.record.id, drive.record.name.to_string()));
-    let names = Names { volumes: control.export_names(), drives: drives.collect() };
+    let drives =
+        control.drives.drives().into_iter().map(|drive| (drive.record.id, drive.record.name.to_string()));
+    let names = Names { volumes: control.views.export_names(), drives: drives.collect() };
     alarms.into_iter().map(|alarm| names.alarm(alarm)).collect()
 }
 

@@ -44,7 +44,7 @@ pub(super) async fn jobs(
     Query(query): Query<PageQuery>,
 ) -> Answer<BackgroundJobList> {
     let page = Page::of(query.page_size, query.page_token.as_deref())?;
-    let jobs = context.run(|control| Ok::<_, ControlError>(control.background_jobs())).await?;
+    let jobs = context.run(|control| Ok::<_, ControlError>(control.background.background_jobs())).await?;
     let mut jobs: Vec<BackgroundJob> = jobs.into_iter().map(BackgroundJob::from_control).collect();
     let key = |job: &BackgroundJob| format!("{}\0{}\0{}", job.begun_at.as_nanosecond(), job.id, job.drive);
     jobs.sort_by_key(key);
@@ -62,7 +62,8 @@ pub(super) async fn list(
     Query(query): Query<PageQuery>,
 ) -> Answer<BackgroundPolicyList> {
     let page = Page::of(query.page_size, query.page_token.as_deref())?;
-    let views = context.run(|control| Ok::<_, ControlError>(control.background_policies())).await?;
+    let views =
+        context.run(|control| Ok::<_, ControlError>(control.background.background_policies())).await?;
     let mut policies: Vec<BackgroundPolicy> = views.into_iter().map(BackgroundPolicy::from_control).collect();
     let key = |policy: &BackgroundPolicy| format!("{}", policy.kind as u8);
     policies.sort_by_key(key);
@@ -86,8 +87,9 @@ pub(super) async fn modify(
 ) -> Shown<BackgroundPolicy> {
     let kind = kind(&name)?;
     let change = background_change(request)?;
-    let view =
-        context.run(move |control| control.modify_background_policy(kind, &change, if_version)).await?;
+    let view = context
+        .run(move |control| control.background.modify_background_policy(kind, &change, if_version))
+        .await?;
     Ok(Tagged(view.into_api()))
 }
 
@@ -104,6 +106,6 @@ pub(super) async fn reset(
     Path(name): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     let kind = kind(&name)?;
-    context.run(move |control| control.reset_background_policy(kind, if_version)).await?;
+    context.run(move |control| control.background.reset_background_policy(kind, if_version)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

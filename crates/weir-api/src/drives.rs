@@ -31,7 +31,7 @@ pub(super) async fn list(
     Query(query): Query<PageQuery>,
 ) -> Answer<DriveList> {
     let page = Page::of(query.page_size, query.page_token.as_deref())?;
-    let views = context.run(move |control| Ok::<_, ControlError>(control.drives())).await?;
+    let views = context.run(move |control| Ok::<_, ControlError>(control.drives.drives())).await?;
     let items = views.into_iter().map(Drive::from_control);
     let (items, next_page_token) =
         page.cut(items, |drive| (drive.name != DEFAULT_DRIVE).to_string() + &drive.name);
@@ -58,7 +58,7 @@ pub(super) async fn create(
         rack: label(request.rack.as_deref())?.flatten(),
         measure: request.measure,
     };
-    let view = context.run(|control| control.add_drive(request)).await?;
+    let view = context.run(|control| control.drives.add_drive(request)).await?;
     Ok((StatusCode::CREATED, Tagged(view.into_api())))
 }
 
@@ -74,7 +74,7 @@ fn emulation(emulation: DriveEmulationCreate) -> Outcome<Emulation> {
 )]
 pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Shown<Drive> {
     let name = convert::name(&name)?;
-    Ok(Tagged(context.run(move |control| control.drive(&name)).await?.into_api()))
+    Ok(Tagged(context.run(move |control| control.drives.drive(&name)).await?.into_api()))
 }
 
 /// Reads the zone or rack of a drive, which may be absent or 'none'.
@@ -102,7 +102,7 @@ pub(super) async fn modify(
         rack: label(request.rack.as_deref())?,
         if_version,
     };
-    let view = context.run(move |control| control.modify_drive(&name, request)).await?;
+    let view = context.run(move |control| control.drives.modify_drive(&name, request)).await?;
     Ok(Tagged(view.into_api()))
 }
 
@@ -117,7 +117,7 @@ pub(super) async fn measure(
     Path(name): Path<String>,
 ) -> Result<(StatusCode, Tagged<Drive>), ApiError> {
     let name = convert::name(&name)?;
-    let view = context.run(move |control| control.measure_drive(&name)).await?;
+    let view = context.run(move |control| control.drives.measure_drive(&name)).await?;
     Ok((StatusCode::ACCEPTED, Tagged(view.into_api())))
 }
 
@@ -135,7 +135,7 @@ pub(super) async fn accept(
     Path(name): Path<String>,
 ) -> Result<Tagged<Drive>, ApiError> {
     let name = convert::name(&name)?;
-    let view = context.run(move |control| control.accept_drive(&name)).await?;
+    let view = context.run(move |control| control.returns.accept_drive(&name)).await?;
     Ok(Tagged(view.into_api()))
 }
 
@@ -155,7 +155,7 @@ pub(super) async fn delete(
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
     let name = convert::name(&name)?;
-    let left = context.run(move |control| control.remove_drive(&name, if_version)).await?;
+    let left = context.run(move |control| control.drives.remove_drive(&name, if_version)).await?;
     Ok(match left {
         Some(view) => (StatusCode::ACCEPTED, Json(Drive::from_control(view))).into_response(),
         None => StatusCode::NO_CONTENT.into_response(),
@@ -174,5 +174,5 @@ pub(super) async fn keep(
     Path(name): Path<String>,
 ) -> Shown<Drive> {
     let name = convert::name(&name)?;
-    Ok(Tagged(context.run(move |control| control.keep_drive(&name, if_version)).await?.into_api()))
+    Ok(Tagged(context.run(move |control| control.drives.keep_drive(&name, if_version)).await?.into_api()))
 }

@@ -35,9 +35,9 @@ pub(super) async fn explain(
 ) -> Answer<VolumeExplanation> {
     let (tenant, name) = (Some(convert::name(&tenant)?), convert::name(&name)?);
     let interval = interval(query.interval_ns)?;
-    let earlier = context.run(move |control| control.look_at_volume(tenant.as_ref(), &name)).await?;
+    let earlier = context.run(move |control| control.reasons.look_at_volume(tenant.as_ref(), &name)).await?;
     tokio::time::sleep(interval).await;
-    let explanation = context.run(move |control| control.explain_volume(&earlier)).await?;
+    let explanation = context.run(move |control| control.reasons.explain_volume(&earlier)).await?;
     Ok(Json(explanation.into_api()))
 }
 

@@ -21,7 +21,8 @@ pub(super) async fn list(
 ) -> Answer<JournalList> {
     let page = Page::of(query.page_size, query.page_token.as_deref())?;
     let tenant = convert::optional_name(query.tenant.as_deref())?;
-    let views = context.run(move |control| Ok::<_, ControlError>(control.journals(tenant.as_ref()))).await?;
+    let views =
+        context.run(move |control| Ok::<_, ControlError>(control.journals.journals(tenant.as_ref()))).await?;
     let items = views.into_iter().map(Journal::from_control);
     let (items, next_page_token) =
         page.cut(items, |journal| format!("{}\0{}", key(&journal.tenant, &journal.volume), journal.drive));

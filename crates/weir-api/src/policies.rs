@@ -32,7 +32,8 @@ pub(super) async fn list(
 ) -> Answer<PolicyGroupList> {
     let page = Page::of(query.page_size, query.page_token.as_deref())?;
     let tenant = convert::optional_name(query.tenant.as_deref())?;
-    let views = context.run(move |control| control.policy_groups(GroupKind::Fixed, tenant.as_ref())).await?;
+    let views =
+        context.run(move |control| control.groups.policy_groups(GroupKind::Fixed, tenant.as_ref())).await?;
     let items = views.into_iter().map(PolicyGroup::from_control);
     let (items, next_page_token) = page.cut(items, |group| key(&group.tenant, &group.name));
     Ok(Json(PolicyGroupList { items, next_page_token }))
@@ -53,7 +54,7 @@ pub(super) async fn create(
         tenant: Some(convert_policy::tenant_in_path(tenant, request.tenant)?),
         ..request
     })?;
-    let view = context.run(|control| control.create_policy_group(request)).await?;
+    let view = context.run(|control| control.groups.create_policy_group(request)).await?;
     Ok((StatusCode::CREATED, Tagged(view.into_api())))
 }
 
@@ -68,8 +69,9 @@ pub(super) async fn inspect(
     Path((tenant, name)): Path<(String, String)>,
 ) -> Shown<PolicyGroup> {
     let (tenant, name) = (Some(convert::name(&tenant)?), convert::name(&name)?);
-    let view =
-        context.run(move |control| control.policy_group(GroupKind::Fixed, tenant.as_ref(), &name)).await?;
+    let view = context
+        .run(move |control| control.groups.policy_group(GroupKind::Fixed, tenant.as_ref(), &name))
+        .await?;
     Ok(Tagged(view.into_api()))
 }
 
@@ -93,7 +95,7 @@ pub(super) async fn modify(
     let request = convert_policy::modify(request)?;
     let modify = move |control: &Control| -> Outcome<PolicyGroupView> {
         let Some(new_name) = new_name else {
-            return control.modify_policy_group(
+            return control.groups.modify_policy_group(
                 Some(&tenant),
                 &name,
                 ModifyPolicyGroup { if_version, ..request },
@@ -103,9 +105,9 @@ pub(super) async fn modify(
             if_version
         } else {
             let request = ModifyPolicyGroup { if_version, ..request };
-            Some(control.modify_policy_group(Some(&tenant), &name, request)?.version)
+            Some(control.groups.modify_policy_group(Some(&tenant), &name, request)?.version)
         };
-        control.rename_policy_group(GroupKind::Fixed, Some(&tenant), &name, new_name, if_version)
+        control.groups.rename_policy_group(GroupKind::Fixed, Some(&tenant), &name, new_name, if_version)
     };
     Ok(Tagged(context.run(modify).await?.into_api()))
 }
@@ -124,7 +126,7 @@ pub(super) async fn delete(
 ) -> Result<StatusCode, ApiError> {
     let (tenant, name) = (Some(convert::name(&tenant)?), convert::name(&name)?);
     let delete = move |control: &Control| {
-        control.delete_policy_group(GroupKind::Fixed, tenant.as_ref(), &name, if_version)
+        control.groups.delete_policy_group(GroupKind::Fixed, tenant.as_ref(), &name, if_version)
     };
     context.run(delete).await?;
     Ok(StatusCode::NO_CONTENT)

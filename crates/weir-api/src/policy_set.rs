@@ -40,7 +40,7 @@ pub(super) async fn apply(
     let PoliciesApply { dry_run: is_dry_run, force, prune, .. } = request;
     let how = ApplyPolicies { is_dry_run, force, prune };
     let set = read_set(request)?;
-    let apply = move |control: &Control| control.apply_policies(&set, how);
+    let apply = move |control: &Control| control.policy_sets.apply_policies(&set, how);
     let weir_control::PoliciesDifference { changes, left } = context.run(apply).await?;
     Ok(Json(PoliciesDifference { changes, left }))
 }
@@ -52,7 +52,7 @@ pub(super) async fn apply(
 )]
 pub(super) async fn export(State(context): State<Context>) -> Result<Response, ApiError> {
     // The version is read before the data, so that any later change has a higher version.
-    let prepare = |control: &Control| Ok(control.policies_version());
+    let prepare = |control: &Control| Ok(control.policy_sets.policies_version());
     context.stream(JSON, prepare, write_set).await
 }
 
@@ -159,26 +159,30 @@ fn volume(entry: VolumeBinding, place: Place) -> Outcome<VolumeEntry> {
 fn write_set(control: &Control, version: u64, sheet: &mut Sheet) -> io::Result<()> {
     write!(sheet, "{{\"version\":{version},\"tenants\":[")?;
     let mut is_first = true;
-    for names in control.tenant_names().chunks(API_TENANTS_PER_PIECE) {
-        sheet.entries(control.tenant_views(names).into_iter().filter_map(write_tenant), &mut is_first)?;
+    for names in control.tenants.tenant_names().chunks(API_TENANTS_PER_PIECE) {
+        sheet.entries(
+            control.tenants.tenant_views(names).into_iter().filter_map(write_tenant),
+            &mut is_first,
+        )?;
     }
-    let fixed = control.policy_groups(GroupKind::Fixed, None).map_err(io::Error::other)?;
+    let fixed = control.groups.policy_groups(GroupKind::Fixed, None).map_err(io::Error::other)?;
     write!(sheet, "],\"policy_groups\":[")?;
     sheet.entries(fixed.into_iter().map(|view| write_fixed(view.into_api())), &mut true)?;
-    let adaptive = control.policy_groups(GroupKind::Adaptive, None).map_err(io::Error::other)?.into_iter();
+    let adaptive =
+        control.groups.policy_groups(GroupKind::Adaptive, None).map_err(io::Error::other)?.into_iter();
     let adaptive = adaptive.filter(|view| !view.is_built_in).map(convert_policy::adaptive_group);
     let adaptive: Vec<_> = adaptive.collect::<Outcome<_>>().map_err(io::Error::other)?;
     write!(sheet, "],\"adaptive_policy_groups\":[")?;
     sheet.entries(adaptive.into_iter().map(write_adaptive), &mut true)?;
     write!(sheet, "],\"volumes\":[")?;
     let mut is_first = true;
-    for ids in control.volume_ids(None).map_err(io::Error::other)?.chunks(API_VOLUMES_PER_PIECE) {
-        let made = control.volume_views(ids).into_iter();
+    for ids in control.views.volume_ids(None).map_err(io::Error::other)?.chunks(API_VOLUMES_PER_PIECE) {
+        let made = control.views.volume_views(ids).into_iter();
         let made = made.filter(|view| view.record.state != VolumeState::Creating);
         sheet.entries(made.filter_map(write_binding), &mut is_first)?;
     }
     write!(sheet, "],\"background_policies\":[")?;
-    let background = control.background_policies().into_iter().filter(|view| !view.is_built_in);
+    let background = control.background.background_policies().into_iter().filter(|view| !view.is_built_in);
     sheet.entries(background.map(write_background), &mut true)?;
     sheet.write_all(b"]}")
 }

@@ -21,7 +21,7 @@ use weir_control::{ControlError, ModifyPool};
 )]
 pub(super) async fn list(State(context): State<Context>, Query(query): Query<PageQuery>) -> Answer<PoolList> {
     let page = Page::of(query.page_size, query.page_token.as_deref())?;
-    let views = context.run(move |control| Ok::<_, ControlError>(control.pools())).await?;
+    let views = context.run(move |control| Ok::<_, ControlError>(control.pools.pools())).await?;
     // Pools have the order of their classes, so their numbers are the keys.
     let items = (0_u32..).zip(views.into_iter().map(Pool::from_control));
     let (items, next_page_token) = page.cut(items, |(number, _)| format!("{number:010}"));
@@ -36,7 +36,7 @@ pub(super) async fn list(State(context): State<Context>, Query(query): Query<Pag
 )]
 pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Shown<Pool> {
     let name = convert::name(&name)?;
-    Ok(Tagged(context.run(move |control| control.pool(&name)).await?.into_api()))
+    Ok(Tagged(context.run(move |control| control.pools.pool(&name)).await?.into_api()))
 }
 
 /// Change the settings of a pool while its volumes are in use.
@@ -63,5 +63,5 @@ pub(super) async fn modify(
         force: request.force,
         if_version,
     };
-    Ok(Tagged(context.run(move |control| control.modify_pool(&name, request)).await?.into_api()))
+    Ok(Tagged(context.run(move |control| control.pools.modify_pool(&name, request)).await?.into_api()))
 }

@@ -134,22 +134,27 @@ impl Snapshot {
     /// If an exported value cannot be found.
     pub fn take(control: &Control, with_idle_volumes: bool) -> Outcome<Snapshot> {
         let mut snapshot = Snapshot {
-            groups: control.policy_group_samples(None, None)?.into_iter().map(Subject::group).collect(),
-            alarms: AlarmCounts::of(&control.shown_alarms()),
-            drives: control.drives(),
-            pools: control.pools(),
-            bounds: control.bound_limits(),
-            credits: control.burst_credits(),
-            background: control.background_jobs(),
+            groups: control
+                .statistics
+                .policy_group_samples(None, None)?
+                .into_iter()
+                .map(Subject::group)
+                .collect(),
+            alarms: AlarmCounts::of(&control.alarms.shown_alarms()),
+            drives: control.drives.drives(),
+            pools: control.pools.pools(),
+            bounds: control.reasons.bound_limits(),
+            credits: control.reasons.burst_credits(),
+            background: control.background.background_jobs(),
             process: process::Process::now(),
             ..Snapshot::default()
         };
         // Some volumes at a time: a snapshot keeps much less of a volume than its view has.
-        for ids in control.volume_ids(None)?.chunks(API_VOLUMES_PER_PIECE) {
+        for ids in control.views.volume_ids(None)?.chunks(API_VOLUMES_PER_PIECE) {
             let is_shown = |view: &VolumeView| {
                 with_idle_volumes || view.counters.as_ref().is_some_and(|s| s.connections > 0)
             };
-            for mut view in control.volume_views(ids).into_iter().filter(is_shown) {
+            for mut view in control.views.volume_views(ids).into_iter().filter(is_shown) {
                 snapshot.limits.extend(reasons::limits_in_force(&view));
                 snapshot.scrubs.extend(view.scrub.take());
                 snapshot.volumes.push(Subject::volume(view));
@@ -436,7 +441,7 @@ mod tests {
     fn every_family_has_help_that_names_its_unit() {
         let folder = tempfile::tempdir().unwrap();
         let world = weir_control::testing::World::start(folder.path());
-        world.control.create_volume(weir_control::testing::volume(None, "v", 1 << 20)).unwrap();
+        world.control.volumes.create_volume(weir_control::testing::volume(None, "v", 1 << 20)).unwrap();
         let mut text = String::new();
         write(&mut text, Snapshot::take(&world.control, true).unwrap()).unwrap();
         let families: Vec<&str> =

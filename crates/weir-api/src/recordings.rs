@@ -32,7 +32,7 @@ pub(super) async fn record(
 ) -> Result<impl IntoResponse, ApiError> {
     let request = read(request)?;
     let end = Duration::from_secs(request.seconds.into());
-    let recording = context.run(move |control| control.start_recording(&request)).await?;
+    let recording = context.run(move |control| control.recordings.start_recording(&request)).await?;
     let end = Instant::now() + end;
     while Instant::now() < end && !recording.is_full() {
         sleep(LOOK.min(end - Instant::now())).await;

@@ -21,7 +21,7 @@ pub(super) async fn list(
 ) -> Answer<ScrubList> {
     let page = Page::of(query.page_size, query.page_token.as_deref())?;
     let tenant = convert::optional_name(query.tenant.as_deref())?;
-    let views = context.run(move |control| control.scrubs(tenant.as_ref())).await?;
+    let views = context.run(move |control| control.scrubs.scrubs(tenant.as_ref())).await?;
     let items = views.into_iter().map(Scrub::from_control);
     let (items, next_page_token) = page.cut(items, |scrub| key(&scrub.tenant, &scrub.volume));
     Ok(Json(ScrubList { items, next_page_token }))
@@ -40,7 +40,7 @@ pub(super) async fn begin(
     Path((tenant, name)): Path<(String, String)>,
 ) -> Answer<Scrub> {
     let (tenant, name) = (Some(convert::name(&tenant)?), convert::name(&name)?);
-    let view = context.run(move |control| control.begin_scrub(tenant.as_ref(), &name)).await?;
+    let view = context.run(move |control| control.scrubs.begin_scrub(tenant.as_ref(), &name)).await?;
     Ok(Json(view.into_api()))
 }
 
@@ -57,6 +57,6 @@ pub(super) async fn cancel(
     Path((tenant, name)): Path<(String, String)>,
 ) -> Answer<Scrub> {
     let (tenant, name) = (Some(convert::name(&tenant)?), convert::name(&name)?);
-    let view = context.run(move |control| control.cancel_scrub(tenant.as_ref(), &name)).await?;
+    let view = context.run(move |control| control.scrubs.cancel_scrub(tenant.as_ref(), &name)).await?;
     Ok(Json(view.into_api()))
 }

@@ -42,7 +42,8 @@ pub(super) async fn list(
     let page = Page::of(query.page_size, query.page_token.as_deref())?;
     let tenant = convert::optional_name(query.tenant.as_deref())?;
     let volume = convert::optional_name(query.volume.as_deref())?;
-    let views = context.run(move |control| control.snapshots(tenant.as_ref(), volume.as_ref())).await?;
+    let views =
+        context.run(move |control| control.snapshots.snapshots(tenant.as_ref(), volume.as_ref())).await?;
     let items = views.into_iter().map(Snapshot::from_control);
     let (items, next_page_token) = page.cut(items, snapshot_key);
     Ok(Json(SnapshotList { items, next_page_token }))
@@ -76,7 +77,7 @@ pub(super) async fn inspect(
 ) -> Answer<Snapshot> {
     let (tenant, volume, name) = (convert::name(&tenant)?, convert::name(&volume)?, convert::name(&name)?);
     let look = move |control: &Control| {
-        let all = control.snapshots(Some(&tenant), Some(&volume))?;
+        let all = control.snapshots.snapshots(Some(&tenant), Some(&volume))?;
         let found =
             all.into_iter().map(Snapshot::from_control).find(|snapshot| snapshot.name == name.as_str());
         found.ok_or_else(|| ControlError::not_found(format!("volume '{volume}' has no snapshot '{name}'")))
@@ -103,7 +104,8 @@ pub(super) async fn create(
         volumes: volumes?,
         name: convert::name(&request.name)?,
     };
-    let views = context.for_long_work().run(move |control| control.create_snapshots(&request)).await?;
+    let views =
+        context.for_long_work().run(move |control| control.snapshots.create_snapshots(&request)).await?;
     Ok((StatusCode::CREATED, Json(list_of(views))))
 }
 
@@ -126,7 +128,7 @@ pub(super) async fn delete(
     let tenant = Some(convert::name(&tenant)?);
     let (volume, name) = (convert::name(&volume)?, convert::name(&name)?);
     let delete = move |control: &Control| {
-        control.delete_snapshot(tenant.as_ref(), &volume, &name, query.force, if_version)
+        control.snapshots.delete_snapshot(tenant.as_ref(), &volume, &name, query.force, if_version)
     };
     context.run(delete).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -150,7 +152,7 @@ pub(super) async fn restore(
     let tenant = Some(convert::name(&tenant)?);
     let (volume, name) = (convert::name(&volume)?, convert::name(&name)?);
     let restore = move |control: &weir_control::Control| {
-        control.restore_snapshot(tenant.as_ref(), &volume, &name, request.force, if_version)
+        control.snapshots.restore_snapshot(tenant.as_ref(), &volume, &name, request.force, if_version)
     };
     Ok(Tagged(context.for_long_work().run(restore).await?.into_api()))
 }
@@ -175,6 +177,6 @@ pub(super) async fn clone_volume(
         policy: convert_policy::policy_change(fixed.as_deref(), adaptive.as_deref())?,
         force: request.force,
     };
-    let view = context.for_long_work().run(move |control| control.clone_volume(&request)).await?;
+    let view = context.for_long_work().run(move |control| control.clones.clone_volume(&request)).await?;
     Ok((StatusCode::CREATED, Tagged(view.into_api())))
 }

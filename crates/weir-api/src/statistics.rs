@@ -30,7 +30,10 @@ pub(super) async fn volumes(
     let volume = convert::optional_name(query.volume.as_deref())?;
     let sample = move |control: &Control| {
         let timestamp_ns = control.uptime_ns();
-        control.volume_samples(tenant.as_ref(), volume.as_ref()).map(|samples| (timestamp_ns, samples))
+        control
+            .statistics
+            .volume_samples(tenant.as_ref(), volume.as_ref())
+            .map(|samples| (timestamp_ns, samples))
     };
     let write = |_: &Control, (timestamp_ns, samples): (u64, Vec<_>), sheet: &mut Sheet| {
         write!(sheet, "{{\"timestamp_ns\":{timestamp_ns},\"volumes\":[")?;
@@ -54,7 +57,10 @@ pub(super) async fn policy_groups(
     let group = convert::optional_name(query.policy_group.as_deref())?;
     let sample = move |control: &Control| {
         let timestamp_ns = control.uptime_ns();
-        control.policy_group_samples(tenant.as_ref(), group.as_ref()).map(|samples| (timestamp_ns, samples))
+        control
+            .statistics
+            .policy_group_samples(tenant.as_ref(), group.as_ref())
+            .map(|samples| (timestamp_ns, samples))
     };
     let (timestamp_ns, samples) = context.run(sample).await?;
     let policy_groups = samples.into_iter().map(PolicyGroupSample::from_control).collect();

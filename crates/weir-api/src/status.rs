@@ -25,7 +25,7 @@ pub(super) async fn status(State(context): State<Context>) -> Answer<Status> {
 }
 
 fn report(control: &Control, facts: Arc<Facts>) -> Outcome<Status> {
-    let (alarms, drives) = (alarms::shown(control), control.drives());
+    let (alarms, drives) = (alarms::shown(control), control.drives.drives());
     let usage = DriveUsage::together(drives.iter().filter_map(|drive| drive.usage.as_ref().ok()));
     Ok(Status {
         status: if alarms.is_empty() { Health::Operational } else { Health::Degraded },
@@ -42,11 +42,12 @@ fn report(control: &Control, facts: Arc<Facts>) -> Outcome<Status> {
         zone: facts.zone.clone(),
         region: facts.region.clone(),
         drives: drives.into_iter().map(Drive::from_control).collect(),
-        pools: control.pools().into_iter().map(Pool::from_control).collect(),
+        pools: control.pools.pools().into_iter().map(Pool::from_control).collect(),
         size_bytes: usage.size_bytes,
         used_bytes: usage.used_bytes,
         volumes: summary(control)?,
         background: control
+            .background
             .background_jobs()
             .into_iter()
             .take(JOBS_SHOWN_MAX)
@@ -61,8 +62,8 @@ fn report(control: &Control, facts: Arc<Facts>) -> Outcome<Status> {
 /// Totals of all volumes. The volumes are looked up in pieces: all of them at once would take the memory of a
 /// whole list, in each thread that answers.
 fn summary(control: &Control) -> Outcome<VolumeSummary> {
-    let ids = control.volume_ids(None)?;
-    let pieces = ids.chunks(API_VOLUMES_PER_PIECE).map(|ids| control.volume_views(ids));
+    let ids = control.views.volume_ids(None)?;
+    let pieces = ids.chunks(API_VOLUMES_PER_PIECE).map(|ids| control.views.volume_views(ids));
     Ok(pieces.flatten().fold(VolumeSummary::default(), |sum, view| VolumeSummary {
         count: sum.count + 1,
         provisioned_bytes: sum.provisioned_bytes + view.record.size_bytes,

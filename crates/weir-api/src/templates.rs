@@ -27,7 +27,7 @@ pub(super) async fn list(
     Query(query): Query<PageQuery>,
 ) -> Answer<TemplateList> {
     let page = Page::of(query.page_size, query.page_token.as_deref())?;
-    let views = context.run(move |control| Ok::<_, ControlError>(control.templates())).await?;
+    let views = context.run(move |control| Ok::<_, ControlError>(control.templates.templates())).await?;
     let items = views.into_iter().map(Template::from_control);
     let (items, next_page_token) = page.cut(items, |template| template.name.clone());
     Ok(Json(TemplateList { items, next_page_token }))
@@ -49,7 +49,7 @@ pub(super) async fn create(
         read_from: request.read_from.and_then(Into::into),
         policy_group: convert::optional_name(request.qos_policy_group.as_deref())?,
     };
-    let view = context.run(|control| control.create_template(request)).await?;
+    let view = context.run(|control| control.templates.create_template(request)).await?;
     Ok((StatusCode::CREATED, Tagged(view.into_api())))
 }
 
@@ -61,7 +61,7 @@ pub(super) async fn create(
 )]
 pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Shown<Template> {
     let name = convert::name(&name)?;
-    Ok(Tagged(context.run(move |control| control.template(&name)).await?.into_api()))
+    Ok(Tagged(context.run(move |control| control.templates.template(&name)).await?.into_api()))
 }
 
 /// Change a template.
@@ -86,7 +86,9 @@ pub(super) async fn modify(
         policy_group: convert_policy::name_or_none(request.qos_policy_group.as_deref())?,
         if_version,
     };
-    Ok(Tagged(context.run(move |control| control.modify_template(&name, request)).await?.into_api()))
+    Ok(Tagged(
+        context.run(move |control| control.templates.modify_template(&name, request)).await?.into_api(),
+    ))
 }
 
 /// Delete a template that no volume follows.
@@ -101,6 +103,6 @@ pub(super) async fn delete(
     Path(name): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     let name = convert::name(&name)?;
-    context.run(move |control| control.delete_template(&name, if_version)).await?;
+    context.run(move |control| control.templates.delete_template(&name, if_version)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -30,8 +30,8 @@ pub(super) async fn list(
 ) -> Answer<TenantList> {
     let page = Page::of(query.page_size, query.page_token.as_deref())?;
     let list = move |control: &Control| {
-        let (names, token) = page.cut(control.tenant_names(), Name::to_string);
-        Ok::<_, ControlError>((control.tenant_views(&names), token))
+        let (names, token) = page.cut(control.tenants.tenant_names(), Name::to_string);
+        Ok::<_, ControlError>((control.tenants.tenant_views(&names), token))
     };
     let (views, next_page_token) = context.run(list).await?;
     Ok(Json(TenantList { items: views.into_iter().map(Tenant::from_control).collect(), next_page_token }))
@@ -47,7 +47,7 @@ pub(super) async fn create(
     Body(request): Body<TenantCreate>,
 ) -> Result<(StatusCode, Tagged<Tenant>), ApiError> {
     let name = convert::name(&request.name)?;
-    let record = context.run(|control| control.create_tenant(name)).await?;
+    let record = context.run(|control| control.tenants.create_tenant(name)).await?;
     Ok((StatusCode::CREATED, Tagged(record.into_api())))
 }
 
@@ -59,7 +59,7 @@ pub(super) async fn create(
 )]
 pub(super) async fn inspect(State(context): State<Context>, Path(name): Path<String>) -> Shown<Tenant> {
     let name = convert::name(&name)?;
-    Ok(Tagged(context.run(move |control| control.tenant(&name)).await?.into_api()))
+    Ok(Tagged(context.run(move |control| control.tenants.tenant(&name)).await?.into_api()))
 }
 
 /// Change a tenant's policy group, or the default policy group of its new volumes.
@@ -82,7 +82,7 @@ pub(super) async fn modify(
         force: request.force,
         if_version,
     };
-    Ok(Tagged(context.run(move |control| control.modify_tenant(&name, request)).await?.into_api()))
+    Ok(Tagged(context.run(move |control| control.tenants.modify_tenant(&name, request)).await?.into_api()))
 }
 
 /// Delete a tenant that owns nothing.
@@ -97,6 +97,6 @@ pub(super) async fn delete(
     Path(name): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     let name = convert::name(&name)?;
-    context.run(move |control| control.delete_tenant(&name, if_version)).await?;
+    context.run(move |control| control.tenants.delete_tenant(&name, if_version)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

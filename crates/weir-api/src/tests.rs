@@ -297,7 +297,7 @@ fn call_scrubs(api: &mut World) {
     assert_eq!((&list(api)["volume"], &list(api)["state"]), (&json!("x"), &json!("never")));
     api.call("POST", SCRUB, "x", None, 200);
     weir_testkit::wait::wait_until("the scrub has ended", || {
-        api.control.settle_scrubs();
+        api.control.scrubs.settle_scrubs();
         list(api)["state"] == "completed"
     });
     let volume = api.call("GET", VOLUME, "x", None, 200);

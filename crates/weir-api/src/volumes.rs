@@ -48,14 +48,14 @@ fn matching(
             && !page.is_past(&key(tenant.as_str(), name.as_str()))
     };
     let ids: Vec<VolumeId> =
-        control.volume_names(tenant)?.into_iter().filter(named).map(|(.., id)| id).collect();
+        control.views.volume_names(tenant)?.into_iter().filter(named).map(|(.., id)| id).collect();
     let is_wanted = |volume: &Volume| {
         query.template.as_ref().is_none_or(|wanted| volume.template.as_ref() == Some(wanted))
             && query.health.is_none_or(|wanted| volume.health == wanted)
     };
     let pieces = ids.chunks(API_VOLUMES_PER_PIECE);
     let volumes =
-        pieces.flat_map(|ids| control.volume_views(ids)).map(Volume::from_control).filter(is_wanted);
+        pieces.flat_map(|ids| control.views.volume_views(ids)).map(Volume::from_control).filter(is_wanted);
     Ok(page.cut(volumes, |volume| key(&volume.tenant, &volume.name)))
 }
 
@@ -100,7 +100,7 @@ pub(super) async fn create(
         )?,
         force: request.force,
     };
-    let view = context.run(|control| control.create_volume(request)).await?;
+    let view = context.run(|control| control.volumes.create_volume(request)).await?;
     Ok((StatusCode::CREATED, Tagged(view.into_api())))
 }
 
@@ -115,7 +115,7 @@ pub(super) async fn inspect(
     Path((tenant, name)): Path<(String, String)>,
 ) -> Shown<Volume> {
     let (tenant, name) = (Some(convert::name(&tenant)?), convert::name(&name)?);
-    let view = context.run(move |control| control.inspect_volume(tenant.as_ref(), &name)).await?;
+    let view = context.run(move |control| control.views.inspect_volume(tenant.as_ref(), &name)).await?;
     Ok(Tagged(view.into_api()))
 }
 
@@ -147,13 +147,13 @@ async fn change(
         changes.if_version = if_version;
         if let Some(size_bytes) = size_bytes {
             let resized =
-                control.resize_volume(Some(&tenant), &name, size_bytes, changes.force, if_version)?;
+                control.volumes.resize_volume(Some(&tenant), &name, size_bytes, changes.force, if_version)?;
             if changes.is_empty() {
                 return Ok(resized);
             }
             changes.if_version = Some(resized.version);
         }
-        control.modify_volume(Some(&tenant), &name, changes)
+        control.volumes.modify_volume(Some(&tenant), &name, changes)
     };
     Ok(Tagged(context.run(change).await?.into_api()))
 }
@@ -189,7 +189,7 @@ pub(super) async fn delete(
 ) -> Result<StatusCode, ApiError> {
     let (tenant, name) = (Some(convert::name(&tenant)?), convert::name(&name)?);
     let how = DeleteVolume { force: query.force, with_snapshots: query.with_snapshots, if_version };
-    context.run(move |control| control.delete_volume(tenant.as_ref(), &name, how)).await?;
+    context.run(move |control| control.volumes.delete_volume(tenant.as_ref(), &name, how)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -197,7 +197,7 @@ pub(super) async fn delete(
 /// and another one takes its name in between.
 async fn by_id(context: &Context, id: Uuid) -> Result<Volume, ApiError> {
     let look = move |control: &Control| -> Outcome<VolumeView> {
-        let found = control.volume_views(&[VolumeId(id)]).pop();
+        let found = control.views.volume_views(&[VolumeId(id)]).pop();
         found.ok_or_else(|| ControlError::not_found(format!("there is no volume with the identity {id}")))
     };
     Ok(context.run(look).await?.into_api())

@@ -1,17 +1,11 @@
 //! Alarms: faults that an operator must see. The data plane reports faults that it meets, and a regular check
 //! finds damaged extent files before a client reads them.
 
-mod shown;
-
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use weir_store::ExtentFault;
 use weir_types::{DriveId, VolumeId};
-
-use super::Control;
-pub(super) use shown::Since;
-pub use shown::{Severity, ShownAlarm};
-use weir_store::{ExtentFault, Faults};
 
 /// Source of an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,7 +53,7 @@ pub struct ActiveAlarm {
 
 /// Faults that control knows of.
 #[derive(Default)]
-pub(super) struct Alarms {
+pub(crate) struct Alarms {
     state: Mutex<State>,
 }
 
@@ -151,7 +145,7 @@ impl Alarms {
         self.list().is_empty()
     }
 
-    fn list(&self) -> Vec<ActiveAlarm> {
+    pub(crate) fn list(&self) -> Vec<ActiveAlarm> {
         let state = self.state();
         let alarm = |source, volume, extent, message: &String| ActiveAlarm {
             source,
@@ -170,87 +164,5 @@ impl Alarms {
         let extents = faults_of(AlarmSource::ExtentCheck, &state.extents);
         let replicas = faults_of(AlarmSource::Replicas, &state.replicas);
         general.chain(volumes).chain(extents).chain(replicas).collect()
-    }
-}
-
-impl Control {
-    /// All active faults.
-    pub fn alarms(&self) -> Vec<ActiveAlarm> {
-        let mut alarms = self.alarms.list();
-        alarms.extend(self.data_plane.alarms().into_iter().map(|alarm| ActiveAlarm {
-            source: AlarmSource::DataPlane,
-            volume: Some(alarm.volume),
-            drive: alarm.drive,
-            extent: Some(alarm.extent),
-            message: self.with_drive_name(alarm.drive, alarm.message),
-        }));
-        alarms.extend(self.state_alarms());
-        alarms.extend(self.missing_drive_alarms());
-        alarms.extend(self.record_backup_alarms());
-        alarms.extend(self.drain_alarms());
-        alarms.extend(self.over_commit_alarms());
-        alarms.extend(self.measurement_alarms());
-        alarms.extend(self.class_alarms());
-        alarms.extend(self.replica_alarms());
-        alarms.extend(self.move_alarms());
-        alarms.extend(self.scrub_alarms());
-        alarms
-    }
-
-    /// The message of an alarm, with the name of the drive if the alarm concerns one.
-    fn with_drive_name(&self, drive: Option<DriveId>, message: String) -> String {
-        let model = self.model();
-        match drive.and_then(|drive| model.drives.get(&drive)) {
-            Some(drive) => format!("{message}, on drive '{}'", drive.record.name),
-            None => message,
-        }
-    }
-
-    /// Raises a fault of the daemon as a whole.
-    pub fn raise_alarm(&self, message: String) {
-        self.alarms.raise(message);
-    }
-
-    /// Checks the extent files of all volumes once.
-    pub fn check_extent_files(&self) {
-        self.look_for_absences();
-        let volumes: Vec<_> = self.model().volumes.keys().copied().collect();
-        volumes.into_iter().for_each(|id| self.check_files_of(id));
-        // The start time of each alarm is recorded here, even if no client asks for alarms.
-        self.shown_alarms();
-    }
-
-    fn check_files_of(&self, id: VolumeId) {
-        if self.extent_faults(id).is_empty() {
-            return self.alarms.set_extents(id, Vec::new());
-        }
-        // A resize or a deletion during the check makes the result meaningless. The second check runs while
-        // no change has the volume, so a fault is raised only for extents that should exist. It also runs
-        // before a deletion clears all faults.
-        let Some(mut change) = self.try_volume_change(&[id], &[]) else { return };
-        change.beside(|| {
-            let mut faults = self.extent_faults(id);
-            // A drive may have gone during the check. Its files are away then, and not damaged.
-            faults.retain(|(drive, _)| self.is_in_place(*drive));
-            self.fail_replicas(id, &faults);
-            let mut shown = Faults::default();
-            faults.into_iter().for_each(|(_, fault)| shown.push(fault));
-            self.alarms.set_extents(id, shown.into_vec());
-        });
-    }
-
-    /// Fails replicas with damaged extent files in the data plane. The next write would extend a file that
-    /// was shortened, and the lost data would read as zeroes.
-    fn fail_replicas(&self, volume: VolumeId, faults: &[(DriveId, ExtentFault)]) {
-        let placement = match self.model().volumes.get(&volume) {
-            Some(volume) => volume.record.placement.clone(),
-            None => return,
-        };
-        for (drive, fault) in faults {
-            let slot = placement.replicas_of(fault.extent).find(|(_, other)| other == drive);
-            if let (Some((slot, _)), Ok(extent)) = (slot, u32::try_from(fault.extent)) {
-                self.data_plane.fail_replica(volume, (extent, slot), fault.message.clone());
-            }
-        }
     }
 }

@@ -1,15 +1,21 @@
 //! Clones: new volumes that begin with the content of a volume or a snapshot.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use weir_types::{Name, VolumeId};
 
-use super::Control;
-use super::error::Outcome;
-use super::projected_state::Proposal;
-use super::records::{VolumeRecord, VolumeState};
-use super::snapshots::online;
-use super::snapshots_in_progress::{Pair, placement_like};
-use super::volumes::{PolicyChange, VolumeView, refuse_more, refuse_taken};
+use crate::core::Core;
+use crate::error::Outcome;
+use crate::model::projected_state::Proposal;
+use crate::placing::Placing;
+use crate::pools::Pools;
+use crate::records::{VolumeRecord, VolumeState};
+use crate::serving::Serving;
+use crate::snapshots::{Pair, SnapshotMaker, online, placement_like};
+use crate::volume_requests::PolicyChange;
+use crate::volume_views::{VolumeView, VolumeViews};
+use crate::volumes::{policy_for_new, refuse_more, refuse_taken};
 
 /// A request for a clone.
 #[derive(Clone, Debug)]
@@ -28,7 +34,17 @@ pub struct CloneVolume {
     pub force: bool,
 }
 
-impl Control {
+/// Makes clones.
+pub struct Clones {
+    pub(crate) core: Arc<Core>,
+    pub(crate) pools: Arc<Pools>,
+    pub(crate) placing: Arc<Placing>,
+    pub(crate) maker: Arc<SnapshotMaker>,
+    pub(crate) serving: Arc<Serving>,
+    pub(crate) views: Arc<VolumeViews>,
+}
+
+impl Clones {
     /// Creates a volume with the content of another volume or of a snapshot. The clone is on the same drives
     /// and has as many replicas. If the filesystem shares extents, the clone takes no space until it is
     /// written. Otherwise all data is duplicated before the call returns.
@@ -41,33 +57,34 @@ impl Control {
     /// * Refused if the policy has floors that the pool cannot meet, unless the request is forced.
     /// * Refused if no snapshot of the volume can be taken now.
     pub fn clone_volume(&self, request: &CloneVolume) -> Outcome<VolumeView> {
-        let begun = self.begin_snapshots(&[], || {
+        let begun = self.maker.begin_snapshots(&[], || {
             let pair = self.clone_pair(request)?;
             self.admit_clone(&pair.target, request.force)?;
             Ok(vec![pair])
         })?;
-        let record = self.finish_snapshots(begun, |change, pairs| {
+        let record = self.maker.finish_snapshots(begun, |change, pairs| {
             let mut record = VolumeRecord { state: VolumeState::Online, ..pairs[0].target.clone() };
             // While the data was duplicated, another change may have taken the name or the capacity that the
             // policy needs.
-            refuse_taken(&self.model(), &record.tenant, &record.name)?;
-            let policy_group = self.model().policy_for_new(&record.tenant, request.policy.as_ref(), None)?;
+            refuse_taken(&self.core.model(), &record.tenant, &record.name)?;
+            let policy_group =
+                policy_for_new(&self.core.model(), &record.tenant, request.policy.as_ref(), None)?;
             record.policy_group = policy_group;
             self.admit_clone(&record, request.force)?;
-            self.put_online(std::slice::from_ref(&record))?;
-            self.serve_new(change, &record);
+            self.core.put_online(std::slice::from_ref(&record))?;
+            self.serving.serve_new(change, &record);
             Ok(record)
         })?;
-        self.volume(Some(&record.tenant), &record.name)
+        self.views.volume(Some(&record.tenant), &record.name)
     }
 
     fn admit_clone(&self, clone: &VolumeRecord, force: bool) -> Outcome<()> {
-        self.admit(&Proposal::volume(clone), force)?;
-        if force { Ok(()) } else { self.refuse_over_provision(clone) }
+        self.pools.admit(&Proposal::volume(clone), force)?;
+        if force { Ok(()) } else { self.placing.refuse_over_provision(clone) }
     }
 
     fn clone_pair(&self, request: &CloneVolume) -> Outcome<Pair> {
-        let model = self.model();
+        let model = self.core.model();
         let source = match &request.snapshot {
             None => online(model.volume(request.tenant.as_ref(), &request.source)?)?,
             Some(snapshot) => online(model.snapshot(request.tenant.as_ref(), &request.source, snapshot)?)?,
@@ -80,7 +97,7 @@ impl Control {
             placement: placement_like(source),
             template: model.template_of(source).map(|template| template.name.clone()),
             generation: 0,
-            policy_group: model.policy_for_new(&source.tenant, request.policy.as_ref(), None)?,
+            policy_group: policy_for_new(&model, &source.tenant, request.policy.as_ref(), None)?,
             is_read_only: false,
             snapshot: None,
             cloned_from: Some(source.export_name()),

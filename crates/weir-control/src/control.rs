@@ -1,213 +1,424 @@
-//! The object with all operations on drives, tenants, volumes and policy groups, and the parts that they share.
+//! The object with all components of control. It only puts them together.
+//!
+//! Components are made in layers. Each has references to components below it, and knows none above it.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::sync::Arc;
 
-use crate::alarms::{Alarms, Since};
-use crate::catalogue::{Catalogue, Transaction};
-use crate::drives::{Absences, Drains, Formats, ListBackup, Measurements};
-use crate::error::{ControlError, Outcome};
+use crate::absences::Absences;
+use crate::alarm_list::{AlarmList, Since};
+use crate::apply::PolicySets;
+use crate::background::Background;
+use crate::bindings::Bindings;
+use crate::clones::Clones;
+use crate::core::Core;
+use crate::credits::BurstCredits;
+use crate::devices::Devices;
+use crate::drains::Drains;
+use crate::drive_records::DriveRecords;
+use crate::drives::Drives;
+use crate::extents::Extents;
 use crate::figures::Figures;
 use crate::journals::Journals;
-use crate::locks::{Busy, Change, Locks};
-use crate::model::Model;
+use crate::measurements::Measurements;
 use crate::moves::Moves;
-use crate::record_backups::RecordBackups;
-use crate::records::VolumeRecord;
+use crate::placing::Placing;
+use crate::policies::PolicyGroups;
+use crate::pools::Pools;
+use crate::reasons::Reasons;
+use crate::reclaims::Reclaims;
+use crate::recording::Recordings;
+use crate::returns::Returns;
 use crate::scrubs::Scrubs;
-use crate::shared::Shared;
-use crate::snapshots_in_progress::SnapshotsInProgress;
-use crate::space::StateFilesystem;
-use weir_types::control_bounds::DRIVE_CHANGES_MAX;
-use weir_types::{ClassThresholds, DriveId, VolumeId};
+use crate::serving::Serving;
+use crate::snapshots::{SnapshotMaker, Snapshots};
+use crate::space::StateSpace;
+use crate::statistics::Statistics;
+use crate::templates::Templates;
+use crate::tenants::Tenants;
+use crate::volume_views::VolumeViews;
+use crate::volumes::Volumes;
 
-use weir_engine::exports::table::{Export, ExportTable};
-use weir_engine::{DataPlane, VolumeSpec};
-
-/// Represents the set of all drives among the volumes that changes hold.
-pub(crate) const ALL_DRIVES: VolumeId = VolumeId(uuid::Uuid::max());
-
-/// All operations on drives, tenants, volumes and policy groups.
+/// All components.
 pub struct Control {
-    pub(crate) state: PathBuf,
-    pub(crate) catalogue: Box<dyn Catalogue>,
-    /// The filesystem of the state folder.
-    pub(crate) state_filesystem: StateFilesystem,
-    pub(crate) data_plane: Arc<DataPlane>,
-    pub(crate) exports: Arc<ExportTable>,
-    /// Reference for threads that outlive their starter.
-    pub(crate) myself: Weak<Control>,
-    pub(crate) locks: Locks,
-    pub(crate) model: Shared<Model>,
-    pub(crate) figures: Figures,
-    pub(crate) record_backups: RecordBackups,
-    pub(crate) drive_list: ListBackup,
-    pub(crate) alarms: Alarms,
-    /// Start time of each active alarm.
-    pub(crate) since: Since,
-    /// Thresholds of the drive classes.
-    pub(crate) classes: ClassThresholds,
-    /// Usage from which a pool raises an alarm, in percent.
-    pub(crate) pool_full_percent: u8,
-    pub(crate) measurements: Measurements,
-    pub(crate) moves: Moves,
-    pub(crate) journals: Journals,
-    pub(crate) snapshots_in_progress: SnapshotsInProgress,
-    pub(crate) scrubs: Scrubs,
-    pub(crate) drain: Drains,
-    pub(crate) formats: Formats,
-    pub(crate) absences: Absences,
-    pub(crate) node: uuid::Uuid,
-    pub(crate) started: Instant,
+    /// What all components share.
+    pub(crate) core: Arc<Core>,
+    /// Space figures of all drives and volumes, as they were last seen.
+    pub figures: Arc<Figures>,
+    /// The filesystem of the state folder, as it was last seen.
+    pub space: Arc<StateSpace>,
+    /// Writes the records of drives to the catalogue, and keeps their backup up to date.
+    pub(crate) drive_records: Arc<DriveRecords>,
+    /// Operations on pools, and the admission of floors.
+    pub pools: Arc<Pools>,
+    /// Puts the policies of volumes into effect.
+    pub bindings: Arc<Bindings>,
+    /// Measures drives, and decides their class.
+    pub measurements: Arc<Measurements>,
+    /// Starts reclaims and records their end.
+    pub reclaims: Arc<Reclaims>,
+    /// Binds replicas to write journals.
+    pub journals: Arc<Journals>,
+    /// Moves extent replicas to the drives where they belong.
+    pub moves: Arc<Moves>,
+    /// Starts scrubs and records their results.
+    pub scrubs: Arc<Scrubs>,
+    /// Opens volumes for their clients and takes them down.
+    pub(crate) serving: Arc<Serving>,
+    /// Empties drives.
+    pub(crate) drains: Arc<Drains>,
+    /// Operations on drives.
+    pub drives: Arc<Drives>,
+    /// Takes drives and extent replicas back into use.
+    pub returns: Arc<Returns>,
+    /// Reads volumes.
+    pub views: Arc<VolumeViews>,
+    /// Creates, changes and deletes volumes.
+    pub volumes: Arc<Volumes>,
+    /// Operations on snapshots.
+    pub snapshots: Arc<Snapshots>,
+    /// Makes clones.
+    pub clones: Arc<Clones>,
+    /// Operations on policy groups.
+    pub groups: Arc<PolicyGroups>,
+    /// Operations on tenants.
+    pub tenants: Arc<Tenants>,
+    /// Operations on templates.
+    pub templates: Arc<Templates>,
+    /// Applies policy sets.
+    pub policy_sets: Arc<PolicySets>,
+    /// Starts recordings.
+    pub recordings: Arc<Recordings>,
+    /// Reads statistics.
+    pub statistics: Arc<Statistics>,
+    /// Explains the latency of volumes.
+    pub reasons: Arc<Reasons>,
+    /// Operations on the policies of background work, and the list of its jobs.
+    pub background: Arc<Background>,
+    /// Saves and restores burst credit.
+    pub credits: Arc<BurstCredits>,
+    /// Collects the alarms of all components.
+    pub alarms: Arc<AlarmList>,
+}
+
+/// The components that volumes and drives share.
+struct Storage {
+    figures: Arc<Figures>,
+    drive_records: Arc<DriveRecords>,
+    pools: Arc<Pools>,
+    bindings: Arc<Bindings>,
+    measurements: Arc<Measurements>,
+    placing: Arc<Placing>,
+    reclaims: Arc<Reclaims>,
+    journals: Arc<Journals>,
+    absences: Arc<Absences>,
+    extents: Arc<Extents>,
+    moves: Arc<Moves>,
+    scrubs: Arc<Scrubs>,
+    serving: Arc<Serving>,
+}
+
+/// The components of drives.
+struct DriveParts {
+    drains: Arc<Drains>,
+    drives: Arc<Drives>,
+    returns: Arc<Returns>,
+}
+
+/// The components of volumes and their policies.
+struct VolumeParts {
+    views: Arc<VolumeViews>,
+    volumes: Arc<Volumes>,
+    snapshots: Arc<Snapshots>,
+    clones: Arc<Clones>,
+}
+
+fn storage(core: &Arc<Core>, journal_bytes: u64, pool_full_percent: u8) -> Storage {
+    let figures = Arc::new(Figures::new(core.clone()));
+    let drive_records = Arc::new(DriveRecords::new(core.clone()));
+    let pools = Arc::new(Pools {
+        core: core.clone(),
+        figures: figures.clone(),
+        drive_records: drive_records.clone(),
+    });
+    let bindings = Arc::new(Bindings { core: core.clone(), figures: figures.clone() });
+    let measurements = Arc::new(Measurements::new(core.clone(), drive_records.clone()));
+    let placing = Arc::new(Placing {
+        core: core.clone(),
+        figures: figures.clone(),
+        measurements: measurements.clone(),
+        pool_full_percent,
+    });
+    let reclaims = Arc::new(Reclaims { core: core.clone() });
+    let journals = Arc::new(Journals::new(core.clone(), journal_bytes));
+    let absences = Arc::new(Absences::new(core.clone()));
+    let extents = Arc::new(Extents {
+        core: core.clone(),
+        journals: journals.clone(),
+        reclaims: reclaims.clone(),
+        absences: absences.clone(),
+    });
+    let moves = Arc::new(Moves::new(
+        core.clone(),
+        figures.clone(),
+        placing.clone(),
+        journals.clone(),
+        extents.clone(),
+        absences.clone(),
+    ));
+    let scrubs = Arc::new(Scrubs::new(core.clone()));
+    let serving = Arc::new(Serving {
+        core: core.clone(),
+        journals: journals.clone(),
+        extents: extents.clone(),
+        bindings: bindings.clone(),
+        scrubs: scrubs.clone(),
+        reclaims: reclaims.clone(),
+    });
+    Storage {
+        figures,
+        drive_records,
+        pools,
+        bindings,
+        measurements,
+        placing,
+        reclaims,
+        journals,
+        absences,
+        extents,
+        moves,
+        scrubs,
+        serving,
+    }
+}
+
+fn drive_parts(core: &Arc<Core>, storage: &Storage) -> DriveParts {
+    let devices = Arc::new(Devices::new(core.clone()));
+    let drains = Arc::new(Drains::new(
+        core.clone(),
+        storage.drive_records.clone(),
+        storage.measurements.clone(),
+        storage.journals.clone(),
+        storage.absences.clone(),
+        storage.extents.clone(),
+        storage.moves.clone(),
+    ));
+    let drives = Arc::new(Drives {
+        core: core.clone(),
+        figures: storage.figures.clone(),
+        drive_records: storage.drive_records.clone(),
+        measurements: storage.measurements.clone(),
+        drains: drains.clone(),
+        reclaims: storage.reclaims.clone(),
+        devices: devices.clone(),
+    });
+    let returns = Arc::new(Returns {
+        core: core.clone(),
+        figures: storage.figures.clone(),
+        journals: storage.journals.clone(),
+        absences: storage.absences.clone(),
+        extents: storage.extents.clone(),
+        reclaims: storage.reclaims.clone(),
+        moves: storage.moves.clone(),
+        serving: storage.serving.clone(),
+        drives: drives.clone(),
+    });
+    DriveParts { drains, drives, returns }
+}
+
+fn volume_parts(core: &Arc<Core>, storage: &Storage) -> VolumeParts {
+    let maker = Arc::new(SnapshotMaker {
+        core: core.clone(),
+        extents: storage.extents.clone(),
+        moves: storage.moves.clone(),
+    });
+    let views = Arc::new(VolumeViews {
+        core: core.clone(),
+        figures: storage.figures.clone(),
+        moves: storage.moves.clone(),
+        scrubs: storage.scrubs.clone(),
+    });
+    let volumes = Arc::new(Volumes {
+        core: core.clone(),
+        pools: storage.pools.clone(),
+        placing: storage.placing.clone(),
+        measurements: storage.measurements.clone(),
+        bindings: storage.bindings.clone(),
+        journals: storage.journals.clone(),
+        extents: storage.extents.clone(),
+        moves: storage.moves.clone(),
+        serving: storage.serving.clone(),
+        views: views.clone(),
+    });
+    let snapshots = Arc::new(Snapshots {
+        core: core.clone(),
+        figures: storage.figures.clone(),
+        maker: maker.clone(),
+        serving: storage.serving.clone(),
+        views: views.clone(),
+    });
+    let clones = Arc::new(Clones {
+        core: core.clone(),
+        pools: storage.pools.clone(),
+        placing: storage.placing.clone(),
+        maker: maker.clone(),
+        serving: storage.serving.clone(),
+        views: views.clone(),
+    });
+    VolumeParts { views, volumes, snapshots, clones }
+}
+
+/// The components of policies: who may use how much.
+struct PolicyParts {
+    groups: Arc<PolicyGroups>,
+    tenants: Arc<Tenants>,
+    templates: Arc<Templates>,
+    policy_sets: Arc<PolicySets>,
+}
+
+fn policy_parts(core: &Arc<Core>, storage: &Storage) -> PolicyParts {
+    let groups = Arc::new(PolicyGroups {
+        core: core.clone(),
+        pools: storage.pools.clone(),
+        bindings: storage.bindings.clone(),
+    });
+    let tenants = Arc::new(Tenants {
+        core: core.clone(),
+        pools: storage.pools.clone(),
+        bindings: storage.bindings.clone(),
+    });
+    let templates = Arc::new(Templates {
+        core: core.clone(),
+        moves: storage.moves.clone(),
+        extents: storage.extents.clone(),
+    });
+    let policy_sets = Arc::new(PolicySets {
+        core: core.clone(),
+        bindings: storage.bindings.clone(),
+        groups: groups.clone(),
+    });
+    PolicyParts { groups, tenants, templates, policy_sets }
+}
+
+fn alarm_list(core: &Arc<Core>, space: &Arc<StateSpace>, storage: &Storage, parts: &DriveParts) -> AlarmList {
+    AlarmList {
+        core: core.clone(),
+        space: space.clone(),
+        drives: parts.drives.clone(),
+        drive_records: storage.drive_records.clone(),
+        drains: parts.drains.clone(),
+        pools: storage.pools.clone(),
+        measurements: storage.measurements.clone(),
+        placing: storage.placing.clone(),
+        moves: storage.moves.clone(),
+        scrubs: storage.scrubs.clone(),
+        extents: storage.extents.clone(),
+        absences: storage.absences.clone(),
+        since: Since::default(),
+    }
 }
 
 impl Control {
+    /// Puts the components together above the core.
+    pub(crate) fn assemble(core: Arc<Core>, journal_bytes: u64, pool_full_percent: u8) -> Control {
+        let storage = storage(&core, journal_bytes, pool_full_percent);
+        let parts = drive_parts(&core, &storage);
+        let volumes = volume_parts(&core, &storage);
+        let space = Arc::new(StateSpace::new(core.clone()));
+        let policies = policy_parts(&core, &storage);
+        let recordings = Arc::new(Recordings { core: core.clone(), figures: storage.figures.clone() });
+        let statistics = Arc::new(Statistics {
+            core: core.clone(),
+            views: volumes.views.clone(),
+            groups: policies.groups.clone(),
+        });
+        let reasons = Arc::new(Reasons { core: core.clone() });
+        let background = Arc::new(Background { core: core.clone(), scrubs: storage.scrubs.clone() });
+        let credits = Arc::new(BurstCredits { core: core.clone() });
+        let alarms = Arc::new(alarm_list(&core, &space, &storage, &parts));
+        let Storage {
+            figures,
+            drive_records,
+            pools,
+            bindings,
+            measurements,
+            reclaims,
+            journals,
+            moves,
+            scrubs,
+            serving,
+            ..
+        } = storage;
+        let DriveParts { drains, drives, returns } = parts;
+        let PolicyParts { groups, tenants, templates, policy_sets } = policies;
+        let VolumeParts { views, volumes, snapshots, clones } = volumes;
+        Control {
+            core,
+            figures,
+            space,
+            drive_records,
+            pools,
+            bindings,
+            measurements,
+            reclaims,
+            journals,
+            moves,
+            scrubs,
+            serving,
+            drains,
+            drives,
+            returns,
+            views,
+            volumes,
+            snapshots,
+            clones,
+            groups,
+            tenants,
+            templates,
+            policy_sets,
+            recordings,
+            statistics,
+            reasons,
+            background,
+            credits,
+            alarms,
+        }
+    }
+
     /// The identity of this node, which survives restarts.
     pub fn node(&self) -> uuid::Uuid {
-        self.node
+        self.core.node
     }
 
     /// Nanoseconds since control started: the clock of all statistics.
     pub fn uptime_ns(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        self.core.uptime_ns()
     }
 
     /// Number of volumes and of drives. The numbers are known only if the records are readable.
     pub fn counts(&self) -> (usize, usize) {
-        let model = self.model();
+        let model = self.core.model();
         (model.volumes.len(), model.drives.len())
     }
 
-    /// Begins a change that touches no drive.
-    pub(crate) fn begin_change(&self) -> Change<'_> {
-        self.locks.begin(&self.record_backups)
+    /// Raises an alarm that lasts until the daemon ends.
+    pub fn raise_alarm(&self, message: String) {
+        self.core.alarms.raise(message);
     }
 
-    /// Begins a change of volumes and their files, once no other change holds them.
-    ///
-    /// # Errors
-    /// Refused if another change of a volume does not end, or if too many changes of one of their drives do
-    /// not end.
-    pub(crate) fn begin_volume_change(&self, volumes: &[VolumeId]) -> Outcome<Change<'_>> {
-        let (volumes, drives) = (volumes.to_vec(), self.drives_to_touch(volumes));
-        let begun = self.locks.begin_at(&self.record_backups, volumes, drives);
-        begun.map_err(|busy| self.refuse_busy(&busy))
+    /// Looks for drives that are away and for damaged extent files.
+    pub fn check_extent_files(&self) {
+        self.alarms.check_extent_files();
     }
 
-    /// Begins a change of the records of volumes alone, once no other change holds them.
-    ///
-    /// # Errors
-    /// Refused if another change of a volume does not end.
-    pub(crate) fn begin_record_change(&self, volumes: &[VolumeId]) -> Outcome<Change<'_>> {
-        let begun = self.locks.begin_at(&self.record_backups, volumes.to_vec(), Vec::new());
-        begun.map_err(|busy| self.refuse_busy(&busy))
+    /// Carries moves on, and then the drains that wait for them.
+    pub fn settle_moves(&self) {
+        self.moves.settle_moves();
+        self.drains.settle_drains();
     }
 
-    /// Begins to add or remove a drive, once no other drive is being added or removed.
-    ///
-    /// # Errors
-    /// Refused if the other change does not end.
-    pub(crate) fn begin_drive_change(&self) -> Outcome<Change<'_>> {
-        self.begin_record_change(&[ALL_DRIVES])
-    }
-
-    /// Begins a change of volumes and drives if no other change holds them, else returns `None`. Background
-    /// work tries again later.
-    pub(crate) fn try_volume_change(&self, volumes: &[VolumeId], drives: &[DriveId]) -> Option<Change<'_>> {
-        let mut all = self.drives_to_touch(volumes);
-        all.extend(drives);
-        self.locks.try_begin_at(&self.record_backups, volumes.to_vec(), all).ok()
-    }
-
-    /// The drives of volumes, each once.
-    pub(crate) fn drives_to_touch(&self, volumes: &[VolumeId]) -> Vec<DriveId> {
-        let model = self.model();
-        let records = volumes.iter().filter_map(|id| model.volumes.get(id));
-        let drives: BTreeSet<DriveId> = records.flat_map(|volume| volume.record.placement.drives()).collect();
-        drives.into_iter().collect()
-    }
-
-    pub(crate) fn refuse_busy(&self, busy: &Busy) -> ControlError {
-        let model = self.model();
-        ControlError::refused(match busy {
-            Busy::Volume(id) if *id == ALL_DRIVES => {
-                "another drive is being added, removed or taken back; try again when it is".to_owned()
-            }
-            Busy::Volume(id) => {
-                let known = model.volumes.get(id).map(|volume| volume.record.title());
-                let title = known.unwrap_or_else(|| format!("volume {id}"));
-                format!("another change of {title} has not ended; try again when it has")
-            }
-            Busy::Drive(id, oldest) => {
-                let name = model
-                    .drives
-                    .get(id)
-                    .map_or_else(|| id.to_string(), |drive| drive.record.name.to_string());
-                format!(
-                    "drive '{name}' does not answer: {DRIVE_CHANGES_MAX} changes wait for it, the oldest for {} s; try \
-                     again when it answers",
-                    oldest.as_secs()
-                )
-            }
-        })
-    }
-
-    /// A consistent snapshot of the model.
-    pub(crate) fn model(&self) -> Arc<Model> {
-        self.model.snapshot()
-    }
-
-    pub(crate) fn update<T>(&self, change: impl FnOnce(&mut Model) -> T) -> T {
-        self.model.update(change)
-    }
-
-    /// Writes a volume's record to the catalogue, unless another change wrote it first, and to the model.
-    pub(crate) fn save_volume(&self, record: &VolumeRecord, revision: u64) -> Outcome<u64> {
-        let key = crate::records::keys::volume(record.id);
-        let transaction = Transaction::default().compare(&key, revision).put(&key, record)?;
-        let revision = self.catalogue.commit(transaction)?;
-        self.update(|model| model.put_volume(record.clone(), revision));
-        Ok(revision)
-    }
-
-    /// Opens a volume in the data plane, puts it under its policy, and lets clients attach.
-    ///
-    /// Other changes are decided while the files are opened.
-    pub(crate) fn serve(&self, change: &mut Change<'_>, volume: &VolumeRecord) -> Outcome<()> {
-        change.beside(|| self.open_files(volume))?;
-        self.bind(volume)?;
-        self.join_policy(volume);
-        self.publish(volume);
-        Ok(())
-    }
-
-    pub(crate) fn open_files(&self, volume: &VolumeRecord) -> Outcome<()> {
-        let journals = self.open_journals(volume)?;
-        let spec = VolumeSpec {
-            id: volume.id,
-            size_bytes: volume.size_bytes,
-            is_read_only: volume.is_read_only,
-            layout: self.layout(volume)?,
-            recovered_extents: self.recovered_extents(volume)?,
-            epoch_records: self.epoch_records(volume.id),
-            headers: self.headers(volume),
-        };
-        let statistics = self.data_plane.open(spec, journals)?;
-        self.update(|model| model.open.insert(volume.id, statistics));
-        Ok(())
-    }
-
-    /// Lets new clients attach a volume, with the size and mode of its record.
-    pub(crate) fn publish(&self, volume: &VolumeRecord) {
-        let size = weir_types::units::Size(volume.size_bytes);
-        let export = Export {
-            volume: volume.id,
-            size_bytes: volume.size_bytes,
-            read_only: volume.is_read_only,
-            description: format!("volume {} of tenant {}, {size}", volume.name, volume.tenant),
-        };
-        self.exports.publish(volume.export_name(), export);
+    /// Writes the backups of records again that could not be written.
+    pub fn retry_record_backups(&self) {
+        self.core.retry_record_backups();
+        self.drive_records.retry_drive_list_backup();
     }
 }

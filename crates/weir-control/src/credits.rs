@@ -4,13 +4,14 @@
 //! synced. If it cannot be read, every workload starts with the initial credit of its policy.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use weir_qos::{Credits, Limit};
 use weir_types::Scope;
 
-use super::Control;
+use crate::core::Core;
 
 /// Name of the file in the state folder.
 const CREDITS_FILE: &str = "credits.json";
@@ -79,14 +80,19 @@ fn levels(entries: Vec<Entry>, now_ns: u64) -> Vec<(Scope, Credits, u64)> {
     levels
 }
 
-impl Control {
+/// Saves and restores burst credit.
+pub struct BurstCredits {
+    pub(crate) core: Arc<Core>,
+}
+
+impl BurstCredits {
     fn credits_path(&self) -> PathBuf {
-        self.state.join(CREDITS_FILE)
+        self.core.state.join(CREDITS_FILE)
     }
 
     /// Saves the burst credit of all levels that have any. A failure is logged and has no other effect.
     pub fn save_credits(&self) {
-        let credits = entries(self.data_plane.credits(), wall_ns());
+        let credits = entries(self.core.engine.credits(), wall_ns());
         let path = self.credits_path();
         if credits.is_empty() && !path.exists() {
             return;
@@ -104,7 +110,7 @@ impl Control {
 
     /// Restores the credit that all levels had when the daemon ended, plus the credit earned since by not
     /// using it. It runs before any volume is served.
-    pub(super) fn restore_credits(&self) {
+    pub(crate) fn restore_credits(&self) {
         let path = self.credits_path();
         let content = match std::fs::read(&path) {
             Ok(content) => content,
@@ -112,7 +118,7 @@ impl Control {
             Err(error) => return tracing::warn!(path = %path.display(), %error, "burst credit is lost"),
         };
         match SavedCredits::decode(&content) {
-            Ok(saved) => self.data_plane.restore_credits(levels(saved.credits, wall_ns())),
+            Ok(saved) => self.core.engine.restore_credits(levels(saved.credits, wall_ns())),
             Err(error) => tracing::warn!(path = %path.display(), %error, "burst credit is lost"),
         }
     }

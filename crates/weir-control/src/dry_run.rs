@@ -6,16 +6,15 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use weir_types::{ClassPolicy, Name, VolumeId};
-
-use super::apply::PolicySet;
-use super::error::Outcome;
-use super::model::Model;
-use super::placement::Placement;
-use super::recording::trace_levels;
-use super::records::{DEFAULT_CLASS, TenantRecord, VolumeRecord, VolumeState};
 use weir_replay::trace::Header;
 use weir_types::name::DEFAULT_TENANT;
+use weir_types::{ClassPolicy, Name, VolumeId};
+
+use crate::apply::PolicySet;
+use crate::error::Outcome;
+use crate::model::Model;
+use crate::recording::trace_levels;
+use crate::records::{DEFAULT_CLASS, Placement, TenantRecord, VolumeRecord, VolumeState};
 
 /// Size in bytes of a volume that the set names and the trace lacks. The volume does no I/O.
 const ABSENT_VOLUME_BYTES: u64 = 1 << 30;

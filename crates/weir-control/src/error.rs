@@ -1,8 +1,12 @@
 //! Errors of control operations: a message that helps the operator, and a kind that programs can act on.
 
-use super::catalogue::CatalogueError;
+use std::fmt::Display;
+
 use weir_engine::DataPlaneError;
 use weir_store::StoreError;
+use weir_types::control_bounds::NAMES_IN_ERROR_MAX;
+
+use crate::catalogue::CatalogueError;
 
 /// Kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,5 +116,26 @@ impl From<StoreError> for ControlError {
 impl From<DataPlaneError> for ControlError {
     fn from(error: DataPlaneError) -> ControlError {
         ControlError::internal(format!("recorded, but not in effect before the next start: {error}"))
+    }
+}
+
+/// Refuses a change of an object that was decided on another version than the current one.
+pub fn refuse_other_version(title: impl Display, version: u64, if_version: Option<u64>) -> Outcome<()> {
+    match if_version.filter(|expected| *expected != version) {
+        None => Ok(()),
+        Some(expected) => Err(ControlError::version_mismatch(format!(
+            "{title} has version {version}, and the change is for version {expected}: it was changed meanwhile; \
+             look at it again, and repeat the change with its version"
+        ))),
+    }
+}
+
+/// Writes names for an error: the first few, and the number of the others.
+pub fn list_names(names: impl Iterator<Item = impl Display>) -> String {
+    let all: Vec<String> = names.map(|name| name.to_string()).collect();
+    let shown = all.iter().take(NAMES_IN_ERROR_MAX).cloned().collect::<Vec<_>>().join(", ");
+    match all.len().saturating_sub(NAMES_IN_ERROR_MAX) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }

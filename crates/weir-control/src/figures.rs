@@ -13,15 +13,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use weir_types::{DriveId, VolumeId};
-
-use super::Control;
-use super::model::Model;
-use super::records::VolumeRecord;
-use weir_engine::statistics::VolumeStatistics;
 use weir_host::processor;
 use weir_store::snapshot::Occupied;
 use weir_store::{DriveUsage, Store, extent_count};
+use weir_types::{DriveId, VolumeId};
+
+use crate::core::Core;
+use crate::engine::OpenVolume;
+use crate::model::Model;
+use crate::records::VolumeRecord;
 
 /// How long reads, and changes on other drives, wait for new figures of a drive. A drive that missed this
 /// time once is not waited for until it answers.
@@ -37,7 +37,7 @@ const TURN_STEP: usize = 16;
 
 /// Latest figures of all drives.
 #[derive(Default)]
-pub(super) struct Figures {
+pub(crate) struct Gauges {
     drives: Mutex<BTreeMap<DriveId, Arc<Gauge>>>,
     /// Bytes that requests had changed of each volume when the volume was last checked for changes.
     changed_bytes: Mutex<BTreeMap<VolumeId, u64>>,
@@ -228,7 +228,7 @@ impl State {
     }
 }
 
-impl Figures {
+impl Gauges {
     fn gauge(&self, drive: DriveId) -> Arc<Gauge> {
         let mut drives = self.drives.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(drives.entry(drive).or_default())
@@ -264,7 +264,7 @@ impl Figures {
 
     /// The volumes that requests have changed since the previous call.
     fn changed(&self, model: &Model) -> BTreeSet<VolumeId> {
-        let bytes = |(id, statistics): (&VolumeId, &Arc<VolumeStatistics>)| (*id, statistics.changed_bytes());
+        let bytes = |(id, open): (&VolumeId, &OpenVolume)| (*id, open.statistics().changed_bytes());
         let now: BTreeMap<VolumeId, u64> = model.open.iter().map(bytes).collect();
         let mut known = self.changed_bytes.lock().unwrap_or_else(PoisonError::into_inner);
         let changed =
@@ -280,15 +280,37 @@ impl Figures {
     }
 }
 
-impl Control {
+/// Space on the drives that are present, or the reason why it is unknown.
+pub type Usages = BTreeMap<DriveId, Result<DriveUsage, String>>;
+
+/// Space figures of all drives and volumes, as they were last seen.
+pub struct Figures {
+    core: Arc<Core>,
+    gauges: Gauges,
+}
+
+impl Figures {
+    pub(crate) fn new(core: Arc<Core>) -> Figures {
+        Figures { core, gauges: Default::default() }
+    }
+}
+
+impl Figures {
+    /// Space on all drives that are present, for a decision. It is current for drives that answer.
+    pub(crate) fn usages(&self) -> Usages {
+        let stores = self.core.stores();
+        self.look_at_space(&stores);
+        stores.into_iter().map(|(drive, _)| (drive, self.usage_of(drive).usage)).collect()
+    }
+
     /// Requests new figures of all present drives, and starts rounds that are due. It waits for nothing.
     pub fn refresh_figures(&self) {
-        let model = self.model();
-        self.figures.keep(|drive| model.drives.contains_key(&drive));
-        let changed = self.figures.changed(&model);
-        for (drive, store) in self.stores() {
+        let model = self.core.model();
+        self.gauges.keep(|drive| model.drives.contains_key(&drive));
+        let changed = self.gauges.changed(&model);
+        for (drive, store) in self.core.stores() {
             let is_on_drive = |volume: &VolumeRecord| volume.placement.names(drive);
-            let gauge = self.figures.gauge(drive);
+            let gauge = self.gauges.gauge(drive);
             let mut state = gauge.state();
             if state.turn.may_begin() {
                 state.seen.used.retain(|volume, _| model.volumes.contains_key(volume));
@@ -305,21 +327,21 @@ impl Control {
     }
 
     /// Refreshes the space figures of drives. A drive that does not answer keeps its last figures.
-    pub(super) fn look_at_space(&self, drives: &[(DriveId, Store)]) {
+    pub(crate) fn look_at_space(&self, drives: &[(DriveId, Store)]) {
         let due = Due { has_space: true, ..Due::default() };
-        self.figures.look(drives, &due, LOOK_WAIT);
+        self.gauges.look(drives, &due, LOOK_WAIT);
     }
 
     /// Stores the space on a drive that was just opened. The caller that opened it does this.
-    pub(super) fn note_space(&self, drive: DriveId, store: &Store) {
+    pub(crate) fn note_space(&self, drive: DriveId, store: &Store) {
         let usage = store.usage().map_err(|error| error.to_string());
-        self.figures.gauge(drive).state().seen.space = Some((usage, Instant::now()));
+        self.gauges.gauge(drive).state().seen.space = Some((usage, Instant::now()));
     }
 
     /// The latest known space on all present drives. The figures of drives that answer are recent.
-    pub(super) fn known_usages(&self) -> BTreeMap<DriveId, DatedUsage> {
-        let stores = self.stores();
-        let is_old = |(drive, _): &&(DriveId, Store)| !self.figures.gauge(*drive).state().is_fresh();
+    pub(crate) fn known_usages(&self) -> BTreeMap<DriveId, DatedUsage> {
+        let stores = self.core.stores();
+        let is_old = |(drive, _): &&(DriveId, Store)| !self.gauges.gauge(*drive).state().is_fresh();
         let old: Vec<(DriveId, Store)> = stores.iter().filter(is_old).cloned().collect();
         if !old.is_empty() {
             self.look_at_space(&old);
@@ -328,44 +350,44 @@ impl Control {
     }
 
     /// The latest known space on a drive.
-    pub(super) fn usage_of(&self, drive: DriveId) -> DatedUsage {
+    pub(crate) fn usage_of(&self, drive: DriveId) -> DatedUsage {
         let never = || DatedUsage {
             usage: Err("its space is not known: it has not answered yet".to_owned()),
-            age: self.started.elapsed(),
+            age: self.core.started.elapsed(),
         };
-        self.figures.space(drive).unwrap_or_else(never)
+        self.gauges.space(drive).unwrap_or_else(never)
     }
 
     /// Bytes that one replica of a volume occupies; each extent counts with its largest replica.
     ///
     /// `None` if the volume's files cannot be examined.
-    pub(super) fn used_bytes(&self, volume: &VolumeRecord) -> Option<u64> {
+    pub(crate) fn used_bytes(&self, volume: &VolumeRecord) -> Option<u64> {
         self.look_at_used(volume, FIRST_LOOK_WAIT);
-        self.known_used_bytes(&self.model(), volume)
+        self.known_used_bytes(&self.core.model(), volume)
     }
 
     /// The same as [`Control::used_bytes`] for display. It waits the longer time only if nothing is known
     /// yet.
-    pub(super) fn used_bytes_to_show(&self, volume: &VolumeRecord) -> Option<u64> {
-        let is_known = self.known_used_bytes(&self.model(), volume).is_some();
+    pub(crate) fn used_bytes_to_show(&self, volume: &VolumeRecord) -> Option<u64> {
+        let is_known = self.known_used_bytes(&self.core.model(), volume).is_some();
         self.look_at_used(volume, if is_known { LOOK_WAIT } else { FIRST_LOOK_WAIT });
-        self.known_used_bytes(&self.model(), volume)
+        self.known_used_bytes(&self.core.model(), volume)
     }
 
     fn look_at_used(&self, volume: &VolumeRecord, timeout: Duration) {
         let due = Due { used: BTreeSet::from([volume.id]), ..Due::default() };
-        self.figures.look(&self.stores_there(volume), &due, timeout);
+        self.gauges.look(&self.core.stores_there(volume), &due, timeout);
     }
 
     /// The latest known value of [`Control::used_bytes`].
-    pub(super) fn known_used_bytes(&self, model: &Model, volume: &VolumeRecord) -> Option<u64> {
+    pub(crate) fn known_used_bytes(&self, model: &Model, volume: &VolumeRecord) -> Option<u64> {
         let drives = volume.placement.drives();
         let has_replicas = volume.placement.has_replicas();
         let there: Vec<DriveId> = drives.iter().copied().filter(|drive| model.is_there(*drive)).collect();
         if there.is_empty() || !has_replicas && there.len() < drives.len() {
             return None;
         }
-        let used = |drive: DriveId| self.figures.used(drive, volume.id);
+        let used = |drive: DriveId| self.gauges.used(drive, volume.id);
         if !has_replicas {
             let sum = |used: Vec<(u64, u64)>| used.into_iter().map(|(_, bytes)| bytes).sum::<u64>();
             return there.into_iter().map(|drive| used(drive).map(sum)).sum();
@@ -383,17 +405,17 @@ impl Control {
 
     /// Bytes that the files of each volume occupy in one replica, on average over the replicas. `None` if
     /// they cannot be examined.
-    pub(super) fn occupied(&self, volumes: &[VolumeRecord]) -> Vec<Option<Occupied>> {
+    pub(crate) fn occupied(&self, volumes: &[VolumeRecord]) -> Vec<Option<Occupied>> {
         let mut by_drive: BTreeMap<DriveId, Due> = BTreeMap::new();
         for volume in volumes {
             for drive in volume.placement.drives() {
                 by_drive.entry(drive).or_default().occupied.insert(volume.id);
             }
         }
-        let model = self.model();
+        let model = self.core.model();
         let is_known = volumes.iter().all(|volume| self.known_occupied(&model, volume).is_some());
         let until = Instant::now() + if is_known { LOOK_WAIT } else { FIRST_LOOK_WAIT };
-        let ask = |(drive, due)| Some((self.figures.gauge(drive), self.store(drive).ok()?, due));
+        let ask = |(drive, due)| Some((self.gauges.gauge(drive), self.core.store(drive).ok()?, due));
         let asked: Vec<_> = by_drive.into_iter().filter_map(ask).collect();
         let asked: Vec<_> = asked.iter().map(|(gauge, store, due)| (gauge, gauge.ask(store, due))).collect();
         asked.into_iter().for_each(|(gauge, asked)| gauge.wait(asked, until));
@@ -407,7 +429,7 @@ impl Control {
             return None;
         }
         let all: Option<Vec<Occupied>> =
-            there.into_iter().map(|drive| self.figures.occupied(drive, volume.id)).collect();
+            there.into_iter().map(|drive| self.gauges.occupied(drive, volume.id)).collect();
         let sum = all?.iter().fold(Occupied::default(), |sum, one| Occupied {
             used_bytes: sum.used_bytes + one.used_bytes,
             unique_bytes: sum.unique_bytes + one.unique_bytes,
@@ -454,9 +476,9 @@ mod tests {
 
     #[test]
     fn only_changed_volumes_are_examined_again() {
-        let (figures, mut model, id) = (Figures::default(), Model::default(), volumes(1)[0]);
-        let statistics = Arc::new(VolumeStatistics::default());
-        model.open.insert(id, Arc::clone(&statistics));
+        let (figures, mut model, id) = (Gauges::default(), Model::default(), volumes(1)[0]);
+        let statistics = Arc::new(weir_engine::statistics::VolumeStatistics::default());
+        model.open.insert(id, OpenVolume::new(Arc::clone(&statistics)));
         assert_eq!(figures.changed(&model), BTreeSet::from([id]), "it was never looked at");
         let served = weir_engine::statistics::Served { bytes: 4096, ..Default::default() };
         statistics.read.record(served);
@@ -472,7 +494,7 @@ mod tests {
     fn overdue_drive_is_not_waited_for_and_shows_last_figures() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path().to_owned()).unwrap();
-        let (figures, drive) = (Figures::default(), DriveId(uuid::Uuid::from_u128(1)));
+        let (figures, drive) = (Gauges::default(), DriveId(uuid::Uuid::from_u128(1)));
         let due = Due { has_space: true, ..Due::default() };
         figures.look(&[(drive, store.clone())], &due, Duration::from_secs(60));
         let told = figures.space(drive).unwrap();

@@ -5,13 +5,13 @@
 
 use std::collections::BTreeSet;
 
+use weir_store::extent_count;
 use weir_types::VolumeId;
 use weir_volume::mirror::ReplicaState;
 
-use super::Control;
-use super::model::Model;
-use super::records::VolumeRecord;
-use weir_store::extent_count;
+use crate::engine::{OpenVolume, VolumeStatus};
+use crate::model::Model;
+use crate::records::VolumeRecord;
 
 /// The service that clients of a volume can expect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub struct VolumeHealth {
 }
 
 /// Extents whose only replica failed, by volume.
-pub(super) type FailedExtents = BTreeSet<(VolumeId, u64)>;
+pub(crate) type FailedExtents = BTreeSet<(VolumeId, u64)>;
 
 impl VolumeHealth {
     /// Adds one extent with these replicas, of which there should be `wanted`.
@@ -76,44 +76,33 @@ impl VolumeHealth {
     }
 }
 
-impl Model {
-    /// Health of a volume. `failed` has the extents with a single replica whose file failed.
-    pub(super) fn health(&self, volume: &VolumeRecord, failed: &FailedExtents) -> VolumeHealth {
-        let open = self.open.get(&volume.id);
-        let states = open.map(|open| (open.replication.counters().replica_states, open.replication.away()));
-        let (replica_states, away) = states.unwrap_or_default();
-        let mut health = VolumeHealth::default();
-        for extent in 0..extent_count(volume.size_bytes) {
-            let mut replicas = ReplicaCounts::default();
-            let told = usize::try_from(extent).ok().and_then(|extent| replica_states.get(extent));
-            // An extent that always had one replica has no recorded states: that replica has everything.
-            let told = told.filter(|states| states.iter().any(|state| *state != ReplicaState::Absent));
-            let away = u32::try_from(extent).ok().and_then(|extent| away.get(&extent));
-            for (slot, drive) in volume.placement.replicas_of(extent) {
-                let is_reachable = open.is_some()
-                    && self.is_there(drive)
-                    && away.is_none_or(|slots| !slots.contains(slot))
-                    && (told.is_some() || !failed.contains(&(volume.id, extent)));
-                match told.map_or(ReplicaState::InSync, |states| states[slot]) {
-                    _ if !is_reachable => replicas.missing += 1,
-                    ReplicaState::InSync => replicas.in_sync += 1,
-                    // A replica that is being removed is neither wanted nor counted.
-                    ReplicaState::Absent => {}
-                    _ => replicas.stale += 1,
-                }
+/// Health of a volume. `failed` has the extents with a single replica whose file failed.
+pub(crate) fn health(model: &Model, volume: &VolumeRecord, failed: &FailedExtents) -> VolumeHealth {
+    let open = model.open.get(&volume.id);
+    let VolumeStatus { replica_states, faults } = open.map(OpenVolume::status).unwrap_or_default();
+    let mut health = VolumeHealth::default();
+    for extent in 0..extent_count(volume.size_bytes) {
+        let mut replicas = ReplicaCounts::default();
+        let told = usize::try_from(extent).ok().and_then(|extent| replica_states.get(extent));
+        // An extent that always had one replica has no recorded states: that replica has everything.
+        let told = told.filter(|states| states.iter().any(|state| *state != ReplicaState::Absent));
+        let away = u32::try_from(extent).ok().and_then(|extent| faults.away.get(&extent));
+        for (slot, drive) in volume.placement.replicas_of(extent) {
+            let is_reachable = open.is_some()
+                && model.is_there(drive)
+                && away.is_none_or(|slots| !slots.contains(slot))
+                && (told.is_some() || !failed.contains(&(volume.id, extent)));
+            match told.map_or(ReplicaState::InSync, |states| states[slot]) {
+                _ if !is_reachable => replicas.missing += 1,
+                ReplicaState::InSync => replicas.in_sync += 1,
+                // A replica that is being removed is neither wanted nor counted.
+                ReplicaState::Absent => {}
+                _ => replicas.stale += 1,
             }
-            health.add_extent(replicas, volume.replicas.into());
         }
-        health.concluded()
+        health.add_extent(replicas, volume.replicas.into());
     }
-}
-
-impl Control {
-    /// Extents whose I/O or file failed, according to the data plane and the check of extent files.
-    pub(super) fn failed_extents(&self) -> FailedExtents {
-        let failed = self.data_plane.alarms().into_iter().map(|alarm| (alarm.volume, alarm.extent));
-        failed.chain(self.alarms.faulty_extents()).collect()
-    }
+    health.concluded()
 }
 
 #[cfg(test)]

@@ -12,31 +12,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use weir_engine::statistics::JournalUsage;
+use weir_engine::{JournalSpec, VolumeHome};
 use weir_reactor::Descriptor;
+use weir_store::journal::{Behind, ReadyJournal, journaled_metadata_path, read_marker};
+use weir_store::{Store, StoreError, extent_count, extent_file_name, extents_folder, replica_metadata};
 use weir_types::{Class, DriveId, JournalId, Name, VolumeId};
 use weir_volume::mirror::ReplicaMetadata;
 
-use super::Control;
-use super::error::{ControlError, Outcome};
-use super::model::Model;
-use super::records::{DriveRecord, VolumeRecord};
-use weir_engine::statistics::JournalUsage;
-use weir_engine::{JournalSpec, VolumeHome};
-use weir_store::journal::{Behind, ReadyJournal, journaled_metadata_path, read_marker};
-use weir_store::{Store, StoreError, extent_count, extent_file_name, extents_folder, replica_metadata};
-
-/// A replica of an extent: its extent and its slot.
-pub(super) type ExtentReplica = (u32, usize);
-
-/// The journals of all volumes that are served.
-#[derive(Debug)]
-pub(super) struct Journals {
-    /// Size of a new journal in bytes.
-    size_bytes: u64,
-    volumes: Mutex<BTreeMap<VolumeId, VolumeJournals>>,
-}
+use crate::core::Core;
+use crate::error::{ControlError, Outcome};
+use crate::model::Model;
+use crate::records::{DriveRecord, ExtentReplica, VolumeRecord};
 
 /// The journals of a volume.
 #[derive(Clone, Debug, Default)]
@@ -49,7 +38,7 @@ struct VolumeJournals {
 
 /// Journal binding of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum JournalPlace {
     /// The replica is behind no journal.
     Direct,
     /// The replica is behind the journal on this drive, which is ready. Its metadata is at this path beside
@@ -71,11 +60,21 @@ enum Sign {
     Unknown,
 }
 
-impl Journals {
-    pub fn new(size_bytes: u64) -> Journals {
-        Journals { size_bytes, volumes: Mutex::default() }
-    }
+/// The journals of all volumes that are served.
+pub struct Journals {
+    core: Arc<Core>,
+    /// Size of a new journal in bytes.
+    size_bytes: u64,
+    volumes: Mutex<BTreeMap<VolumeId, VolumeJournals>>,
+}
 
+impl Journals {
+    pub(crate) fn new(core: Arc<Core>, size_bytes: u64) -> Journals {
+        Journals { core, size_bytes, volumes: Default::default() }
+    }
+}
+
+impl Journals {
     fn volumes(&self) -> MutexGuard<'_, BTreeMap<VolumeId, VolumeJournals>> {
         self.volumes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -134,28 +133,7 @@ pub struct JournalView {
     pub usage: JournalUsage,
 }
 
-impl Model {
-    /// Candidate drives for the journal of a replica on `slow`, if a faster class is in the volume's
-    /// template. Drives in the replica's zone come first.
-    fn journal_drives(&self, volume: &VolumeRecord, slow: DriveId) -> Vec<&DriveRecord> {
-        let Some(template) = self.template_of(volume) else { return Vec::new() };
-        let class = |drive: DriveId| self.drives.get(&drive).and_then(|drive| drive.record.class);
-        let fastest: Option<Class> = template.replicas.iter().copied().max();
-        if class(slow) >= fastest {
-            return Vec::new();
-        }
-        let suits =
-            |drive: &&DriveRecord| drive.class == fastest && !drive.is_draining && self.is_there(drive.id);
-        let mut drives: Vec<&DriveRecord> =
-            self.drives.values().map(|drive| &drive.record).filter(suits).collect();
-        let zone = |drive: &DriveRecord| self.domain_of(drive).zone;
-        let own = self.drives.get(&slow).and_then(|drive| zone(&drive.record));
-        drives.sort_by_key(|drive| zone(drive) != own);
-        drives
-    }
-}
-
-impl Control {
+impl Journals {
     /// The drive for a replica's journal, if the replica should have one: the candidate with the fewest
     /// replicas of the volume behind it.
     ///
@@ -167,7 +145,7 @@ impl Control {
         bindings: &BTreeMap<ExtentReplica, DriveId>,
         going: &[DriveId],
     ) -> Option<DriveId> {
-        let model = self.model();
+        let model = self.core.model();
         let replicas: Vec<(usize, DriveId)> = volume.placement.replicas_of(extent.into()).collect();
         let (_, slow) = replicas.iter().find(|(other, _)| *other == slot)?;
         let is_near = |drive: DriveId| {
@@ -175,11 +153,9 @@ impl Control {
             let mut others = bindings.iter().filter(|((of, other), _)| *of == extent && *other != slot);
             has_replica || others.any(|(_, on)| *on == drive)
         };
-        let has_failed = |drive: DriveId| {
-            let open = model.open.get(&volume.id);
-            open.is_some_and(|open| open.journals.has_failed(drive))
-        };
-        let drives = model.journal_drives(volume, *slow);
+        let open = model.open.get(&volume.id);
+        let has_failed = |drive: DriveId| open.is_some_and(|open| open.has_failed_journal(drive));
+        let drives = journal_drives(&model, volume, *slow);
         let free =
             drives.iter().map(|drive| drive.id).filter(|drive| !is_near(*drive) && !has_failed(*drive));
         free.min_by_key(|drive| bindings.values().filter(|on| *on == drive).count())
@@ -189,13 +165,13 @@ impl Control {
     /// made and are empty.
     ///
     /// Returns the bound replicas with the journals' drives.
-    pub(super) fn put_behind_journals(
+    pub(crate) fn put_behind_journals(
         &self,
         volume: &VolumeRecord,
         extents: Range<u64>,
         metadata: Option<&ReplicaMetadata>,
     ) -> Outcome<Vec<(ExtentReplica, DriveId)>> {
-        let mut bindings = self.journals.bindings(volume.id);
+        let mut bindings = self.bindings(volume.id);
         let mut chosen: Vec<(ExtentReplica, DriveId, Behind)> = Vec::new();
         for extent in extents {
             for (slot, slow) in volume.placement.replicas_of(extent) {
@@ -221,12 +197,12 @@ impl Control {
         for drive in slow {
             let own = chosen.iter().filter(|(_, slow, _)| *slow == drive);
             let own: Vec<(u32, Behind)> = own.map(|((extent, _), _, behind)| (*extent, *behind)).collect();
-            self.store(drive)?.put_behind(volume.id, &own)?;
+            self.core.store(drive)?.put_behind(volume.id, &own)?;
         }
         let fast: BTreeSet<DriveId> = chosen.iter().map(|(_, _, behind)| behind.drive).collect();
         let Some(metadata) = metadata else { return Ok(()) };
         for drive in fast {
-            let store = self.store(drive)?;
+            let store = self.core.store(drive)?;
             let (folder, writes) = (store.journal(volume.id), store.begin_writes()?);
             for ((extent, slot), ..) in chosen.iter().filter(|(_, _, behind)| behind.drive == drive) {
                 let path = journaled_metadata_path(&folder, *extent, *slot);
@@ -244,28 +220,28 @@ impl Control {
     /// The journal of a volume on a drive, made if there is none. `None` if the drive lacks space: the
     /// replica then has no journal.
     fn ready_journal(&self, volume: &VolumeRecord, drive: DriveId) -> Outcome<Option<Behind>> {
-        if let Some(journal) = self.journals.of(volume.id).ready.get(&drive) {
+        if let Some(journal) = self.of(volume.id).ready.get(&drive) {
             return Ok(Some(Behind { drive, journal: *journal }));
         }
-        let store = self.store(drive)?;
+        let store = self.core.store(drive)?;
         // A journal that lies here has no bound replica, or it would be ready.
         store.remove_journal(volume.id)?;
-        let journal = match store.create_journal(volume.id, self.journals.size_bytes) {
+        let journal = match store.create_journal(volume.id, self.size_bytes) {
             Err(error) if error.is_full() => {
                 tracing::warn!(volume = %volume.id, %drive, %error, "no space for a write journal");
                 return Ok(None);
             }
             journal => journal?,
         };
-        if self.model().open.contains_key(&volume.id) {
+        if self.core.model().open.contains_key(&volume.id) {
             let ReadyJournal { core, file, size_bytes, .. } = store.open_journal(volume.id)?;
             let home = self.journal_home(volume, drive)?;
             let directory = store.journal(volume.id);
             let (bindings, keeps) = (Vec::new(), Vec::new());
             let spec = JournalSpec { home, directory, core, file, size_bytes, bindings, keeps };
-            self.data_plane.add_journal(volume.id, spec)?;
+            self.core.engine.add_journal(volume.id, spec)?;
         }
-        self.journals.change(volume.id, |journals| journals.ready.insert(drive, journal));
+        self.change(volume.id, |journals| journals.ready.insert(drive, journal));
         Ok(Some(Behind { drive, journal }))
     }
 
@@ -273,27 +249,27 @@ impl Control {
     /// file was just made.
     ///
     /// Replicas on the drives in `going` are about to be removed and do not count.
-    pub(super) fn put_replica_behind(
+    pub(crate) fn put_replica_behind(
         &self,
         volume: &VolumeRecord,
         replica: ExtentReplica,
         slow: DriveId,
         going: &[DriveId],
     ) -> Outcome<Option<DriveId>> {
-        let bindings = self.journals.bindings(volume.id);
+        let bindings = self.bindings(volume.id);
         let Some(drive) = self.choose_journal(volume, replica, &bindings, going) else { return Ok(None) };
         let Some(behind) = self.ready_journal(volume, drive)? else { return Ok(None) };
         self.forget_metadata(volume.id, replica, drive)?;
-        self.store(slow)?.put_behind(volume.id, &[(replica.0, behind)])?;
+        self.core.store(slow)?.put_behind(volume.id, &[(replica.0, behind)])?;
         Ok(Some(drive))
     }
 
     /// Removes the binding of a deleted extent replica.
-    pub(super) fn leave_journal(&self, volume: VolumeId, replica: ExtentReplica) -> Outcome<()> {
-        let drive = self.journals.bindings(volume).get(&replica).copied();
-        self.journals.note(volume, replica, None);
+    pub(crate) fn leave_journal(&self, volume: VolumeId, replica: ExtentReplica) -> Outcome<()> {
+        let drive = self.bindings(volume).get(&replica).copied();
+        self.note(volume, replica, None);
         drive
-            .filter(|drive| self.store(*drive).is_ok())
+            .filter(|drive| self.core.store(*drive).is_ok())
             .map_or(Ok(()), |drive| self.forget_metadata(volume, replica, drive))
     }
 
@@ -303,7 +279,7 @@ impl Control {
         (extent, slot): ExtentReplica,
         drive: DriveId,
     ) -> Outcome<()> {
-        let path = journaled_metadata_path(&self.store(drive)?.journal(volume), extent, slot);
+        let path = journaled_metadata_path(&self.core.store(drive)?.journal(volume), extent, slot);
         match std::fs::remove_file(&path) {
             Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
                 Err(StoreError { action: "remove", path, source }.into())
@@ -313,8 +289,8 @@ impl Control {
     }
 
     /// Recovers the journals of a volume that is about to be served, on all present drives.
-    pub(super) fn open_journals(&self, volume: &VolumeRecord) -> Outcome<Vec<JournalSpec>> {
-        self.journals.volumes().remove(&volume.id);
+    pub(crate) fn open_journals(&self, volume: &VolumeRecord) -> Outcome<Vec<JournalSpec>> {
+        self.volumes().remove(&volume.id);
         // A volume that has no template and was never changed has no bindings. So no other drive is searched
         // for journals.
         if volume.generation == 0 && volume.template.is_none() {
@@ -324,18 +300,19 @@ impl Control {
     }
 
     /// Recovers the journals of an open volume that were unavailable, because their drives were missing.
-    pub(super) fn attach_journals(&self, volume: &VolumeRecord) -> Outcome<()> {
+    pub(crate) fn attach_journals(&self, volume: &VolumeRecord) -> Outcome<()> {
         for spec in self.recover_journals(volume)? {
-            self.data_plane.add_journal(volume.id, spec)?;
+            self.core.engine.add_journal(volume.id, spec)?;
         }
         Ok(())
     }
 
     fn recover_journals(&self, volume: &VolumeRecord) -> Outcome<Vec<JournalSpec>> {
-        let ready = self.journals.of(volume.id).ready;
+        let ready = self.of(volume.id).ready;
         let is_new =
             |drive: &DriveId, store: &Store| !ready.contains_key(drive) && store.journal(volume.id).exists();
-        let found: Vec<_> = self.stores().into_iter().filter(|(drive, store)| is_new(drive, store)).collect();
+        let found: Vec<_> =
+            self.core.stores().into_iter().filter(|(drive, store)| is_new(drive, store)).collect();
         if found.is_empty() {
             return Ok(Vec::new());
         }
@@ -350,7 +327,7 @@ impl Control {
                         volume.export_name()
                     );
                     tracing::error!("{message}");
-                    self.alarms.raise(message);
+                    self.core.alarms.raise(message);
                 }
             }
         }
@@ -388,7 +365,7 @@ impl Control {
             store.remove_journal(volume.id)?;
             return Ok(None);
         }
-        self.journals.change(volume.id, |journals| {
+        self.change(volume.id, |journals| {
             journals.ready.insert(drive, id);
             journals.bindings.extend(bindings.iter().map(|(replica, _)| (*replica, drive)));
         });
@@ -402,6 +379,7 @@ impl Control {
     /// replicas.
     fn signs(&self, volume: &VolumeRecord) -> BTreeMap<ExtentReplica, Sign> {
         let folders: BTreeMap<DriveId, PathBuf> = self
+            .core
             .stores_there(volume)
             .into_iter()
             .map(|(drive, store)| (drive, store.extents(volume.id)))
@@ -425,7 +403,7 @@ impl Control {
 
     /// The drive of a journal as a home of its volume.
     fn journal_home(&self, volume: &VolumeRecord, drive: DriveId) -> Outcome<VolumeHome> {
-        let model = self.model();
+        let model = self.core.model();
         let record =
             &model.drives.get(&drive).ok_or_else(|| ControlError::internal("a drive is gone"))?.record;
         let directory = extents_folder(&record.path, volume.id);
@@ -433,31 +411,38 @@ impl Control {
     }
 
     /// The journal binding of a replica on a present drive.
-    pub(super) fn journal_of(&self, volume: VolumeId, slow: DriveId, (extent, slot): ExtentReplica) -> Place {
-        let Ok(store) = self.store(slow) else { return Place::Lost };
+    pub(crate) fn journal_of(
+        &self,
+        volume: VolumeId,
+        slow: DriveId,
+        (extent, slot): ExtentReplica,
+    ) -> JournalPlace {
+        let Ok(store) = self.core.store(slow) else { return JournalPlace::Lost };
         let behind = match read_marker(&store.extents(volume), extent.into()) {
-            Ok(None) => return Place::Direct,
+            Ok(None) => return JournalPlace::Direct,
             Ok(Some(behind)) => behind,
             Err(error) => {
                 tracing::error!(%volume, %error, "a replica is not used: it cannot be told behind which journal it is");
-                return Place::Lost;
+                return JournalPlace::Lost;
             }
         };
-        let Ok(fast) = self.store(behind.drive) else {
-            let is_known = self.model().drives.contains_key(&behind.drive);
-            return if is_known { Place::Waiting } else { Place::Lost };
+        let Ok(fast) = self.core.store(behind.drive) else {
+            let is_known = self.core.model().drives.contains_key(&behind.drive);
+            return if is_known { JournalPlace::Waiting } else { JournalPlace::Lost };
         };
-        let is_ready = self.journals.of(volume).ready.get(&behind.drive) == Some(&behind.journal);
-        let open = self.model().open.get(&volume).cloned();
-        let is_lost = open.is_some_and(|open| {
-            open.journals.is_invalidated(extent, slot) || open.journals.has_failed(behind.drive)
-        });
+        let is_ready = self.of(volume).ready.get(&behind.drive) == Some(&behind.journal);
+        let open = self.core.model().open.get(&volume).cloned();
+        let is_lost = open.is_some_and(|open| open.has_lost_journal((extent, slot), behind.drive));
         let metadata = journaled_metadata_path(&fast.journal(volume), extent, slot);
-        if is_ready && !is_lost { Place::Journaled(behind.drive, metadata) } else { Place::Lost }
+        if is_ready && !is_lost {
+            JournalPlace::Journaled(behind.drive, metadata)
+        } else {
+            JournalPlace::Lost
+        }
     }
 
     /// The replicas of a volume that are behind its journal on a drive, according to the markers beside them.
-    pub(super) fn replicas_behind(&self, volume: &VolumeRecord, drive: DriveId) -> BTreeSet<ExtentReplica> {
+    pub(crate) fn replicas_behind(&self, volume: &VolumeRecord, drive: DriveId) -> BTreeSet<ExtentReplica> {
         let signs = self.signs(volume).into_iter();
         let behind =
             signs.filter(|(_, sign)| matches!(sign, Sign::Behind(_, behind) if behind.drive == drive));
@@ -466,19 +451,19 @@ impl Control {
 
     /// Removes journals of a volume that no replica is behind any more. Returns false if a journal is still
     /// in use for a moment.
-    pub(super) fn drop_unused_journals(&self, volume: &VolumeRecord) -> Outcome<bool> {
-        let VolumeJournals { ready, bindings } = self.journals.of(volume.id);
+    pub(crate) fn drop_unused_journals(&self, volume: &VolumeRecord) -> Outcome<bool> {
+        let VolumeJournals { ready, bindings } = self.of(volume.id);
         let unused: Vec<DriveId> =
             ready.into_keys().filter(|drive| bindings.values().all(|other| other != drive)).collect();
         if unused.is_empty() || self.signs(volume).values().any(|sign| matches!(sign, Sign::Unknown)) {
             return Ok(true);
         }
         for drive in unused {
-            if !self.data_plane.drop_journal(volume.id, drive)? {
+            if !self.core.engine.drop_journal(volume.id, drive)? {
                 return Ok(false);
             }
-            self.journals.change(volume.id, |journals| journals.ready.remove(&drive));
-            if let Ok(store) = self.store(drive) {
+            self.change(volume.id, |journals| journals.ready.remove(&drive));
+            if let Ok(store) = self.core.store(drive) {
                 store.remove_journal(volume.id)?;
             }
         }
@@ -486,9 +471,9 @@ impl Control {
     }
 
     /// Removes the journals of a deleted volume.
-    pub(super) fn remove_journals(&self, volume: VolumeId) {
-        self.journals.volumes().remove(&volume);
-        for (_, store) in self.stores() {
+    pub(crate) fn remove_journals(&self, volume: VolumeId) {
+        self.volumes().remove(&volume);
+        for (_, store) in self.core.stores() {
             if let Err(error) = store.remove_journal(volume) {
                 tracing::warn!(%volume, %error, "a write journal of a deleted volume stays");
             }
@@ -497,8 +482,8 @@ impl Control {
 
     /// All journals of volumes that are served, or those of one tenant.
     pub fn journals(&self, tenant: Option<&Name>) -> Vec<JournalView> {
-        let all = self.journals.volumes().clone();
-        let model = self.model();
+        let all = self.volumes().clone();
+        let model = self.core.model();
         let mut views = Vec::new();
         for (id, VolumeJournals { bindings, .. }) in all {
             let record = model.volumes.get(&id).map(|volume| &volume.record);
@@ -506,7 +491,8 @@ impl Control {
             else {
                 continue;
             };
-            let usages = model.open.get(&id).map(|open| open.journals.usages()).unwrap_or_default();
+            let usages =
+                model.open.get(&id).map(|open| open.statistics().journals.usages()).unwrap_or_default();
             for (drive, usage) in usages {
                 let Some(on) = model.drives.get(&drive) else { continue };
                 let replicas = bindings.values().filter(|other| **other == drive).count() as u64;
@@ -530,28 +516,50 @@ impl Control {
 
     /// Drains the journals from a drive: replicas behind them are bound to other journals. Journals of
     /// unknown volumes are removed.
-    pub(super) fn empty_of_journals(&self, drive: DriveId) -> Outcome<()> {
-        let Ok(store) = self.store(drive) else { return Ok(()) };
+    pub(crate) fn empty_of_journals(&self, drive: DriveId) -> Outcome<(Vec<VolumeId>, Outcome<()>)> {
+        let mut journaled = Vec::new();
+        let Ok(store) = self.core.store(drive) else { return Ok((journaled, Ok(()))) };
         for volume in store.journaled_volumes()? {
-            let record = self.model().volumes.get(&volume).map(|volume| volume.record.clone());
+            let record = self.core.model().volumes.get(&volume).map(|volume| volume.record.clone());
             let Some(record) = record else {
                 store.remove_journal(volume)?;
                 continue;
             };
-            if !self.model().open.contains_key(&volume) {
-                return Err(ControlError::refused(format!(
+            if !self.core.model().open.contains_key(&volume) {
+                let refused = ControlError::refused(format!(
                     "it has a write journal of volume '{}', which is not served; 'weir status' says why",
                     record.export_name()
-                )));
+                ));
+                return Ok((journaled, Err(refused)));
             }
-            self.keep_moving(volume);
+            journaled.push(volume);
         }
-        Ok(())
+        Ok((journaled, Ok(())))
     }
 
     /// True if a journal lies on a drive that is present.
-    pub(super) fn has_journals(&self, drive: DriveId) -> bool {
-        self.store(drive)
+    pub(crate) fn has_journals(&self, drive: DriveId) -> bool {
+        self.core
+            .store(drive)
             .is_ok_and(|store| store.journaled_volumes().is_ok_and(|volumes| !volumes.is_empty()))
     }
+}
+
+/// Candidate drives for the journal of a replica on `slow`, if a faster class is in the volume's
+/// template. Drives in the replica's zone come first.
+fn journal_drives<'a>(model: &'a Model, volume: &VolumeRecord, slow: DriveId) -> Vec<&'a DriveRecord> {
+    let Some(template) = model.template_of(volume) else { return Vec::new() };
+    let class = |drive: DriveId| model.drives.get(&drive).and_then(|drive| drive.record.class);
+    let fastest: Option<Class> = template.replicas.iter().copied().max();
+    if class(slow) >= fastest {
+        return Vec::new();
+    }
+    let suits =
+        |drive: &&DriveRecord| drive.class == fastest && !drive.is_draining && model.is_there(drive.id);
+    let mut drives: Vec<&DriveRecord> =
+        model.drives.values().map(|drive| &drive.record).filter(suits).collect();
+    let zone = |drive: &DriveRecord| model.domain_of(drive).zone;
+    let own = model.drives.get(&slow).and_then(|drive| zone(&drive.record));
+    drives.sort_by_key(|drive| zone(drive) != own);
+    drives
 }

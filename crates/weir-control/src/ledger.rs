@@ -25,11 +25,11 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use weir_types::control_bounds::OVER_COMMIT_PERCENT;
 use weir_types::units::ByteRate;
 use weir_types::{Name, Rate, Scope, Terms};
 
-use super::levels::Level;
-use weir_types::control_bounds::OVER_COMMIT_PERCENT;
+use crate::model::Level;
 
 /// Operations and bytes, each per second. The place of use says whether both apply together, or either.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

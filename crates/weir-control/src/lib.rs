@@ -2,13 +2,13 @@
 //!
 //! Every operation is validated first. Then files, catalogue (durable), data plane, exports and the record
 //! backups beside the extents follow in this order, and then the operation is answered. It is done once the
-//! catalogue has it: a record backup that cannot be written is an alarm ([`record_backups`]). The data plane
+//! catalogue has it: a record backup that cannot be written is an alarm (`core/record_backups`). The data plane
 //! needs nothing of control to keep serving.
 //!
 //! Rules for concurrent operations:
-//! * **A read waits for nothing.** It uses a snapshot of the model ([`shared`]), touches no file of a drive,
-//!   and shows the latest figures ([`figures`]).
-//! * **Decisions are made one after the other**, under the decision lock ([`locks`]), from the model and the
+//! * **A read waits for nothing.** It uses a snapshot of the model (`core/shared`), touches no file of a drive,
+//!   and shows the latest figures (`figures`).
+//! * **Decisions are made one after the other**, under the decision lock (`core/locks`), from the model and the
 //!   catalogue alone. The holder of the lock touches no drive and waits for no other thread.
 //! * **Only the holder of a volume changes its files and its record.** The holder may work on the volume's
 //!   drives while other changes are decided. A new volume is in the model, with the state `creating`, from
@@ -18,51 +18,58 @@
 
 #![forbid(unsafe_code)]
 
+mod absences;
+mod admission;
+pub mod alarm_list;
 pub mod alarms;
 mod apply;
-mod attached;
 mod background;
-mod built_in;
+mod background_job;
+mod bindings;
 pub mod catalogue;
 mod changes;
-mod classes;
 mod clones;
+mod configuration;
 mod control;
+mod core;
 mod credits;
+mod devices;
+mod drains;
+mod drive_records;
+mod drive_view;
 mod drives;
 mod dry_run;
+pub mod engine;
 mod error;
 mod extents;
 mod figures;
-mod group_totals;
 pub mod health;
 mod journals;
 mod ledger;
-mod levels;
-mod locks;
+mod measurements;
 mod model;
 mod moves;
-mod placement;
+mod placing;
 mod policies;
 mod pools;
-mod projected_state;
 pub mod reasons;
 mod rebuild;
-mod record_backups;
+mod reclaims;
 mod recording;
 pub mod records;
-mod replicas;
+mod replica_alarms;
+mod returns;
 mod scrubs;
-mod shared;
+mod serving;
 mod snapshots;
-mod snapshots_in_progress;
 mod space;
 mod startup;
 mod statistics;
 mod templates;
 mod tenants;
 pub mod totals;
-mod tree;
+mod volume_requests;
+mod volume_views;
 mod volumes;
 
 #[cfg(any(test, feature = "testing"))]
@@ -74,28 +81,32 @@ pub use apply::{
     ApplyPolicies, BackgroundEntry, GroupEntry, Place, PoliciesDifference, PolicySet, TenantEntry,
     VolumeEntry,
 };
-pub use background::{BackgroundJob, BackgroundPolicyChange, BackgroundPolicyView};
+pub use background::{BackgroundPolicyChange, BackgroundPolicyView};
+pub use background_job::BackgroundJob;
 pub use changes::{AdaptiveChange, LimitsChange, TermsChange};
 pub use clones::CloneVolume;
+pub use configuration::{ConfiguredDrive, ControlConfig};
 pub use control::Control;
-pub use drives::{AddDrive, ClassChange, DrainView, DriveView, ModifyDrive, system_tables};
+pub use devices::tables as system_tables;
+pub use drive_view::{DrainView, DriveView};
+pub use drives::{AddDrive, ModifyDrive};
 pub use dry_run::put_under;
 pub use error::{ControlError, ErrorKind, Outcome};
 pub use figures::DatedUsage;
 pub use health::{ReplicaCounts, VolumeCondition, VolumeHealth};
 pub use journals::JournalView;
 pub use ledger::{Amount, Claim, Ledger};
-pub use levels::{EffectiveField, Level};
+pub use measurements::ClassChange;
+pub use model::{EffectiveField, Level};
 pub use moves::{MoveState, MoveView};
-pub use policies::{
-    CreateAdaptivePolicyGroup, CreatePolicyGroup, GroupKind, ModifyPolicyGroup, PolicyGroupView,
-};
+pub use policies::{CreateAdaptivePolicyGroup, CreatePolicyGroup, ModifyPolicyGroup, PolicyGroupView};
 pub use pools::{ModifyPool, PoolView};
 pub use recording::{RecordVolumes, RunningRecording};
+pub use records::GroupKind;
 pub use scrubs::{ScrubState, ScrubView, offset_of};
 pub use snapshots::{CreateSnapshots, SnapshotView};
-pub use startup::{ConfiguredDrive, ControlConfig};
 pub use statistics::{PolicyGroupSample, VolumeSample};
 pub use templates::{CreateTemplate, ModifyTemplate, TemplateView};
 pub use tenants::{ModifyTenant, TenantView};
-pub use volumes::{CreateVolume, DeleteVolume, ModifyVolume, PolicyChange, VolumeView};
+pub use volume_requests::{CreateVolume, DeleteVolume, ModifyVolume, PolicyChange};
+pub use volume_views::VolumeView;

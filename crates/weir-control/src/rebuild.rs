@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use weir_store::Store;
 use weir_types::{DriveId, Name, PolicyGroupId, VolumeId};
 
-use super::catalogue::{Catalogue, Transaction};
-use super::drives::{DRIVES_FILE, Drive};
-use super::error::{ControlError, Outcome};
-use super::placement::Placement;
-use super::records::{
-    PolicyGroupRecord, RecordBackup, TemplateRecord, TenantRecord, VolumeRecord, VolumeState, keys,
+use crate::catalogue::{Catalogue, Transaction};
+use crate::drive_records::DRIVES_FILE;
+use crate::error::{ControlError, Outcome};
+use crate::model::Drive;
+use crate::records::{
+    Placement, PolicyGroupRecord, RecordBackup, TemplateRecord, TenantRecord, VolumeRecord, VolumeState, keys,
 };
-use weir_store::Store;
 
 /// Content of all backups together.
 #[derive(Default)]

@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_types::{DriveId, Name, VolumeId};
-
-use super::Control;
-use super::error::{ControlError, Outcome};
-use super::model::Model;
-use super::records::VolumeRecord;
-use weir_engine::{DataPlane, Recording};
+use weir_engine::Recording;
 use weir_replay::trace::{self, Header, RECORD_BYTES, Trace, TraceDrive, TraceLevel, TraceVolume};
 use weir_types::control_bounds::{RECORDING_SECONDS_MAX, RECORDING_VOLUMES_MAX, TRACE_BYTES_MAX};
+use weir_types::{DriveId, Name, VolumeId};
+
+use crate::core::Core;
+use crate::engine::Engine;
+use crate::error::{ControlError, Outcome};
+use crate::figures::Figures;
+use crate::model::Model;
+use crate::records::VolumeRecord;
 
 /// Settings of a recording.
 #[derive(Clone, Debug)]
@@ -27,7 +29,7 @@ pub struct RecordVolumes {
 /// A recording under way. It ends when this value is dropped.
 pub struct RunningRecording {
     recording: Arc<Recording>,
-    data_plane: Arc<DataPlane>,
+    engine: Arc<dyn Engine>,
     volumes: Vec<VolumeId>,
     /// The drives of the header.
     drives: Vec<DriveId>,
@@ -45,11 +47,11 @@ impl RunningRecording {
     /// # Errors
     /// If the policies of the volumes are too long for the trace.
     pub fn finish(mut self) -> Outcome<Vec<u8>> {
-        self.data_plane.stop_recording(&self.volumes);
+        self.engine.stop_recording(&self.volumes);
         let records = self.recording.take();
         let mut header = std::mem::take(&mut self.header);
         for (drive, id) in header.drives.iter_mut().zip(&self.drives) {
-            drive.in_flight = self.data_plane.depth(*id).map(|depth| depth.operations);
+            drive.in_flight = self.engine.depth(*id).map(|depth| depth.operations);
         }
         if self.recording.is_full() {
             header.is_cut_short = true;
@@ -61,7 +63,7 @@ impl RunningRecording {
 
 impl Drop for RunningRecording {
     fn drop(&mut self) {
-        self.data_plane.stop_recording(&self.volumes);
+        self.engine.stop_recording(&self.volumes);
     }
 }
 
@@ -124,10 +126,10 @@ fn describe(model: &Model, volumes: &[(VolumeRecord, u64)], seconds: u32) -> Hea
 }
 
 /// The levels of a volume as the data plane has them.
-pub(super) fn trace_levels(model: &Model, volume: &VolumeRecord, used_bytes: u64) -> Vec<TraceLevel> {
+pub(crate) fn trace_levels(model: &Model, volume: &VolumeRecord, used_bytes: u64) -> Vec<TraceLevel> {
     let levels = model.levels(volume, used_bytes);
     let names: Vec<Name> = levels.iter().map(|level| level.name.clone()).collect();
-    let path = super::levels::path(volume, levels);
+    let path = crate::model::levels::path(volume, levels);
     // If the path is longer than the levels, it starts with the tenant.
     let tenant = (path.len() > names.len()).then(|| volume.tenant.clone());
     let names = tenant.into_iter().chain(names);
@@ -137,7 +139,13 @@ pub(super) fn trace_levels(model: &Model, volume: &VolumeRecord, used_bytes: u64
         .collect()
 }
 
-impl Control {
+/// Starts recordings.
+pub struct Recordings {
+    pub(crate) core: Arc<Core>,
+    pub(crate) figures: Arc<Figures>,
+}
+
+impl Recordings {
     /// Starts to record volumes; one recording runs at a time.
     ///
     /// # Errors
@@ -145,13 +153,13 @@ impl Control {
     pub fn start_recording(&self, request: &RecordVolumes) -> Outcome<RunningRecording> {
         request.check()?;
         let volumes = self.volumes_to_record(request)?;
-        let _change = self.begin_change();
-        let header = describe(&self.model(), &volumes, request.seconds);
+        let _change = self.core.begin_change();
+        let header = describe(&self.core.model(), &volumes, request.seconds);
         let ids: Vec<VolumeId> = volumes.iter().map(|(volume, _)| volume.id).collect();
         let records_max = request.records_max(&header)?;
-        let recording = self.data_plane.start_recording(&ids, header.duration_ns, records_max);
+        let recording = self.core.engine.start_recording(&ids, header.duration_ns, records_max);
         let recording = recording.map_err(|error| ControlError::refused(error.to_string()))?;
-        let data_plane = Arc::clone(&self.data_plane);
+        let engine = Arc::clone(&self.core.engine);
         let mut drives: Vec<DriveId> = Vec::new();
         for (volume, _) in &volumes {
             let drive = volume.placement.holders(volume.size_bytes)[0];
@@ -159,20 +167,20 @@ impl Control {
                 drives.push(drive);
             }
         }
-        Ok(RunningRecording { recording, data_plane, volumes: ids, drives, header })
+        Ok(RunningRecording { recording, engine, volumes: ids, drives, header })
     }
 
     fn volumes_to_record(&self, request: &RecordVolumes) -> Outcome<Vec<(VolumeRecord, u64)>> {
         let mut volumes: Vec<(VolumeRecord, u64)> = Vec::new();
         for (tenant, name) in &request.volumes {
-            let volume = self.model().volume(tenant.as_ref(), name)?.record.clone();
-            if !self.model().open.contains_key(&volume.id) {
+            let volume = self.core.model().volume(tenant.as_ref(), name)?.record.clone();
+            if !self.core.model().open.contains_key(&volume.id) {
                 return Err(ControlError::refused(format!("volume '{name}' is not served")));
             }
             if volumes.iter().any(|(known, _)| known.id == volume.id) {
                 return Err(ControlError::invalid(format!("volume '{name}' is named twice")));
             }
-            let used_bytes = self.used_bytes(&volume).unwrap_or(0);
+            let used_bytes = self.figures.used_bytes(&volume).unwrap_or(0);
             volumes.push((volume, used_bytes));
         }
         Ok(volumes)

@@ -10,20 +10,19 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use weir_types::bounds::{BLOCK_BYTES, DAMAGED_BLOCKS_MAX, EXTENT_BYTES, SECTION_BYTES};
-use weir_types::{BackgroundKind, Name, VolumeId};
-use weir_volume::mirror::{ChecksumHeader, Damaged};
-
-use super::Control;
-use super::alarms::{ActiveAlarm, AlarmSource};
-use super::background::BackgroundJob;
-use super::catalogue::{Entry, Transaction};
-use super::error::{ControlError, Outcome};
-use super::model::{Model, list_names};
-use super::records::{VolumeRecord, keys};
 use weir_engine::statistics::ChecksumCounters;
-use weir_engine::{ProgressSnapshot, ScrubEnd, ScrubProgress, ScrubSnapshot};
-use weir_store::checksums::{self, checksum_file_name};
+use weir_engine::{ScrubEnd, ScrubProgress, ScrubSnapshot};
+use weir_types::bounds::{BLOCK_BYTES, DAMAGED_BLOCKS_MAX, EXTENT_BYTES};
+use weir_types::{Name, VolumeId};
+use weir_volume::mirror::Damaged;
+
+use crate::alarms::{ActiveAlarm, AlarmSource};
+use crate::catalogue::{Entry, Transaction};
+use crate::core::Core;
+use crate::engine::OpenVolume;
+use crate::error::{ControlError, Outcome};
+use crate::model::Model;
+use crate::records::{VolumeRecord, keys};
 
 /// How long a cancelled scrub is waited for: operations under way finish first.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
@@ -90,20 +89,26 @@ pub struct ScrubView {
 
 /// A running scrub.
 #[derive(Clone, Debug)]
-struct RunningScrub {
-    begun_at: Timestamp,
-    progress: Arc<ScrubProgress>,
+pub(crate) struct RunningScrub {
+    pub(crate) begun_at: Timestamp,
+    pub(crate) progress: Arc<ScrubProgress>,
 }
 
 /// At most one running and one ended scrub for each volume.
-#[derive(Debug, Default)]
-pub(super) struct Scrubs {
+pub struct Scrubs {
+    core: Arc<Core>,
     running: Mutex<BTreeMap<VolumeId, RunningScrub>>,
     ended: Mutex<BTreeMap<VolumeId, ScrubRecord>>,
 }
 
 impl Scrubs {
-    fn running(&self) -> MutexGuard<'_, BTreeMap<VolumeId, RunningScrub>> {
+    pub(crate) fn new(core: Arc<Core>) -> Scrubs {
+        Scrubs { core, running: Default::default(), ended: Default::default() }
+    }
+}
+
+impl Scrubs {
+    pub(crate) fn running(&self) -> MutexGuard<'_, BTreeMap<VolumeId, RunningScrub>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -170,199 +175,8 @@ impl ScrubView {
     }
 }
 
-impl Control {
-    /// The checksum headers beside a volume's replicas, by extent and slot; `None` where a header cannot be
-    /// read.
-    ///
-    /// A volume that was never scrubbed has none.
-    pub(super) fn headers(&self, volume: &VolumeRecord) -> Vec<(u32, usize, Option<ChecksumHeader>)> {
-        let mut found = Vec::new();
-        for (drive, store) in self.stores_there(volume) {
-            let folder = store.extents(volume.id);
-            let extents = checksums::extents_with_checksums(&folder).unwrap_or_else(|error| {
-                tracing::warn!(volume = %volume.id, %error, "cannot look for checksums in {}", folder.display());
-                Vec::new()
-            });
-            for extent in extents {
-                let mut replicas = volume.placement.replicas_of(extent.into());
-                let Some((slot, _)) = replicas.find(|(_, home)| *home == drive) else { continue };
-                let path = folder.join(checksum_file_name(extent.into()));
-                let headers = checksums::read_header(&path).inspect_err(|error| {
-                    tracing::warn!(volume = %volume.id, extent, %error, "cannot read {}", path.display());
-                });
-                found.push((extent, slot, headers.ok()));
-            }
-        }
-        found
-    }
-
-    /// Loads the results of scrubs of existing volumes.
-    pub(super) fn load_scrubs(&self) -> Outcome<()> {
-        for entry in self.catalogue.range(keys::SCRUBS)? {
-            let id = entry.key.strip_prefix(keys::SCRUBS).and_then(|id| id.parse().ok()).map(VolumeId);
-            match id.filter(|id| self.model().volumes.contains_key(id)) {
-                Some(id) => _ = self.scrubs.ended().insert(id, Entry::decode(&entry)?),
-                None => _ = self.catalogue.commit(Transaction::freeing_space().delete(entry.key))?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Starts to scrub a volume in the background. A running scrub continues.
-    ///
-    /// # Errors
-    /// Not found for an unknown volume, refused for one that is not served.
-    pub fn begin_scrub(&self, tenant: Option<&Name>, name: &Name) -> Outcome<ScrubView> {
-        self.settle_scrubs();
-        let _change = self.begin_change_of_volume(tenant, name)?;
-        let record = self.model().volume(tenant, name)?.record.clone();
-        if !self.scrubs.running().contains_key(&record.id) {
-            let scrub = RunningScrub { begun_at: Timestamp::now(), progress: Arc::default() };
-            let progress = Arc::clone(&scrub.progress);
-            if self.data_plane.scrub(record.id, progress)? {
-                tracing::info!(volume = %record.id, name = %record.name, "it is scrubbed");
-                self.scrubs.running().insert(record.id, scrub);
-            } else {
-                return Err(ControlError::refused(format!(
-                    "volume '{name}' cannot be scrubbed now: it is about to be closed"
-                )));
-            }
-        }
-        Ok(self.view_of_scrub(&record))
-    }
-
-    /// Cancels the scrub of a volume, if there is one. Its findings, repairs and checksums stay.
-    ///
-    /// # Errors
-    /// Not found for an unknown volume.
-    pub fn cancel_scrub(&self, tenant: Option<&Name>, name: &Name) -> Outcome<ScrubView> {
-        let record = self.model().volume(tenant, name)?.record.clone();
-        let running = self.scrubs.running().get(&record.id).cloned();
-        if let Some(scrub) = running {
-            self.data_plane.end_scrub(record.id)?;
-            let deadline = Instant::now() + END_TIMEOUT;
-            while scrub.progress.end().is_none() && Instant::now() < deadline {
-                std::thread::sleep(END_PAUSE);
-            }
-            self.settle_scrubs();
-        }
-        Ok(self.view_of_scrub(&record))
-    }
-
-    /// The scrubs of all volumes, or those of one tenant, by tenant and name.
-    ///
-    /// # Errors
-    /// Not found for an unknown tenant.
-    pub fn scrubs(&self, tenant: Option<&Name>) -> Outcome<Vec<ScrubView>> {
-        let model = self.model();
-        tenant.map(|tenant| model.tenant(Some(tenant)).map(|_| ())).transpose()?;
-        let own = model.plain_volumes().filter(|volume| tenant.is_none_or(|tenant| volume.tenant == *tenant));
-        let view = |volume| ScrubView::of(volume, &self.scrubs, checksums_of(&model, volume));
-        let mut views: Vec<_> = own.map(view).collect();
-        views.sort_by(|a, b| (&a.tenant, &a.name).cmp(&(&b.tenant, &b.name)));
-        Ok(views)
-    }
-
-    fn view_of_scrub(&self, volume: &VolumeRecord) -> ScrubView {
-        let rest = checksums_of(&self.model(), volume);
-        ScrubView::of(volume, &self.scrubs, rest)
-    }
-
-    /// The scrub of a volume; `None` if it was never scrubbed and nothing is known of its data at rest.
-    pub(super) fn scrub_of(&self, volume: &VolumeRecord) -> Option<ScrubView> {
-        let view = self.view_of_scrub(volume);
-        let is_known = view.state != ScrubState::Never || !view.checksums.damaged.is_empty();
-        (is_known || view.checksums.checksummed_bytes > 0).then_some(view)
-    }
-
-    /// Forgets the scrubs of a deleted volume.
-    pub(super) fn forget_scrub(&self, volume: VolumeId) {
-        self.scrubs.running().remove(&volume);
-        if self.scrubs.ended().remove(&volume).is_some()
-            && let Err(error) =
-                self.catalogue.commit(Transaction::freeing_space().delete(keys::scrub(volume)))
-        {
-            tracing::warn!(%volume, %error, "how its last scrub ended stays until the next start");
-        }
-    }
-
-    /// Records the scrubs that have ended.
-    pub fn settle_scrubs(&self) {
-        let all: Vec<_> = self.scrubs.running().iter().map(|(id, scrub)| (*id, scrub.clone())).collect();
-        for (id, scrub) in all {
-            if let Some(end) = scrub.progress.end() {
-                self.note_scrub(id, &scrub, end);
-            }
-        }
-    }
-
-    fn note_scrub(&self, id: VolumeId, scrub: &RunningScrub, end: ScrubEnd) {
-        let _change = self.begin_change();
-        // Another thread recorded it in the meantime, or the volume was deleted.
-        let is_other = |known: &RunningScrub| !Arc::ptr_eq(&known.progress, &scrub.progress);
-        if self.scrubs.running().get(&id).is_none_or(is_other) || !self.model().volumes.contains_key(&id) {
-            return;
-        }
-        let record = ScrubRecord::new(scrub, end);
-        let noted = Transaction::default().put(keys::scrub(id), &record);
-        if let Err(error) = noted.and_then(|transaction| self.catalogue.commit(transaction)) {
-            return tracing::warn!(volume = %id, %error, "how a scrub ended cannot be noted yet");
-        }
-        let ScrubRecord { state, blocks_checked, blocks_found, blocks_repaired, blocks_damaged, .. } = record;
-        tracing::info!(
-            volume = %id, ?state, blocks_checked, blocks_found, blocks_repaired, blocks_damaged, "a scrub ended"
-        );
-        self.scrubs.ended().insert(id, record);
-        self.scrubs.running().remove(&id);
-    }
-
-    /// Running scrubs, as background work.
-    pub(super) fn scrub_jobs(&self, model: &Model) -> Vec<BackgroundJob> {
-        let job = |(id, scrub): (&VolumeId, &RunningScrub)| {
-            let volume = &model.volumes.get(id)?.record;
-            let counted = scrub.progress.counters();
-            Some(BackgroundJob {
-                id: *id,
-                kind: BackgroundKind::Scrub,
-                drive: list_names(model.drives_of(volume).map(|drive| &drive.name)),
-                what: format!("scrub of volume {}", volume.export_name()),
-                begun_at: scrub.begun_at,
-                deadline_seconds: None,
-                progress: Some(ProgressSnapshot {
-                    operations_done: counted.sections_done,
-                    operations_left: counted.sections_left,
-                    bytes_done: counted.sections_done * SECTION_BYTES,
-                    bytes_left: counted.sections_left * SECTION_BYTES,
-                    elapsed_ns: counted.elapsed_ns,
-                    fault: None,
-                }),
-            })
-        };
-        let running = self.scrubs.running();
-        running.iter().filter(|(_, scrub)| scrub.progress.end().is_none()).filter_map(job).collect()
-    }
-
-    /// One alarm for each extent that has blocks without a replica known to be correct. It stays until the
-    /// blocks are overwritten.
-    pub(super) fn scrub_alarms(&self) -> Vec<ActiveAlarm> {
-        let model = self.model();
-        let of_volume = |(id, open): (&VolumeId, &Arc<weir_engine::statistics::VolumeStatistics>)| {
-            let id = *id;
-            let alarm = move |(extent, damaged): (u32, Vec<Damaged>)| ActiveAlarm {
-                source: AlarmSource::Scrub,
-                drive: None,
-                volume: Some(id),
-                extent: Some(extent.into()),
-                message: damage_words(extent, &damaged),
-            };
-            open.checksums.counters().damaged.into_iter().map(alarm)
-        };
-        model.open.iter().flat_map(of_volume).collect()
-    }
-}
-
 fn checksums_of(model: &Model, volume: &VolumeRecord) -> ChecksumCounters {
-    model.open.get(&volume.id).map(|open| open.checksums.counters()).unwrap_or_default()
+    model.open.get(&volume.id).map(|open| open.statistics().checksums.counters()).unwrap_or_default()
 }
 
 /// Offset of a block of an extent in its volume, in bytes.
@@ -388,6 +202,146 @@ fn damage_words(extent: u32, damaged: &[Damaged]) -> String {
         .map(|blocks| format!("replicas differ in {blocks}, and nobody can tell which is right"));
     let all: Vec<_> = rotten.into_iter().chain(undecided).collect();
     format!("{}; it is left as it is until it is overwritten", all.join("; "))
+}
+
+impl Scrubs {
+    /// Loads the results of scrubs of existing volumes.
+    pub(crate) fn load_scrubs(&self) -> Outcome<()> {
+        for entry in self.core.catalogue.range(keys::SCRUBS)? {
+            let id = entry.key.strip_prefix(keys::SCRUBS).and_then(|id| id.parse().ok()).map(VolumeId);
+            match id.filter(|id| self.core.model().volumes.contains_key(id)) {
+                Some(id) => _ = self.ended().insert(id, Entry::decode(&entry)?),
+                None => _ = self.core.catalogue.commit(Transaction::freeing_space().delete(entry.key))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts to scrub a volume in the background. A running scrub continues.
+    ///
+    /// # Errors
+    /// Not found for an unknown volume, refused for one that is not served.
+    pub fn begin_scrub(&self, tenant: Option<&Name>, name: &Name) -> Outcome<ScrubView> {
+        self.settle_scrubs();
+        let _change = self.core.begin_change_of_volume(tenant, name)?;
+        let record = self.core.model().volume(tenant, name)?.record.clone();
+        if !self.running().contains_key(&record.id) {
+            let scrub = RunningScrub { begun_at: Timestamp::now(), progress: Arc::default() };
+            let progress = Arc::clone(&scrub.progress);
+            if self.core.engine.scrub(record.id, progress)? {
+                tracing::info!(volume = %record.id, name = %record.name, "it is scrubbed");
+                self.running().insert(record.id, scrub);
+            } else {
+                return Err(ControlError::refused(format!(
+                    "volume '{name}' cannot be scrubbed now: it is about to be closed"
+                )));
+            }
+        }
+        Ok(self.view_of_scrub(&record))
+    }
+
+    /// Cancels the scrub of a volume, if there is one. Its findings, repairs and checksums stay.
+    ///
+    /// # Errors
+    /// Not found for an unknown volume.
+    pub fn cancel_scrub(&self, tenant: Option<&Name>, name: &Name) -> Outcome<ScrubView> {
+        let record = self.core.model().volume(tenant, name)?.record.clone();
+        let running = self.running().get(&record.id).cloned();
+        if let Some(scrub) = running {
+            self.core.engine.end_scrub(record.id)?;
+            let deadline = Instant::now() + END_TIMEOUT;
+            while scrub.progress.end().is_none() && Instant::now() < deadline {
+                std::thread::sleep(END_PAUSE);
+            }
+            self.settle_scrubs();
+        }
+        Ok(self.view_of_scrub(&record))
+    }
+
+    /// The scrubs of all volumes, or those of one tenant, by tenant and name.
+    ///
+    /// # Errors
+    /// Not found for an unknown tenant.
+    pub fn scrubs(&self, tenant: Option<&Name>) -> Outcome<Vec<ScrubView>> {
+        let model = self.core.model();
+        tenant.map(|tenant| model.tenant(Some(tenant)).map(|_| ())).transpose()?;
+        let own = model.plain_volumes().filter(|volume| tenant.is_none_or(|tenant| volume.tenant == *tenant));
+        let view = |volume| ScrubView::of(volume, self, checksums_of(&model, volume));
+        let mut views: Vec<_> = own.map(view).collect();
+        views.sort_by(|a, b| (&a.tenant, &a.name).cmp(&(&b.tenant, &b.name)));
+        Ok(views)
+    }
+
+    fn view_of_scrub(&self, volume: &VolumeRecord) -> ScrubView {
+        let rest = checksums_of(&self.core.model(), volume);
+        ScrubView::of(volume, self, rest)
+    }
+
+    /// The scrub of a volume; `None` if it was never scrubbed and nothing is known of its data at rest.
+    pub(crate) fn scrub_of(&self, volume: &VolumeRecord) -> Option<ScrubView> {
+        let view = self.view_of_scrub(volume);
+        let is_known = view.state != ScrubState::Never || !view.checksums.damaged.is_empty();
+        (is_known || view.checksums.checksummed_bytes > 0).then_some(view)
+    }
+
+    /// Forgets the scrubs of a deleted volume.
+    pub(crate) fn forget_scrub(&self, volume: VolumeId) {
+        self.running().remove(&volume);
+        if self.ended().remove(&volume).is_some()
+            && let Err(error) =
+                self.core.catalogue.commit(Transaction::freeing_space().delete(keys::scrub(volume)))
+        {
+            tracing::warn!(%volume, %error, "how its last scrub ended stays until the next start");
+        }
+    }
+
+    /// Records the scrubs that have ended.
+    pub fn settle_scrubs(&self) {
+        let all: Vec<_> = self.running().iter().map(|(id, scrub)| (*id, scrub.clone())).collect();
+        for (id, scrub) in all {
+            if let Some(end) = scrub.progress.end() {
+                self.note_scrub(id, &scrub, end);
+            }
+        }
+    }
+
+    fn note_scrub(&self, id: VolumeId, scrub: &RunningScrub, end: ScrubEnd) {
+        let _change = self.core.begin_change();
+        // Another thread recorded it in the meantime, or the volume was deleted.
+        let is_other = |known: &RunningScrub| !Arc::ptr_eq(&known.progress, &scrub.progress);
+        if self.running().get(&id).is_none_or(is_other) || !self.core.model().volumes.contains_key(&id) {
+            return;
+        }
+        let record = ScrubRecord::new(scrub, end);
+        let noted = Transaction::default().put(keys::scrub(id), &record);
+        if let Err(error) = noted.and_then(|transaction| self.core.catalogue.commit(transaction)) {
+            return tracing::warn!(volume = %id, %error, "how a scrub ended cannot be noted yet");
+        }
+        let ScrubRecord { state, blocks_checked, blocks_found, blocks_repaired, blocks_damaged, .. } = record;
+        tracing::info!(
+            volume = %id, ?state, blocks_checked, blocks_found, blocks_repaired, blocks_damaged, "a scrub ended"
+        );
+        self.ended().insert(id, record);
+        self.running().remove(&id);
+    }
+
+    /// One alarm for each extent that has blocks without a replica known to be correct. It stays until the
+    /// blocks are overwritten.
+    pub(crate) fn scrub_alarms(&self) -> Vec<ActiveAlarm> {
+        let model = self.core.model();
+        let of_volume = |(id, open): (&VolumeId, &OpenVolume)| {
+            let id = *id;
+            let alarm = move |(extent, damaged): (u32, Vec<Damaged>)| ActiveAlarm {
+                source: AlarmSource::Scrub,
+                drive: None,
+                volume: Some(id),
+                extent: Some(extent.into()),
+                message: damage_words(extent, &damaged),
+            };
+            open.statistics().checksums.counters().damaged.into_iter().map(alarm)
+        };
+        model.open.iter().flat_map(of_volume).collect()
+    }
 }
 
 #[cfg(test)]

@@ -5,17 +5,18 @@
 //! need space that volumes have taken. So drives on the same filesystem get only its space above a reserve.
 //! Without a writable state folder no change is accepted, and the alarm gives the reason.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use super::Control;
-use super::alarms::{ActiveAlarm, AlarmSource};
-use super::catalogue::{CATALOGUE_BYTES_MIN, CatalogueFault};
 use weir_store::space::{Obstacle, Space};
 use weir_types::control_bounds::{STATE_RESERVE_BYTES_MAX, STATE_RESERVE_PART};
 
+use crate::alarms::{ActiveAlarm, AlarmSource};
+use crate::catalogue::{CATALOGUE_BYTES_MIN, CatalogueFault};
+use crate::core::Core;
+
 /// The filesystem of the state folder at the last check. Readers do not wait for a check.
 #[derive(Default)]
-pub(super) struct StateFilesystem(Mutex<Option<Result<Space, String>>>);
+pub(crate) struct StateFilesystem(Mutex<Option<Result<Space, String>>>);
 
 impl StateFilesystem {
     fn is(&self, seen: Result<Space, String>) {
@@ -24,35 +25,6 @@ impl StateFilesystem {
 
     fn seen(&self) -> Option<Result<Space, String>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-impl Control {
-    /// An alarm with the reason why no change is accepted now, if it is known.
-    pub(super) fn state_alarms(&self) -> Vec<ActiveAlarm> {
-        let why = why_unwritable(self.state_filesystem.seen().as_ref(), self.catalogue.fault());
-        let alarm = |why| ActiveAlarm {
-            source: AlarmSource::Catalogue,
-            volume: None,
-            drive: None,
-            extent: None,
-            message: format!("no change is accepted, because the state folder cannot be written: {why}"),
-        };
-        why.map(alarm).into_iter().collect()
-    }
-
-    /// Tells the data plane the space that volumes may still take on drives that share the state folder's
-    /// filesystem.
-    pub fn set_space_aside(&self) {
-        let look = self.data_plane.begin_look_at_space();
-        let seen = Space::of(&self.state).map_err(|error| error.to_string());
-        self.state_filesystem.is(seen.clone());
-        // While the system does not answer, the previous values stay in effect.
-        let Ok(space) = seen else { return };
-        self.data_plane.set_space_aside(look, reserve_bytes(space.size_bytes), space.free_bytes);
-        for (drive, store) in self.stores() {
-            self.data_plane.set_is_counted(drive, store.filesystem() == space.filesystem);
-        }
     }
 }
 
@@ -74,6 +46,47 @@ fn why_unwritable(seen: Option<&Result<Space, String>>, met: Option<CatalogueFau
 /// Bytes that volumes leave free on the state folder's filesystem, by its size.
 fn reserve_bytes(size_bytes: u64) -> u64 {
     (size_bytes / STATE_RESERVE_PART).min(STATE_RESERVE_BYTES_MAX)
+}
+
+/// The filesystem of the state folder, as it was last seen.
+pub struct StateSpace {
+    core: Arc<Core>,
+    state_filesystem: StateFilesystem,
+}
+
+impl StateSpace {
+    pub(crate) fn new(core: Arc<Core>) -> StateSpace {
+        StateSpace { core, state_filesystem: Default::default() }
+    }
+}
+
+impl StateSpace {
+    /// An alarm with the reason why no change is accepted now, if it is known.
+    pub(crate) fn state_alarms(&self) -> Vec<ActiveAlarm> {
+        let why = why_unwritable(self.state_filesystem.seen().as_ref(), self.core.catalogue.fault());
+        let alarm = |why| ActiveAlarm {
+            source: AlarmSource::Catalogue,
+            volume: None,
+            drive: None,
+            extent: None,
+            message: format!("no change is accepted, because the state folder cannot be written: {why}"),
+        };
+        why.map(alarm).into_iter().collect()
+    }
+
+    /// Tells the data plane the space that volumes may still take on drives that share the state folder's
+    /// filesystem.
+    pub fn set_space_aside(&self) {
+        let look = self.core.engine.begin_look_at_space();
+        let seen = Space::of(&self.core.state).map_err(|error| error.to_string());
+        self.state_filesystem.is(seen.clone());
+        // While the system does not answer, the previous values stay in effect.
+        let Ok(space) = seen else { return };
+        self.core.engine.set_space_aside(look, reserve_bytes(space.size_bytes), space.free_bytes);
+        for (drive, store) in self.core.stores() {
+            self.core.engine.set_is_counted(drive, store.filesystem() == space.filesystem);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,192 +1,37 @@
 //! Startup of control: finishing or undoing interrupted changes after a crash, then serving every volume.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use weir_types::{ClassThresholds, DriveId, Emulation, Name, VolumeId};
-
-use super::alarms::{Alarms, Since};
-use super::background::load_policies;
-use super::catalogue::{Catalogue, Guarded, SqliteCatalogue, Transaction, obstacle};
-use super::drives::{Absences, Drains, Drive, Formats, ListBackup, Measurements};
-use super::error::{ControlError, Outcome};
-use super::figures::Figures;
-use super::journals::Journals;
-use super::locks::Locks;
-use super::model::Model;
-use super::moves::Moves;
-use super::record_backups::RecordBackups;
-use super::records::{NodeRecord, TenantRecord, VolumeRecord, VolumeState, keys};
-use super::scrubs::Scrubs;
-use super::shared::Shared;
-use super::snapshots_in_progress::SnapshotsInProgress;
-use super::space::StateFilesystem;
-use super::{Control, drives, rebuild};
-use crate::locks::Change;
-use weir_engine::DataPlane;
 use weir_engine::exports::table::ExportTable;
 use weir_store::Store;
 use weir_store::format::{self, FormatRecord};
 use weir_types::name::DEFAULT_TENANT;
+use weir_types::{DriveId, Name, VolumeId};
+
+use crate::alarms::Alarms;
+use crate::background::load_policies;
+use crate::catalogue::{Catalogue, Guarded, SqliteCatalogue, Transaction, obstacle};
+use crate::configuration::ControlConfig;
+use crate::control::Control;
+use crate::core::Core;
+use crate::core::locks::Locks;
+use crate::core::record_backups::RecordBackups;
+use crate::core::shared::Shared;
+use crate::core::snapshots_in_progress::SnapshotsInProgress;
+use crate::engine::Engine;
+use crate::error::{ControlError, Outcome};
+use crate::model::{Drive, Model};
+use crate::records::{NodeRecord, TenantRecord, VolumeRecord, VolumeState, keys};
+use crate::{drive_records, drives, rebuild};
 
 /// Name of the catalogue in the state folder.
 const CATALOGUE_FILE: &str = "catalogue.sqlite";
-
-/// A drive in the configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfiguredDrive {
-    /// Directory of the drive.
-    pub path: PathBuf,
-    /// Emulation of the drive, if it is to be emulated.
-    pub emulation: Option<Emulation>,
-}
-
-/// Paths and settings for the start of control.
-#[derive(Clone, Debug)]
-pub struct ControlConfig {
-    /// The state folder: the catalogue, and the default drive `drive`.
-    pub state: PathBuf,
-    /// Whether to fill an empty catalogue from the record backups beside the extents first.
-    pub rebuild_catalogue: bool,
-    /// Drives of the configuration. If there are any, the drive in the state folder is not made.
-    pub drives: Vec<ConfiguredDrive>,
-    /// Thresholds of the drive classes.
-    pub classes: ClassThresholds,
-    /// Size of new write journals in bytes.
-    pub journal_bytes: u64,
-    /// Whether to measure the drive in the state folder while it is unmeasured and empty.
-    pub measure_default: bool,
-    /// Usage from which a pool raises an alarm, in percent.
-    pub pool_full_percent: u8,
-    /// The zone of the node, if known.
-    pub zone: Option<String>,
-}
-
-impl Control {
-    /// Opens the catalogue, repairs the remains of a crash, and serves all volumes.
-    ///
-    /// # Errors
-    /// If the drive or the catalogue cannot be used, or if a requested rebuild would destroy something. A
-    /// volume that cannot be served is an alarm and not an error.
-    pub fn start(
-        config: &ControlConfig,
-        data_plane: Arc<DataPlane>,
-        exports: Arc<ExportTable>,
-    ) -> Outcome<Arc<Control>> {
-        let catalogue = open_catalogue(&config.state, config.rebuild_catalogue)?;
-        settle_format(&catalogue)?;
-        drives::restore_lost(&config.state, &catalogue)?;
-        let node = node_identity(&catalogue)?;
-        let drives = drives::open_all(&config.state, &catalogue, node, config.drives.is_empty())?;
-        if config.rebuild_catalogue {
-            rebuild::rebuild(&drives, &catalogue)?;
-        }
-        let (mut model, interrupted) = load(&catalogue, drives)?;
-        model.zone = config.zone.clone();
-        let control = Arc::new_cyclic(|myself| Control {
-            myself: Weak::clone(myself),
-            node,
-            model: Shared::new(model),
-            state: config.state.clone(),
-            catalogue: Box::new(Guarded::new(catalogue, config.state.join(CATALOGUE_FILE))),
-            state_filesystem: StateFilesystem::default(),
-            data_plane,
-            exports,
-            locks: Locks::default(),
-            figures: Figures::default(),
-            record_backups: RecordBackups::default(),
-            drive_list: ListBackup::default(),
-            alarms: Alarms::default(),
-            since: Since::default(),
-            classes: config.classes,
-            pool_full_percent: config.pool_full_percent,
-            measurements: Measurements::default(),
-            moves: Moves::default(),
-            journals: Journals::new(config.journal_bytes),
-            snapshots_in_progress: SnapshotsInProgress::default(),
-            scrubs: Scrubs::default(),
-            drain: Drains::default(),
-            formats: Formats::default(),
-            absences: Absences::default(),
-            started: Instant::now(),
-        });
-        control.stores().iter().for_each(|(drive, store)| control.note_space(*drive, store));
-        control.add_configured_drives(&config.drives);
-        control.restore_credits();
-        control.report_drives();
-        control.set_space_aside();
-        control.put_background_in_effect()?;
-        control.load_scrubs()?;
-        control.serve_all();
-        control.begin_all_moves();
-        control.resume_reclaims(&interrupted)?;
-        let alarms = control.over_commit_alarms().into_iter().chain(control.measurement_alarms());
-        alarms.for_each(|alarm| tracing::warn!("{}", alarm.message));
-        for (drive, store) in control.stores() {
-            control.report_unknown_folders(drive, &store)?;
-        }
-        if config.measure_default {
-            control.measure_fresh_default();
-        }
-        Ok(control)
-    }
-
-    fn records(&self) -> Vec<VolumeRecord> {
-        self.model().volumes.values().map(|volume| volume.record.clone()).collect()
-    }
-
-    fn serve_all(&self) {
-        let mut change = self.begin_change();
-        for record in self.records() {
-            if let Err(error) = self.open_again(&mut change, &record) {
-                let message = format!("volume '{}' cannot be served: {error}", record.export_name());
-                self.alarms.raise_volume(record.id, message);
-            }
-        }
-    }
-
-    /// Finishes interrupted changes of a volume, serves it, and brings its record backups up to date.
-    pub(super) fn open_again(&self, change: &mut Change<'_>, record: &VolumeRecord) -> Outcome<()> {
-        self.write_record_backups(change.tickets(), [record]);
-        change.beside(|| self.repair(record))?;
-        self.serve(change, record)
-    }
-
-    /// Finishes an interrupted resize or move.
-    pub(super) fn repair(&self, record: &VolumeRecord) -> Outcome<()> {
-        self.delete_strays(record)?;
-        self.trim(record, record.size_bytes)?;
-        self.delete_stray_extents(record)
-    }
-
-    /// Raises an alarm for folders on a drive that the catalogue does not know there. They may be volumes of
-    /// a lost catalogue, so they are never removed.
-    fn report_unknown_folders(&self, drive: DriveId, store: &Store) -> Outcome<()> {
-        let scan = store.scan()?;
-        let mut known: BTreeSet<VolumeId> =
-            self.records().into_iter().filter(|volume| volume.placement.names(drive)).map(|v| v.id).collect();
-        // A deleted volume's folder may still have to be moved.
-        known.extend(self.model().reclaims_on(drive).map(|(id, _)| id));
-        let unknown: Vec<_> = scan.volumes.iter().filter(|id| !known.contains(id)).collect();
-        if let Some(first) = unknown.first() {
-            self.alarms.raise(format!(
-                "{} volume folders on {} are not in the catalogue, such as {first}; \
-                 if the catalogue was lost, stop the daemon, remove the new catalogue.sqlite and start with --rebuild-catalogue",
-                unknown.len(),
-                store.drive().display()
-            ));
-        }
-        if let Some(stranger) = scan.strangers.first() {
-            tracing::warn!(name = stranger, "something on the drive is not a volume's folder; left alone");
-        }
-        Ok(())
-    }
-}
 
 /// Opens the catalogue. A damaged catalogue stops the start, unless a rebuild is requested: then it is set
 /// aside.
@@ -291,4 +136,103 @@ fn make_default_tenant(catalogue: &dyn Catalogue) -> Outcome<()> {
         catalogue.commit(Transaction::default().compare(&key, 0).put(&key, &record)?)?;
     }
     Ok(())
+}
+
+impl Control {
+    /// Opens the catalogue, repairs the remains of a crash, and serves all volumes.
+    ///
+    /// # Errors
+    /// If the drive or the catalogue cannot be used, or if a requested rebuild would destroy something. A
+    /// volume that cannot be served is an alarm and not an error.
+    pub fn start(
+        config: &ControlConfig,
+        engine: Arc<dyn Engine>,
+        exports: Arc<ExportTable>,
+    ) -> Outcome<Arc<Control>> {
+        let catalogue = open_catalogue(&config.state, config.rebuild_catalogue)?;
+        settle_format(&catalogue)?;
+        drive_records::restore_lost(&config.state, &catalogue)?;
+        let node = node_identity(&catalogue)?;
+        let drives = drives::open_all(&config.state, &catalogue, node, config.drives.is_empty())?;
+        if config.rebuild_catalogue {
+            rebuild::rebuild(&drives, &catalogue)?;
+        }
+        let (mut model, interrupted) = load(&catalogue, drives)?;
+        model.zone = config.zone.clone();
+        let guarded = Guarded::new(catalogue, config.state.join(CATALOGUE_FILE));
+        let core = core_of(config, node, guarded, model, (engine, exports));
+        let control = Arc::new(Control::assemble(core, config.journal_bytes, config.pool_full_percent));
+        control.core.stores().iter().for_each(|(drive, store)| control.figures.note_space(*drive, store));
+        control.drives.add_configured_drives(&config.drives);
+        control.credits.restore_credits();
+        control.drives.report_drives();
+        control.space.set_space_aside();
+        control.background.put_background_in_effect()?;
+        control.scrubs.load_scrubs()?;
+        control.serving.serve_all();
+        control.moves.begin_all_moves();
+        control.serving.resume_reclaims(&interrupted)?;
+        let alarms =
+            control.pools.over_commit_alarms().into_iter().chain(control.measurements.measurement_alarms());
+        alarms.for_each(|alarm| tracing::warn!("{}", alarm.message));
+        for (drive, store) in control.core.stores() {
+            control.report_unknown_folders(drive, &store)?;
+        }
+        if config.measure_default {
+            control.measurements.measure_fresh_default();
+        }
+        Ok(control)
+    }
+
+    /// Raises an alarm for folders on a drive that the catalogue does not know there. They may be volumes of
+    /// a lost catalogue, so they are never removed.
+    fn report_unknown_folders(&self, drive: DriveId, store: &Store) -> Outcome<()> {
+        let scan = store.scan()?;
+        let mut known: BTreeSet<VolumeId> = self
+            .core
+            .records()
+            .into_iter()
+            .filter(|volume| volume.placement.names(drive))
+            .map(|v| v.id)
+            .collect();
+        // A deleted volume's folder may still have to be moved.
+        known.extend(self.core.model().reclaims_on(drive).map(|(id, _)| id));
+        let unknown: Vec<_> = scan.volumes.iter().filter(|id| !known.contains(id)).collect();
+        if let Some(first) = unknown.first() {
+            self.core.alarms.raise(format!(
+                "{} volume folders on {} are not in the catalogue, such as {first}; \
+                 if the catalogue was lost, stop the daemon, remove the new catalogue.sqlite and start with --rebuild-catalogue",
+                unknown.len(),
+                store.drive().display()
+            ));
+        }
+        if let Some(stranger) = scan.strangers.first() {
+            tracing::warn!(name = stranger, "something on the drive is not a volume's folder; left alone");
+        }
+        Ok(())
+    }
+}
+
+fn core_of(
+    config: &ControlConfig,
+    node: uuid::Uuid,
+    catalogue: Guarded<SqliteCatalogue>,
+    model: Model,
+    (engine, exports): (Arc<dyn Engine>, Arc<ExportTable>),
+) -> Arc<Core> {
+    Arc::new_cyclic(|myself| Core {
+        state: config.state.clone(),
+        node,
+        started: Instant::now(),
+        catalogue: Box::new(catalogue),
+        engine,
+        exports,
+        myself: Weak::clone(myself),
+        locks: Locks::default(),
+        model: Shared::new(model),
+        record_backups: RecordBackups::default(),
+        snapshots_in_progress: SnapshotsInProgress::default(),
+        alarms: Alarms::default(),
+        classes: config.classes,
+    })
 }

@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use weir_engine::statistics::VolumeCounters;
 use weir_types::{Name, PolicyGroupId, VolumeId};
 
-use super::Control;
-use super::error::Outcome;
-use super::model::{Model, Versioned};
-use super::records::{PolicyGroupRecord, VolumeRecord};
-use super::totals::Totals;
-use weir_engine::statistics::VolumeCounters;
+use crate::core::Core;
+use crate::engine::OpenVolume;
+use crate::error::Outcome;
+use crate::model::{Model, Versioned};
+use crate::policies::PolicyGroups;
+use crate::records::{PolicyGroupRecord, VolumeRecord};
+use crate::totals::Totals;
+use crate::volume_views::VolumeViews;
 
 /// Statistics of one volume.
 #[derive(Clone, Debug)]
@@ -39,34 +42,25 @@ pub struct PolicyGroupSample {
     pub queue_depth_delayed: u64,
 }
 
-impl Model {
-    /// Totals of a volume.
-    pub fn volume_totals(&self, volume: VolumeId) -> Totals {
-        self.open.get(&volume).map(|statistics| Totals::from(&statistics.counters())).unwrap_or_default()
-    }
-
-    /// Number of volumes by policy group.
-    pub fn workloads(&self) -> BTreeMap<PolicyGroupId, usize> {
-        let mut workloads = BTreeMap::new();
-        for group in self.volumes.values().filter_map(|volume| volume.record.policy_group) {
-            *workloads.entry(group).or_default() += 1;
-        }
-        workloads
-    }
+/// Reads statistics.
+pub struct Statistics {
+    pub(crate) core: Arc<Core>,
+    pub(crate) views: Arc<VolumeViews>,
+    pub(crate) groups: Arc<PolicyGroups>,
 }
 
-impl Control {
+impl Statistics {
     /// Statistics of all volumes, those of one tenant, or one volume, all at the same instant.
     pub fn volume_samples(&self, tenant: Option<&Name>, name: Option<&Name>) -> Outcome<Vec<VolumeSample>> {
         let ids = match name {
-            Some(name) => vec![self.model().volume(tenant, name)?.record.id],
-            None => self.volume_ids(tenant)?,
+            Some(name) => vec![self.core.model().volume(tenant, name)?.record.id],
+            None => self.views.volume_ids(tenant)?,
         };
-        let model = self.model();
+        let model = self.core.model();
         let sample = |id: &VolumeId| {
             let volume = Arc::clone(model.volumes.get(id)?);
             let policy = model.policy_of(&volume.record).map(|group| group.name.clone());
-            let counters = model.open.get(id).map(|statistics| statistics.counters()).unwrap_or_default();
+            let counters = model.open.get(id).map(|open| open.statistics().counters()).unwrap_or_default();
             Some(VolumeSample { volume, policy, counters })
         };
         Ok(ids.iter().filter_map(sample).collect())
@@ -79,13 +73,13 @@ impl Control {
         name: Option<&Name>,
     ) -> Outcome<Vec<PolicyGroupSample>> {
         let views = match name {
-            Some(name) => vec![self.policy_group_of_any_kind(tenant, name)?],
-            None => self.all_policy_groups(tenant)?,
+            Some(name) => vec![self.groups.policy_group_of_any_kind(tenant, name)?],
+            None => self.groups.all_policy_groups(tenant)?,
         };
         // Unused built-in groups would only make the answer long.
         let views = views.into_iter().filter(|view| !view.is_built_in || view.workloads > 0);
-        let model = self.model();
-        let depths = model.queue_depths();
+        let model = self.core.model();
+        let depths = queue_depths(&model);
         let sample = |record: PolicyGroupRecord, workloads| {
             let (queue_depth, queue_depth_delayed) = depths.get(&record.id).copied().unwrap_or_default();
             let totals = model.group_totals.totals(record.id, |volume| model.volume_totals(volume));
@@ -95,18 +89,16 @@ impl Control {
     }
 }
 
-impl Model {
-    /// Number of unanswered requests, and of those held back by a ceiling, by policy group.
-    fn queue_depths(&self) -> BTreeMap<PolicyGroupId, (u64, u64)> {
-        let mut depths: BTreeMap<_, (u64, u64)> = BTreeMap::new();
-        for volume in self.volumes.values() {
-            let statistics = self.open.get(&volume.record.id);
-            if let (Some(group), Some(statistics)) = (volume.record.policy_group, statistics) {
-                let depth = depths.entry(group).or_default();
-                depth.0 += statistics.queue_depth.load(Relaxed);
-                depth.1 += statistics.queue_depth_delayed.load(Relaxed);
-            }
+/// Number of unanswered requests, and of those held back by a ceiling, by policy group.
+fn queue_depths(model: &Model) -> BTreeMap<PolicyGroupId, (u64, u64)> {
+    let mut depths: BTreeMap<_, (u64, u64)> = BTreeMap::new();
+    for volume in model.volumes.values() {
+        let statistics = model.open.get(&volume.record.id).map(OpenVolume::statistics);
+        if let (Some(group), Some(statistics)) = (volume.record.policy_group, statistics) {
+            let depth = depths.entry(group).or_default();
+            depth.0 += statistics.queue_depth.load(Relaxed);
+            depth.1 += statistics.queue_depth_delayed.load(Relaxed);
         }
-        depths
     }
+    depths
 }

@@ -1,19 +1,21 @@
 //! Tenants: creating, listing, changing and deleting them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
-use weir_types::{Name, PolicyGroupId, Scope};
-
-use super::Control;
-use super::catalogue::Transaction;
-use super::error::{ControlError, Outcome};
-use super::model::{Model, Versioned, list_names};
-use super::policies::GroupKind;
-use super::projected_state::Proposal;
-use super::records::{PolicyGroupRecord, TenantRecord, VolumeRecord, keys};
 use weir_types::control_bounds::TENANTS_MAX;
 use weir_types::name::DEFAULT_TENANT;
+use weir_types::{Name, PolicyGroupId, Scope};
+
+use crate::bindings::Bindings;
+use crate::catalogue::Transaction;
+use crate::core::Core;
+use crate::error::{ControlError, Outcome, list_names};
+use crate::model::projected_state::Proposal;
+use crate::model::{Model, Versioned};
+use crate::pools::Pools;
+use crate::records::{GroupKind, PolicyGroupRecord, TenantRecord, VolumeRecord, keys};
 
 /// Requested changes of a tenant; a field that is `None` stays.
 #[derive(Clone, Debug, Default)]
@@ -57,15 +59,22 @@ impl TenantView {
     }
 }
 
-impl Control {
+/// Operations on tenants.
+pub struct Tenants {
+    pub(crate) core: Arc<Core>,
+    pub(crate) pools: Arc<Pools>,
+    pub(crate) bindings: Arc<Bindings>,
+}
+
+impl Tenants {
     /// The names of all tenants.
     pub fn tenant_names(&self) -> Vec<Name> {
-        self.model().tenants.keys().cloned().collect()
+        self.core.model().tenants.keys().cloned().collect()
     }
 
     /// The tenants with these names, without those that no longer exist.
     pub fn tenant_views(&self, names: &[Name]) -> Vec<TenantView> {
-        let model = self.model();
+        let model = self.core.model();
         let mut counts: BTreeMap<&Name, usize> = BTreeMap::new();
         model.plain_volumes().for_each(|volume| *counts.entry(&volume.tenant).or_default() += 1);
         let tenants = names.iter().filter_map(|name| model.tenants.get(name));
@@ -75,7 +84,7 @@ impl Control {
 
     /// One tenant.
     pub fn tenant(&self, name: &Name) -> Outcome<TenantView> {
-        let model = self.model();
+        let model = self.core.model();
         let volumes = model.plain_volumes().filter(|volume| volume.tenant == *name).count();
         Ok(TenantView::of(&model, model.tenant(Some(name))?, volumes))
     }
@@ -89,30 +98,30 @@ impl Control {
     /// the pools of the tenant's volumes cannot deliver the group's floor. Conflict if the tenant has
     /// another version than asked for.
     pub fn modify_tenant(&self, name: &Name, request: ModifyTenant) -> Outcome<TenantView> {
-        let mut change = self.begin_change();
+        let mut change = self.core.begin_change();
         let title = format!("tenant '{name}'");
-        let tenant = self.model().tenant(Some(name))?.expect(title, request.if_version)?.clone();
+        let tenant = self.core.model().tenant(Some(name))?.expect_version(title, request.if_version)?.clone();
         let Versioned { record: old, revision } = tenant;
         let force = request.force;
         let new = self.modified_tenant(&old, request)?;
         if new != old {
-            self.model().check_tree(name, None, Some(&new))?;
-            self.admit(&Proposal::tenant(&new), force)?;
+            self.core.model().check_tree(name, None, Some(&new))?;
+            self.pools.admit(&Proposal::tenant(&new), force)?;
             let key = keys::tenant(name);
             let transaction = Transaction::default().compare(&key, revision).put(&key, &new)?;
-            let revision = self.catalogue.commit(transaction)?;
-            self.update(|model| model.put_tenant(new.clone(), revision));
+            let revision = self.core.catalogue.commit(transaction)?;
+            self.core.update(|model| model.put_tenant(new.clone(), revision));
             let volumes = self.volumes_of(name);
-            self.write_record_backups(change.tickets(), &volumes);
+            self.core.write_record_backups(change.tickets(), &volumes);
             if new.policy_group != old.policy_group {
-                self.bind_all(&volumes)?;
+                self.bindings.bind_all(&volumes)?;
             }
         }
         self.tenant(name)
     }
 
     fn modified_tenant(&self, old: &TenantRecord, request: ModifyTenant) -> Outcome<TenantRecord> {
-        let model = self.model();
+        let model = self.core.model();
         let mut new = old.clone();
         if let Some(name) = request.policy_group {
             let group = name.map(|name| model.group_of(GroupKind::Fixed, Some(&old.name), &name));
@@ -126,7 +135,7 @@ impl Control {
     }
 
     fn volumes_of(&self, tenant: &Name) -> Vec<VolumeRecord> {
-        let model = self.model();
+        let model = self.core.model();
         let volumes = model.volumes.values().map(|volume| &volume.record);
         volumes.filter(|volume| volume.tenant == *tenant).cloned().collect()
     }
@@ -136,19 +145,20 @@ impl Control {
     /// # Errors
     /// Conflict if the name is taken; full if the number of tenants is at its bound.
     pub fn create_tenant(&self, name: Name) -> Outcome<TenantView> {
-        let _change = self.begin_change();
-        if self.model().tenants.contains_key(&name) {
+        let _change = self.core.begin_change();
+        if self.core.model().tenants.contains_key(&name) {
             return Err(ControlError::conflict(format!("tenant '{name}' exists already")));
         }
-        if self.model().tenants.len() >= TENANTS_MAX {
+        if self.core.model().tenants.len() >= TENANTS_MAX {
             return Err(ControlError::full(format!(
                 "there are {TENANTS_MAX} tenants already, which is the most"
             )));
         }
         let record = TenantRecord::new(name, Timestamp::now());
         let key = keys::tenant(&record.name);
-        let revision = self.catalogue.commit(Transaction::default().compare(&key, 0).put(&key, &record)?)?;
-        self.update(|model| model.put_tenant(record.clone(), revision));
+        let revision =
+            self.core.catalogue.commit(Transaction::default().compare(&key, 0).put(&key, &record)?)?;
+        self.core.update(|model| model.put_tenant(record.clone(), revision));
         self.tenant(&record.name)
     }
 
@@ -158,14 +168,14 @@ impl Control {
     /// Refused for the default tenant, and for a tenant that owns volumes or policy groups; the error names
     /// them. Conflict if the tenant has another version than `if_version`.
     pub fn delete_tenant(&self, name: &Name, if_version: Option<u64>) -> Outcome<()> {
-        let _change = self.begin_change();
+        let _change = self.core.begin_change();
         let title = format!("tenant '{name}'");
-        let revision = self.model().tenant(Some(name))?.expect(title, if_version)?.revision;
+        let revision = self.core.model().tenant(Some(name))?.expect_version(title, if_version)?.revision;
         self.refuse_owner(name)?;
         let key = keys::tenant(name);
-        self.catalogue.commit(Transaction::default().compare(&key, revision).delete(&key))?;
-        self.update(|model| model.tenants.remove(name));
-        self.data_plane.forget(&Scope::Tenant(name.clone()));
+        self.core.catalogue.commit(Transaction::default().compare(&key, revision).delete(&key))?;
+        self.core.update(|model| model.tenants.remove(name));
+        self.core.engine.forget(&Scope::Tenant(name.clone()));
         Ok(())
     }
 
@@ -175,7 +185,7 @@ impl Control {
                 "tenant '{name}' always exists and cannot be deleted"
             )));
         }
-        let model = self.model();
+        let model = self.core.model();
         let volumes = list_names(model.plain_volumes().filter(|v| v.tenant == *name).map(|v| &v.name));
         let groups =
             list_names(model.groups.values().filter(|g| g.record.tenant == *name).map(|g| &g.record.name));

@@ -1,4 +1,4 @@
-//! A control core with a real data plane in a temporary folder, for tests.
+//! A control core in a temporary folder, for tests: with a data plane, or with an engine that serves nobody.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "tests alone use this")]
 
@@ -10,13 +10,17 @@ use weir_engine::{DataPlane, DataPlaneConfig};
 use weir_testkit::wait::wait_until;
 use weir_types::{ClassThresholds, Name};
 
+use crate::engine::Engine;
+use crate::engine::fake::FakeEngine;
 use crate::{Control, ControlConfig, CreateVolume, Outcome};
 
 /// A control core and its state folder; the folder stays when the core ends.
 pub struct World {
     pub control: Arc<Control>,
-    pub data_plane: Arc<DataPlane>,
     pub exports: Arc<ExportTable>,
+    pub engine: Arc<dyn Engine>,
+    /// The engine, if it has threads to end.
+    data_plane: Option<Arc<DataPlane>>,
 }
 
 impl World {
@@ -35,15 +39,33 @@ impl World {
 
     pub fn of(config: ControlConfig) -> Outcome<World> {
         let data_plane = DataPlane::start(DataPlaneConfig { reactors: 1 }).unwrap();
+        World::above(config, data_plane.clone(), Some(data_plane))
+    }
+
+    /// A control core that starts no data plane: for all that needs no content of volumes.
+    pub fn with_fake_engine(state: &Path) -> World {
+        World::without_data_plane(configuration(state)).unwrap()
+    }
+
+    /// As [`World::with_fake_engine`], with this configuration.
+    pub fn without_data_plane(config: ControlConfig) -> Outcome<World> {
+        World::above(config, Arc::new(FakeEngine::default()), None)
+    }
+
+    fn above(
+        config: ControlConfig,
+        engine: Arc<dyn Engine>,
+        data_plane: Option<Arc<DataPlane>>,
+    ) -> Outcome<World> {
         let exports = Arc::new(ExportTable::default());
-        let control = Control::start(&config, data_plane.clone(), exports.clone());
-        control.map(|control| World { control, data_plane, exports })
+        let control = Control::start(&config, engine.clone(), exports.clone());
+        control.map(|control| World { control, exports, engine, data_plane })
     }
 }
 
 impl Drop for World {
     fn drop(&mut self) {
-        self.data_plane.shutdown();
+        self.data_plane.iter().for_each(|data_plane| data_plane.shutdown());
     }
 }
 
@@ -84,15 +106,15 @@ pub fn volume(tenant: Option<&str>, text: &str, size_bytes: u64) -> CreateVolume
 /// Waits until all deleted space is reclaimed.
 pub fn settle(control: &Control) {
     wait_until("all space is given back", || {
-        control.settle_background();
-        control.background_jobs().is_empty()
+        control.reclaims.settle_background();
+        control.background.background_jobs().is_empty()
     });
 }
 
 /// Waits until all measurements have ended, and has their results recorded.
 pub fn settle_measurements(control: &Control) {
     wait_until("all measurements have ended", || {
-        control.settle_measurements();
-        control.drives().iter().all(|drive| drive.progress.is_none())
+        control.measurements.settle_measurements();
+        control.drives.drives().iter().all(|drive| drive.progress.is_none())
     });
 }

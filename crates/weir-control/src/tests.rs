@@ -36,7 +36,7 @@ const GIB: u64 = 1 << 30;
 impl Control {
     /// All volumes, or those of one tenant, by tenant and name.
     fn volumes(&self, tenant: Option<&Name>) -> Outcome<Vec<VolumeView>> {
-        Ok(self.volume_views(&self.volume_ids(tenant)?))
+        Ok(self.views.volume_views(&self.views.volume_ids(tenant)?))
     }
 }
 
@@ -59,7 +59,7 @@ fn bind(text: &str) -> ModifyVolume {
 
 /// The files of the drive in the state folder.
 fn default_store(control: &Control) -> weir_store::Store {
-    control.store(DriveId::DEFAULT).unwrap()
+    control.core.store(DriveId::DEFAULT).unwrap()
 }
 
 /// The faults of extents of a volume on a drive.
@@ -83,16 +83,16 @@ pub(super) fn error<T>(outcome: Outcome<T>) -> (ErrorKind, String) {
 fn volume_is_created_listed_and_deleted() {
     let (_folder, state) = state();
     let world = World::start(&state);
-    let view = world.control.create_volume(volume(None, "vol1", 2 * GIB)).unwrap();
+    let view = world.control.volumes.create_volume(volume(None, "vol1", 2 * GIB)).unwrap();
     assert_eq!((view.record.io_priority, view.record.state), (Class::Low, VolumeState::Online));
     let export = world.exports.find("vol1").unwrap();
     assert_eq!((export.size_bytes, export.volume), (2 * GIB, view.record.id));
     assert_eq!(world.control.volumes(None).unwrap().len(), 1);
-    world.control.delete_volume(None, &name("vol1"), DeleteVolume::default()).unwrap();
+    world.control.volumes.delete_volume(None, &name("vol1"), DeleteVolume::default()).unwrap();
     assert_eq!(world.exports.find("vol1"), None);
     settle(&world.control);
     assert_eq!(folders(&state), 0);
-    assert_eq!(error(world.control.volume(None, &name("vol1"))).0, ErrorKind::NotFound);
+    assert_eq!(error(world.control.views.volume(None, &name("vol1"))).0, ErrorKind::NotFound);
 }
 
 #[test]
@@ -106,13 +106,13 @@ fn bad_size_is_refused_with_nearest_accepted_sizes() {
         (VOLUME_SIZE_BYTES_MAX + 4096, "is beyond the largest volume of 64TiB"),
         (u64::MAX, "is beyond the largest volume of 64TiB"),
     ] {
-        let (kind, message) = error(world.control.create_volume(volume(None, "vol1", size)));
+        let (kind, message) = error(world.control.volumes.create_volume(volume(None, "vol1", size)));
         assert!(kind == ErrorKind::Invalid && message.contains(words), "{message}");
     }
-    world.control.create_volume(volume(None, "vol1", GIB)).unwrap();
-    let (_, message) = error(world.control.resize_volume(None, &name("vol1"), 0, true, None));
+    world.control.volumes.create_volume(volume(None, "vol1", GIB)).unwrap();
+    let (_, message) = error(world.control.volumes.resize_volume(None, &name("vol1"), 0, true, None));
     assert!(message.contains("size 0"), "{message}");
-    let (kind, message) = error(world.control.resize_volume(None, &name("vol1"), 4096, false, None));
+    let (kind, message) = error(world.control.volumes.resize_volume(None, &name("vol1"), 4096, false, None));
     assert!(kind == ErrorKind::Refused && message.contains("has 1GiB; shrinking it to 4KiB"), "{message}");
 }
 
@@ -121,12 +121,12 @@ fn name_without_tenant_means_default_tenant() {
     let (_folder, state) = state();
     let World { control, .. } = &World::start(&state);
     for tenant in ["svm01", "svm02"] {
-        control.create_tenant(name(tenant)).unwrap();
-        control.create_volume(volume(Some(tenant), "both", GIB)).unwrap();
+        control.tenants.create_tenant(name(tenant)).unwrap();
+        control.volumes.create_volume(volume(Some(tenant), "both", GIB)).unwrap();
     }
-    control.create_volume(volume(Some("svm02"), "only", GIB)).unwrap();
+    control.volumes.create_volume(volume(Some("svm02"), "only", GIB)).unwrap();
     let tenant_of = |tenant: Option<&str>, text: &str| {
-        let found = control.volume(tenant.map(name).as_ref(), &name(text));
+        let found = control.views.volume(tenant.map(name).as_ref(), &name(text));
         found.map(|view| view.record.tenant.to_string())
     };
     assert_eq!(tenant_of(Some("svm01"), "both").unwrap(), "svm01");
@@ -142,14 +142,14 @@ fn name_without_tenant_means_default_tenant() {
         let (kind, message) = error(tenant_of(tenant, volume));
         assert!(kind == ErrorKind::NotFound && message.contains(words), "{message}");
     }
-    control.create_volume(volume(None, "both", GIB)).unwrap();
+    control.volumes.create_volume(volume(None, "both", GIB)).unwrap();
     assert_eq!(tenant_of(None, "both").unwrap(), "default");
-    let (kind, message) = error(control.create_volume(volume(None, "both", GIB)));
+    let (kind, message) = error(control.volumes.create_volume(volume(None, "both", GIB)));
     assert_eq!(
         (kind, message.as_str()),
         (ErrorKind::Conflict, "volume 'both' exists already in tenant 'default'")
     );
-    let (kind, message) = error(control.create_volume(volume(Some("svm9"), "x", GIB)));
+    let (kind, message) = error(control.volumes.create_volume(volume(Some("svm9"), "x", GIB)));
     assert_eq!(kind, ErrorKind::NotFound);
     assert_eq!(message, "unknown tenant 'svm9'; there are: default, svm01, svm02");
 }
@@ -158,37 +158,41 @@ fn name_without_tenant_means_default_tenant() {
 fn tenant_with_volumes_or_groups_is_not_deleted() {
     let (_folder, state) = state();
     let World { control, .. } = &World::start(&state);
-    control.create_tenant(name("svm01")).unwrap();
-    assert_eq!(error(control.create_tenant(name("svm01"))).0, ErrorKind::Conflict);
-    control.create_policy_group(group(Some("svm01"), "policy1", 5, true)).unwrap();
-    let (kind, message) = error(control.delete_tenant(&name("svm01"), None));
+    control.tenants.create_tenant(name("svm01")).unwrap();
+    assert_eq!(error(control.tenants.create_tenant(name("svm01"))).0, ErrorKind::Conflict);
+    control.groups.create_policy_group(group(Some("svm01"), "policy1", 5, true)).unwrap();
+    let (kind, message) = error(control.tenants.delete_tenant(&name("svm01"), None));
     assert_eq!((kind, message.contains("policy groups: policy1")), (ErrorKind::Refused, true), "{message}");
-    control.delete_policy_group(GroupKind::Fixed, Some(&name("svm01")), &name("policy1"), None).unwrap();
-    control.delete_tenant(&name("svm01"), None).unwrap();
-    assert_eq!(error(control.delete_tenant(&name("default"), None)).0, ErrorKind::Refused);
-    assert_eq!(error(control.delete_tenant(&name("svm01"), None)).0, ErrorKind::NotFound);
+    control
+        .groups
+        .delete_policy_group(GroupKind::Fixed, Some(&name("svm01")), &name("policy1"), None)
+        .unwrap();
+    control.tenants.delete_tenant(&name("svm01"), None).unwrap();
+    assert_eq!(error(control.tenants.delete_tenant(&name("default"), None)).0, ErrorKind::Refused);
+    assert_eq!(error(control.tenants.delete_tenant(&name("svm01"), None)).0, ErrorKind::NotFound);
 }
 
 #[test]
 fn policy_groups_bind_within_tenant_and_are_deleted_only_unbound() {
     let (_folder, state) = state();
     let World { control, .. } = &World::start(&state);
-    control.create_tenant(name("svm01")).unwrap();
-    control.create_policy_group(group(Some("svm01"), "policy1", 1000, false)).unwrap();
-    control.create_volume(volume(Some("svm01"), "vol1", GIB)).unwrap();
-    control.create_volume(volume(None, "vol2", GIB)).unwrap();
+    control.tenants.create_tenant(name("svm01")).unwrap();
+    control.groups.create_policy_group(group(Some("svm01"), "policy1", 1000, false)).unwrap();
+    control.volumes.create_volume(volume(Some("svm01"), "vol1", GIB)).unwrap();
+    control.volumes.create_volume(volume(None, "vol2", GIB)).unwrap();
     let svm01 = name("svm01");
     let owner = Some(&svm01);
-    let (kind, message) = error(control.modify_volume(None, &name("vol2"), bind("policy1")));
+    let (kind, message) = error(control.volumes.modify_volume(None, &name("vol2"), bind("policy1")));
     assert_eq!(kind, ErrorKind::NotFound);
     assert_eq!(
         message,
         "unknown policy group 'policy1' in tenant 'default'; there is one in: svm01, which --tenant names"
     );
-    let view = control.modify_volume(owner, &name("vol1"), bind("policy1")).unwrap();
+    let view = control.volumes.modify_volume(owner, &name("vol1"), bind("policy1")).unwrap();
     assert_eq!(view.policy.unwrap().name, name("policy1"));
-    assert_eq!(control.policy_group(GroupKind::Fixed, owner, &name("policy1")).unwrap().workloads, 1);
-    let (kind, message) = error(control.delete_policy_group(GroupKind::Fixed, owner, &name("policy1"), None));
+    assert_eq!(control.groups.policy_group(GroupKind::Fixed, owner, &name("policy1")).unwrap().workloads, 1);
+    let (kind, message) =
+        error(control.groups.delete_policy_group(GroupKind::Fixed, owner, &name("policy1"), None));
     assert_eq!(
         (kind, message.contains("bound to the volumes: vol1;")),
         (ErrorKind::Refused, true),
@@ -198,9 +202,9 @@ fn policy_groups_bind_within_tenant_and_are_deleted_only_unbound() {
         policy: Some(PolicyChange::Release(Some(GroupKind::Fixed))),
         ..ModifyVolume::default()
     };
-    control.modify_volume(owner, &name("vol1"), release).unwrap();
-    control.delete_policy_group(GroupKind::Fixed, owner, &name("policy1"), None).unwrap();
-    let (_, message) = error(control.modify_volume(owner, &name("vol1"), bind("policy1")));
+    control.volumes.modify_volume(owner, &name("vol1"), release).unwrap();
+    control.groups.delete_policy_group(GroupKind::Fixed, owner, &name("policy1"), None).unwrap();
+    let (_, message) = error(control.volumes.modify_volume(owner, &name("vol1"), bind("policy1")));
     assert_eq!(message, "unknown policy group 'policy1' in tenant 'svm01'");
 }
 
@@ -208,27 +212,40 @@ fn policy_groups_bind_within_tenant_and_are_deleted_only_unbound() {
 fn modify_policy_group_changes_only_given_fields_and_never_sharing() {
     let (_folder, state) = state();
     let World { control, .. } = &World::start(&state);
-    control.create_policy_group(group(None, "policy1", 1000, false)).unwrap();
+    control.groups.create_policy_group(group(None, "policy1", 1000, false)).unwrap();
     let read = Throughput { iops: None, bytes_per_second: Some(5_000_000) };
     let limits = LimitsChange { read: Some(read), ..LimitsChange::default() };
     let change = TermsChange { limits, ..TermsChange::default() };
     let change = ModifyPolicyGroup { change, is_shared: Some(false), ..ModifyPolicyGroup::default() };
-    let limits = control.modify_policy_group(None, &name("policy1"), change).unwrap().record.terms.limits;
+    let limits =
+        control.groups.modify_policy_group(None, &name("policy1"), change).unwrap().record.terms.limits;
     assert_eq!((limits.total.iops, limits.read), (Some(1000), read));
     let shared = ModifyPolicyGroup { is_shared: Some(true), ..ModifyPolicyGroup::default() };
-    let (kind, message) = error(control.modify_policy_group(None, &name("policy1"), shared));
+    let (kind, message) = error(control.groups.modify_policy_group(None, &name("policy1"), shared));
     assert_eq!((kind, message.contains("cannot be changed")), (ErrorKind::Refused, true), "{message}");
-    control.create_policy_group(group(None, "policy2", 1000, true)).unwrap();
+    control.groups.create_policy_group(group(None, "policy2", 1000, true)).unwrap();
     assert_eq!(
-        error(control.rename_policy_group(GroupKind::Fixed, None, &name("policy1"), name("policy2"), None)).0,
+        error(control.groups.rename_policy_group(
+            GroupKind::Fixed,
+            None,
+            &name("policy1"),
+            name("policy2"),
+            None
+        ))
+        .0,
         ErrorKind::Conflict
     );
-    let renamed =
-        control.rename_policy_group(GroupKind::Fixed, None, &name("policy1"), name("gold"), None).unwrap();
+    let renamed = control
+        .groups
+        .rename_policy_group(GroupKind::Fixed, None, &name("policy1"), name("gold"), None)
+        .unwrap();
     assert_eq!((renamed.record.number, renamed.record.terms.limits), (1, limits));
-    assert_eq!(error(control.policy_group(GroupKind::Fixed, None, &name("policy1"))).0, ErrorKind::NotFound);
-    control.delete_policy_group(GroupKind::Fixed, None, &name("policy2"), None).unwrap();
-    let third = control.create_policy_group(group(None, "policy3", 1, true)).unwrap();
+    assert_eq!(
+        error(control.groups.policy_group(GroupKind::Fixed, None, &name("policy1"))).0,
+        ErrorKind::NotFound
+    );
+    control.groups.delete_policy_group(GroupKind::Fixed, None, &name("policy2"), None).unwrap();
+    let third = control.groups.create_policy_group(group(None, "policy3", 1, true)).unwrap();
     assert_eq!(third.record.number, 3, "numbers are not used again");
 }
 
@@ -236,38 +253,44 @@ fn modify_policy_group_changes_only_given_fields_and_never_sharing() {
 fn resize_adds_and_removes_extents_and_updates_export() {
     let (_folder, state) = state();
     let world = World::start(&state);
-    let id = world.control.create_volume(volume(None, "vol1", GIB)).unwrap().record.id;
+    let id = world.control.volumes.create_volume(volume(None, "vol1", GIB)).unwrap().record.id;
     let extents = || std::fs::read_dir(default_store(&world.control).extents(id)).unwrap().count();
-    world.control.resize_volume(None, &name("vol1"), 3 * GIB, false, None).unwrap();
+    world.control.volumes.resize_volume(None, &name("vol1"), 3 * GIB, false, None).unwrap();
     assert_eq!((extents(), world.exports.find("vol1").unwrap().size_bytes), (3, 3 * GIB));
-    world.control.resize_volume(None, &name("vol1"), 4096, true, None).unwrap();
+    world.control.volumes.resize_volume(None, &name("vol1"), 4096, true, None).unwrap();
     assert_eq!((extents(), world.exports.find("vol1").unwrap().size_bytes), (1, 4096));
     let rename = ModifyVolume { name: Some(name("vol9")), ..ModifyVolume::default() };
-    world.control.modify_volume(None, &name("vol1"), rename).unwrap();
+    world.control.volumes.modify_volume(None, &name("vol1"), rename).unwrap();
     assert_eq!(world.exports.find("vol1"), None);
     assert_eq!(world.exports.find("vol9").unwrap().volume, id);
 }
 
 /// Makes a tenant with a bound and a free volume. Answers the inventory, to be compared after a restart.
 fn furnish(control: &Control) -> String {
-    control.create_tenant(name("svm01")).unwrap();
-    control.create_policy_group(group(Some("svm01"), "policy1", 1000, true)).unwrap();
-    control.create_volume(volume(Some("svm01"), "vol1", GIB)).unwrap();
-    control.create_volume(volume(None, "vol2", 2 * GIB)).unwrap();
+    control.tenants.create_tenant(name("svm01")).unwrap();
+    control.groups.create_policy_group(group(Some("svm01"), "policy1", 1000, true)).unwrap();
+    control.volumes.create_volume(volume(Some("svm01"), "vol1", GIB)).unwrap();
+    control.volumes.create_volume(volume(None, "vol2", 2 * GIB)).unwrap();
     let owner = name("svm01");
-    control.modify_volume(Some(&owner), &name("vol1"), bind("policy1")).unwrap();
+    control.volumes.modify_volume(Some(&owner), &name("vol1"), bind("policy1")).unwrap();
     control
+        .groups
         .rename_policy_group(GroupKind::Fixed, Some(&owner), &name("policy1"), name("gold"), None)
         .unwrap();
-    control.resize_volume(None, &name("vol2"), 4 * GIB, false, None).unwrap();
+    control.volumes.resize_volume(None, &name("vol2"), 4 * GIB, false, None).unwrap();
     inventory(control)
 }
 
 pub(super) fn inventory(control: &Control) -> String {
     let volumes: Vec<_> = control.volumes(None).unwrap().into_iter().map(|view| view.record).collect();
-    let groups: Vec<_> =
-        control.policy_groups(GroupKind::Fixed, None).unwrap().into_iter().map(|view| view.record).collect();
-    serde_json::to_string_pretty(&(control.tenant_names().len(), volumes, groups)).unwrap()
+    let groups: Vec<_> = control
+        .groups
+        .policy_groups(GroupKind::Fixed, None)
+        .unwrap()
+        .into_iter()
+        .map(|view| view.record)
+        .collect();
+    serde_json::to_string_pretty(&(control.tenants.tenant_names().len(), volumes, groups)).unwrap()
 }
 
 #[test]
@@ -280,7 +303,7 @@ fn restart_finds_and_serves_all_volumes() {
     let world = World::start(&state);
     assert_eq!((inventory(&world.control), world.control.node()), (before, node));
     assert_eq!(world.exports.list().len(), 2);
-    assert_eq!(world.control.alarms(), []);
+    assert_eq!(world.control.alarms.alarms(), []);
 }
 
 #[test]
@@ -296,12 +319,12 @@ fn lost_catalogue_is_rebuilt_from_record_backups() {
     }
     // Without the rebuild option, the daemon starts and reports the folders that it found.
     let world = World::start(&state);
-    assert!(world.control.alarms()[0].message.contains("2 volume folders"));
+    assert!(world.control.alarms.alarms()[0].message.contains("2 volume folders"));
     drop(world);
     let world = World::try_start(&state, true).unwrap();
     assert_eq!(inventory(&world.control), before);
-    assert_eq!(world.control.alarms(), []);
-    let next = world.control.create_policy_group(group(None, "next", 1, true)).unwrap();
+    assert_eq!(world.control.alarms.alarms(), []);
+    let next = world.control.groups.create_policy_group(group(None, "next", 1, true)).unwrap();
     assert_eq!(next.record.number, 2, "numbers go on");
 }
 
@@ -338,7 +361,7 @@ fn interrupted_creation_is_undone_and_deletion_finished() {
     let world = World::start(&state);
     let mut ids = Vec::new();
     for text in ["files-missing", "files-made", "half-removed", "to-remove", "stays"] {
-        ids.push(world.control.create_volume(volume(None, text, GIB)).unwrap().record.id);
+        ids.push(world.control.volumes.create_volume(volume(None, text, GIB)).unwrap().record.id);
     }
     let store = default_store(&world.control);
     drop(world);
@@ -357,15 +380,15 @@ fn interrupted_creation_is_undone_and_deletion_finished() {
     let left: Vec<_> =
         world.control.volumes(None).unwrap().into_iter().map(|view| view.record.name).collect();
     assert_eq!((left, folders(&state)), (vec![name("stays")], 1));
-    assert_eq!(world.control.alarms(), []);
-    world.control.create_volume(volume(None, "files-made", GIB)).unwrap();
+    assert_eq!(world.control.alarms.alarms(), []);
+    world.control.volumes.create_volume(volume(None, "files-made", GIB)).unwrap();
 }
 
 #[test]
 fn interrupted_resize_leaves_no_surplus_extents_or_old_data() {
     let (_folder, state) = state();
     let world = World::start(&state);
-    let id = world.control.create_volume(volume(None, "vol1", 4096)).unwrap().record.id;
+    let id = world.control.volumes.create_volume(volume(None, "vol1", 4096)).unwrap().record.id;
     let store = default_store(&world.control);
     drop(world);
     // The growth has made its files but no record; the shrink has changed its record but left data behind.
@@ -386,38 +409,43 @@ fn interrupted_resize_leaves_no_surplus_extents_or_old_data() {
 fn faulty_extent_file_raises_alarm_until_repaired() {
     let (_folder, state) = state();
     let world = World::start(&state);
-    let id = world.control.create_volume(volume(None, "vol1", 2 * GIB)).unwrap().record.id;
+    let id = world.control.volumes.create_volume(volume(None, "vol1", 2 * GIB)).unwrap().record.id;
     let path = default_store(&world.control).extents(id).join("00000001");
     std::fs::remove_file(&path).unwrap();
     world.control.check_extent_files();
-    let alarms: Vec<_> =
-        world.control.alarms().into_iter().filter(|a| a.source == alarms::AlarmSource::ExtentCheck).collect();
+    let alarms: Vec<_> = world
+        .control
+        .alarms
+        .alarms()
+        .into_iter()
+        .filter(|a| a.source == alarms::AlarmSource::ExtentCheck)
+        .collect();
     assert_eq!((alarms.len(), alarms[0].volume, alarms[0].extent), (1, Some(id), Some(1)));
     assert!(alarms[0].message.contains("is missing"), "{}", alarms[0].message);
     std::fs::File::create(&path).unwrap().set_len(EXTENT_BYTES).unwrap();
     world.control.check_extent_files();
-    assert!(world.control.alarms.list_is_empty());
+    assert!(world.control.core.alarms.list_is_empty());
     std::fs::remove_file(&path).unwrap();
     world.control.check_extent_files();
-    world.control.delete_volume(None, &name("vol1"), DeleteVolume::default()).unwrap();
-    assert!(world.control.alarms.list_is_empty());
+    world.control.volumes.delete_volume(None, &name("vol1"), DeleteVolume::default()).unwrap();
+    assert!(world.control.core.alarms.list_is_empty());
 }
 
 #[test]
 fn start_succeeds_without_the_folder_of_one_volume() {
     let (_folder, state) = state();
     let world = World::start(&state);
-    let id = world.control.create_volume(volume(None, "vol1", GIB)).unwrap().record.id;
-    world.control.create_volume(volume(None, "vol2", GIB)).unwrap();
+    let id = world.control.volumes.create_volume(volume(None, "vol1", GIB)).unwrap().record.id;
+    world.control.volumes.create_volume(volume(None, "vol2", GIB)).unwrap();
     let gone = default_store(&world.control).folder(id);
     drop(world);
     std::fs::remove_dir_all(gone).unwrap();
     let world = World::start(&state);
-    let alarms = world.control.alarms();
+    let alarms = world.control.alarms.alarms();
     assert!(
         alarms.iter().any(|a| a.volume == Some(id) && a.message.contains("'vol1' cannot be served")),
         "{alarms:?}"
     );
     assert!(world.exports.find("vol2").is_some());
-    world.control.delete_volume(None, &name("vol1"), DeleteVolume::default()).unwrap();
+    world.control.volumes.delete_volume(None, &name("vol1"), DeleteVolume::default()).unwrap();
 }

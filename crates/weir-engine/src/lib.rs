@@ -61,6 +61,7 @@ pub use open_file::{Content, FileIdentity, OpenFile};
 pub use policy_path::PolicyLevel;
 pub use scrubbing::{ScrubEnd, ScrubProgress, ScrubSnapshot};
 pub use snapshot::{SnapshotProgress, SnapshotSpec};
+pub use space_count::Look as SpaceLook;
 pub use specification::{
     DriveQueueDepth, DriveSpec, NO_HOME, ReclaimSpec, VolumeHome, VolumeLayout, VolumeSpec, home_beyond_list,
 };

@@ -31,7 +31,7 @@ pub struct SpaceCount {
 }
 
 /// A look at the filesystem that has begun.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Look {
     /// `done_bytes` at the beginning of the look, in bytes.
     done_bytes: u64,

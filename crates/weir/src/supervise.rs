@@ -78,26 +78,37 @@ impl Supervised {
         let (stop_api, api_stopped) = watch::channel(false);
         let mut repeated = vec![
             Repeated::start("check", Look(CHECK_INTERVAL), control.clone(), Control::check_extent_files)?,
-            Repeated::start("follow", Work(FOLLOW_INTERVAL), control.clone(), Control::follow_used_space)?,
-            Repeated::start("figures", Look(FIGURES_INTERVAL), control.clone(), Control::refresh_figures)?,
+            Repeated::start("follow", Work(FOLLOW_INTERVAL), control.clone(), |control| {
+                control.bindings.follow_used_space()
+            })?,
+            Repeated::start("figures", Look(FIGURES_INTERVAL), control.clone(), |control| {
+                control.figures.refresh_figures()
+            })?,
             Repeated::start(
                 "replicas",
                 Work(SETTLE_INTERVAL),
                 control.clone(),
                 Control::retry_record_backups,
             )?,
-            Repeated::start("settle", Work(SETTLE_INTERVAL), control.clone(), Control::settle_background)?,
-            Repeated::start("space", Work(SPACE_INTERVAL), control.clone(), Control::set_space_aside)?,
-            Repeated::start("scrub", Work(SETTLE_INTERVAL), control.clone(), Control::settle_scrubs)?,
-            Repeated::start(
-                "classify",
-                Work(SETTLE_INTERVAL),
-                control.clone(),
-                Control::settle_measurements,
-            )?,
+            Repeated::start("settle", Work(SETTLE_INTERVAL), control.clone(), |control| {
+                control.reclaims.settle_background()
+            })?,
+            Repeated::start("space", Work(SPACE_INTERVAL), control.clone(), |control| {
+                control.space.set_space_aside()
+            })?,
+            Repeated::start("scrub", Work(SETTLE_INTERVAL), control.clone(), |control| {
+                control.scrubs.settle_scrubs()
+            })?,
+            Repeated::start("classify", Work(SETTLE_INTERVAL), control.clone(), |control| {
+                control.measurements.settle_measurements()
+            })?,
             Repeated::start("move", Work(MOVE_INTERVAL), control.clone(), Control::settle_moves)?,
-            Repeated::start("return", Work(RETURN_INTERVAL), control.clone(), Control::look_for_returns)?,
-            Repeated::start("credits", Look(CREDITS_INTERVAL), control.clone(), Control::save_credits)?,
+            Repeated::start("return", Work(RETURN_INTERVAL), control.clone(), |control| {
+                control.returns.look_for_returns()
+            })?,
+            Repeated::start("credits", Look(CREDITS_INTERVAL), control.clone(), |control| {
+                control.credits.save_credits()
+            })?,
         ];
         if let Some(interval) = notify::watchdog_interval() {
             repeated.push(Repeated::start("watchdog", Work(interval), control.clone(), notify::is_alive)?);
@@ -116,8 +127,8 @@ impl Supervised {
         // A thread that has already ended needs no message.
         let _ = self.stop_api.send(true);
         self.repeated.into_iter().for_each(Repeated::stop);
-        self.control.stop_measurements();
-        self.control.save_credits();
+        self.control.measurements.stop_measurements();
+        self.control.credits.save_credits();
         match self.api.join() {
             Ok(listeners) => listeners.remove(),
             Err(_) => tracing::error!("the API's thread ended in a panic"),

@@ -25,7 +25,7 @@ alike!(
     Full,
     Internal
 );
-alike!(weir_control::alarms::Severity, weir_api_types::Severity, Critical, Warning);
+alike!(weir_control::alarm_list::Severity, weir_api_types::Severity, Critical, Warning);
 alike!(
     weir_control::alarms::AlarmSource,
     weir_api_types::AlarmCode,

@@ -76,7 +76,7 @@ impl FromControl<DriveQueueDepth> for PoolInFlight {
 
 impl FromControl<PoolView> for Pool {
     fn from_control(view: PoolView) -> Pool {
-        let (ledger, usage) = (&view.ledger, view.usage());
+        let (ledger, usage) = (&view.ledger, view.summed_usage());
         Pool {
             number: view.number as u64,
             version: view.version,

@@ -97,7 +97,7 @@ fn work_of(control: &Control) -> BTreeMap<Work, String> {
         let kind = job.kind.word().to_owned();
         (Work { id: job.id, kind, drive: job.drive }, job.what)
     };
-    control.background_jobs().into_iter().map(|job| of(job.into_api())).collect()
+    control.background.background_jobs().into_iter().map(|job| of(job.into_api())).collect()
 }
 
 /// List events.

@@ -6,7 +6,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::MetricType;
 
 use super::Labels;
-use weir_control::alarms::{Severity, ShownAlarm};
+use weir_control::alarm_list::{Severity, ShownAlarm};
 
 /// Active alarms, by severity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -14,13 +14,13 @@ type PoolGauge = (&'static str, &'static str, fn(&PoolView) -> Option<f64>);
 
 const GAUGES: [PoolGauge; 14] = [
     ("weir_pool_size_bytes", "Size of the pool's drives, in bytes", |pool| {
-        Some(pool.usage().size_bytes as f64)
+        Some(pool.summed_usage().size_bytes as f64)
     }),
     ("weir_pool_used_bytes", "Space in use on them, by anyone, in bytes", |pool| {
-        Some(pool.usage().used_bytes as f64)
+        Some(pool.summed_usage().used_bytes as f64)
     }),
     ("weir_pool_available_bytes", "Space that volumes can still use, in bytes", |pool| {
-        Some(pool.usage().available_bytes as f64)
+        Some(pool.summed_usage().available_bytes as f64)
     }),
     ("weir_pool_provisioned_bytes", "What volumes may come to occupy, in bytes", |pool| {
         Some(pool.provisioned_bytes() as f64)

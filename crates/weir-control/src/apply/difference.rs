@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 use weir_types::{BackgroundKind, BackgroundPolicy, PolicyGroupId};
 
-use super::{Changes, Plan};
+use crate::apply::{Changes, Plan};
 use crate::model::Model;
 use crate::records::PolicyGroupRecord;
 
@@ -23,7 +23,7 @@ type Fields = BTreeMap<String, String>;
 
 impl Changes {
     /// The difference, one line for each changed object, ordered by section, tenant and name.
-    pub(super) fn describe(&self, model: &Model, plan: &Plan) -> Vec<String> {
+    pub(crate) fn describe(&self, model: &Model, plan: &Plan) -> Vec<String> {
         let name = |id: Option<PolicyGroupId>| {
             let planned = id.and_then(|id| plan.groups.get(&id));
             let group = planned.or_else(|| model.group_by_id(id?));

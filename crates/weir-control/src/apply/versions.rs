@@ -4,15 +4,14 @@ use std::collections::BTreeSet;
 
 use weir_types::{BackgroundKind, Scope};
 
-use super::super::Control;
-use super::super::error::{ControlError, Outcome};
-use super::super::model::Model;
-use super::super::records::{PolicyGroupRecord, TenantRecord};
-use super::{Changes, Plan, PolicySet};
+use crate::apply::{Changes, Plan, PolicySet, PolicySets};
+use crate::error::{ControlError, Outcome};
+use crate::model::Model;
+use crate::records::{PolicyGroupRecord, TenantRecord};
 
 impl Changes {
     /// Refuses to override objects that changed after the export of the set.
-    pub(super) fn refuse_newer(&self, model: &Model, exported: u64) -> Outcome<()> {
+    pub(crate) fn refuse_newer(&self, model: &Model, exported: u64) -> Outcome<()> {
         let groups = self.groups.iter().filter_map(|(old, _)| {
             let old = old.as_ref()?;
             Some((format!("{} '{}'", old.kind(), old.name), model.groups.get(&old.id)?.revision))
@@ -38,19 +37,8 @@ impl Changes {
     }
 }
 
-impl Model {
-    /// Version of all policies and bindings: the greatest version of any of them.
-    pub fn policies_version(&self) -> u64 {
-        let groups = self.groups.values().map(|group| group.revision);
-        let tenants = self.tenants.values().map(|tenant| tenant.revision);
-        let volumes = self.volumes.values().map(|volume| volume.revision);
-        let background = self.background.values().map(|policy| policy.revision);
-        groups.chain(tenants).chain(volumes).chain(background).max().unwrap_or(0)
-    }
-}
-
 /// One line for each object that pruning would remove, and that the plan keeps.
-pub(super) fn left(model: &Model, plan: &Plan, set: &PolicySet) -> Vec<String> {
+pub(crate) fn left(model: &Model, plan: &Plan, set: &PolicySet) -> Vec<String> {
     let is_named = |scope: &Scope| plan.places.contains_key(scope);
     let is_said = |group: &PolicyGroupRecord| match group.adaptive {
         Some(_) => set.adaptive_policy_groups.is_some(),
@@ -76,9 +64,18 @@ pub(super) fn left(model: &Model, plan: &Plan, set: &PolicySet) -> Vec<String> {
     groups.chain(tenants).chain(volumes).chain(background).collect()
 }
 
-impl Control {
+impl PolicySets {
     /// Version of all policies and bindings, for an export.
     pub fn policies_version(&self) -> u64 {
-        self.model().policies_version()
+        policies_version(&self.core.model())
     }
+}
+
+/// Version of all policies and bindings: the greatest version of any of them.
+pub fn policies_version(model: &Model) -> u64 {
+    let groups = model.groups.values().map(|group| group.revision);
+    let tenants = model.tenants.values().map(|tenant| tenant.revision);
+    let volumes = model.volumes.values().map(|volume| volume.revision);
+    let background = model.background.values().map(|policy| policy.revision);
+    groups.chain(tenants).chain(volumes).chain(background).max().unwrap_or(0)
 }

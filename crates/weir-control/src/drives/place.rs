@@ -3,11 +3,11 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use weir_store::{MARKER_FILE, Marker, VOLUMES_FOLDER};
 use weir_types::{DriveId, Name};
 
-use super::super::error::{ControlError, Outcome};
-use super::super::records::DriveRecord;
-use weir_store::{MARKER_FILE, Marker, VOLUMES_FOLDER};
+use crate::error::{ControlError, Outcome};
+use crate::records::DriveRecord;
 
 /// Name of the catalogue in a state folder.
 const CATALOGUE_FILE: &str = "catalogue.sqlite";

@@ -36,21 +36,21 @@ fn removed_drive_leaves_no_files() {
     let (_folder, state) = state();
     let World { control, .. } = &World::start(&state);
     let path = folder(&state, "fast");
-    let view = control.add_drive(add(&path, None)).unwrap();
+    let view = control.drives.add_drive(add(&path, None)).unwrap();
     assert_eq!((view.record.name.as_str(), view.volumes, view.usage.is_ok()), ("fast", 0, true));
-    let made = control.create_volume(volume_on("fast", "vol1")).unwrap();
+    let made = control.volumes.create_volume(volume_on("fast", "vol1")).unwrap();
     assert_eq!(made.drives[0].name, name("fast"));
     assert!(made.used_bytes.is_some());
     assert!(path.join("volumes").join(made.record.id.to_string()).join("extents/00000000").exists());
-    control.resize_volume(None, &name("vol1"), 2 * GIB, false, None).unwrap();
-    assert_eq!(control.drive(&name("fast")).unwrap().provisioned_bytes, 2 * GIB);
-    control.delete_volume(None, &name("vol1"), DeleteVolume::default()).unwrap();
+    control.volumes.resize_volume(None, &name("vol1"), 2 * GIB, false, None).unwrap();
+    assert_eq!(control.drives.drive(&name("fast")).unwrap().provisioned_bytes, 2 * GIB);
+    control.volumes.delete_volume(None, &name("vol1"), DeleteVolume::default()).unwrap();
     settle(control);
-    control.remove_drive(&name("fast"), None).unwrap();
+    control.drives.remove_drive(&name("fast"), None).unwrap();
     assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
-    assert_eq!(error(control.drive(&name("fast"))).0, ErrorKind::NotFound);
-    assert_eq!(error(control.remove_drive(&name("default"), None)).0, ErrorKind::Refused);
-    assert_eq!(error(control.create_volume(volume_on("fast", "vol1"))).0, ErrorKind::NotFound);
+    assert_eq!(error(control.drives.drive(&name("fast"))).0, ErrorKind::NotFound);
+    assert_eq!(error(control.drives.remove_drive(&name("default"), None)).0, ErrorKind::Refused);
+    assert_eq!(error(control.volumes.create_volume(volume_on("fast", "vol1"))).0, ErrorKind::NotFound);
 }
 
 #[test]
@@ -61,10 +61,10 @@ fn unsuitable_directories_are_refused_with_reason() {
     let other = World::start(&other_state);
     let used = folder(&state, "used");
     fs::create_dir(used.join("inner")).unwrap();
-    control.add_drive(add(&used, None)).unwrap();
+    control.drives.add_drive(add(&used, None)).unwrap();
     std::os::unix::fs::symlink(&used, state.join("link")).unwrap();
     fs::write(state.join("file"), "").unwrap();
-    other.control.add_drive(add(&folder(&other_state, "theirs"), None)).unwrap();
+    other.control.drives.add_drive(add(&folder(&other_state, "theirs"), None)).unwrap();
     fs::write(folder(&state, "garbled").join(MARKER), "{").unwrap();
     let free = folder(&state, "free");
     for (path, text, kind, words) in [
@@ -84,7 +84,7 @@ fn unsuitable_directories_are_refused_with_reason() {
         (&free, Some("used"), ErrorKind::Conflict, "drive 'used' exists already"),
         (&free, Some("default"), ErrorKind::Conflict, "drive 'default' exists already"),
     ] {
-        let (found, message) = error(control.add_drive(add(path, text)));
+        let (found, message) = error(control.drives.add_drive(add(path, text)));
         assert!(found == kind && message.contains(words), "{}: {found:?} {message}", path.display());
     }
     assert_eq!(fs::read_dir(&free).unwrap().count(), 0, "a refusal leaves nothing behind");
@@ -97,9 +97,9 @@ fn missing_drive_is_an_alarm_and_affects_no_other_drive() {
     let (_folder, state) = state();
     let path = folder(&state, "removable");
     let world = World::start(&state);
-    world.control.add_drive(add(&path, None)).unwrap();
-    let id = world.control.create_volume(volume_on("removable", "away")).unwrap().record.id;
-    world.control.create_volume(volume(None, "here", GIB)).unwrap();
+    world.control.drives.add_drive(add(&path, None)).unwrap();
+    let id = world.control.volumes.create_volume(volume_on("removable", "away")).unwrap().record.id;
+    world.control.volumes.create_volume(volume(None, "here", GIB)).unwrap();
     let before = inventory(&world.control);
     drop(world);
     // The folder is now empty, like the mount point of a filesystem that is not mounted.
@@ -107,26 +107,30 @@ fn missing_drive_is_an_alarm_and_affects_no_other_drive() {
     fs::rename(&path, &elsewhere).unwrap();
     fs::create_dir(&path).unwrap();
     let world = World::start(&state);
-    let alarms = world.control.alarms();
+    let alarms = world.control.alarms.alarms();
     let has = |words: &str| alarms.iter().any(|alarm| alarm.message.contains(words));
     assert!(has("drive 'removable' at") && has("is its filesystem mounted?"), "{alarms:?}");
     assert!(has("its 1 volumes are not served") && alarms.iter().any(|a| a.volume == Some(id)), "{alarms:?}");
     assert!(world.exports.find("here").is_some() && world.exports.find("away").is_none());
     assert_eq!(fs::read_dir(&path).unwrap().count(), 0, "nothing is made where the drive should be");
     world.control.check_extent_files();
-    let (kind, message) = error(world.control.delete_volume(None, &name("away"), DeleteVolume::default()));
+    let (kind, message) =
+        error(world.control.volumes.delete_volume(None, &name("away"), DeleteVolume::default()));
     assert!(kind == ErrorKind::Refused && message.contains("is missing"), "{message}");
-    assert_eq!(error(world.control.create_volume(volume_on("removable", "more"))).0, ErrorKind::Refused);
     assert_eq!(
-        error(world.control.resize_volume(None, &name("away"), 2 * GIB, false, None)).0,
+        error(world.control.volumes.create_volume(volume_on("removable", "more"))).0,
         ErrorKind::Refused
     );
-    assert!(world.control.drive(&name("removable")).unwrap().usage.is_err());
+    assert_eq!(
+        error(world.control.volumes.resize_volume(None, &name("away"), 2 * GIB, false, None)).0,
+        ErrorKind::Refused
+    );
+    assert!(world.control.drives.drive(&name("removable")).unwrap().usage.is_err());
     drop(world);
     fs::remove_dir(&path).unwrap();
     fs::rename(&elsewhere, &path).unwrap();
     let world = World::start(&state);
-    assert_eq!((inventory(&world.control), world.control.alarms()), (before, vec![]));
+    assert_eq!((inventory(&world.control), world.control.alarms.alarms()), (before, vec![]));
     assert!(world.exports.find("away").is_some());
 }
 
@@ -136,14 +140,14 @@ fn lost_catalogue_is_rebuilt_from_all_drives() {
     let path = folder(&state, "second");
     let world = World::start(&state);
     let emulation = Some(Emulation::even(5000, None, 7));
-    world.control.add_drive(AddDrive { emulation, ..add(&path, None) }).unwrap();
-    world.control.create_volume(volume_on("second", "vol2")).unwrap();
-    world.control.create_volume(volume(None, "vol1", GIB)).unwrap();
+    world.control.drives.add_drive(AddDrive { emulation, ..add(&path, None) }).unwrap();
+    world.control.volumes.create_volume(volume_on("second", "vol2")).unwrap();
+    world.control.volumes.create_volume(volume(None, "vol1", GIB)).unwrap();
     let (before, node) = (inventory(&world.control), world.control.node());
     drop(world);
     forget_catalogue(&state);
     let world = World::start(&state);
-    let alarms = world.control.alarms();
+    let alarms = world.control.alarms.alarms();
     assert_eq!(
         alarms.iter().filter(|alarm| alarm.message.contains("1 volume folders")).count(),
         2,
@@ -164,8 +168,8 @@ fn lost_catalogue_is_rebuilt_from_all_drives() {
     fs::remove_dir_all(&copied).unwrap();
     let world = World::try_start(&state, true).unwrap();
     assert_eq!((inventory(&world.control), world.control.node()), (before, node));
-    assert_eq!(world.control.drive(&name("second")).unwrap().record.emulation, emulation);
-    assert_eq!(world.control.alarms(), []);
+    assert_eq!(world.control.drives.drive(&name("second")).unwrap().record.emulation, emulation);
+    assert_eq!(world.control.alarms.alarms(), []);
 }
 
 #[test]
@@ -173,12 +177,12 @@ fn re_added_directory_keeps_identity_and_unknown_files() {
     let (_folder, state) = state();
     let path = folder(&state, "second");
     let world = World::start(&state);
-    let id = world.control.add_drive(add(&path, None)).unwrap().record.id;
+    let id = world.control.drives.add_drive(add(&path, None)).unwrap().record.id;
     let stranger = path.join("volumes").join(uuid::Uuid::new_v4().to_string());
     fs::create_dir(&stranger).unwrap();
-    world.control.remove_drive(&name("second"), None).unwrap();
+    world.control.drives.remove_drive(&name("second"), None).unwrap();
     assert!(stranger.exists() && path.join(MARKER).exists());
-    let again = world.control.add_drive(add(&path, Some("again"))).unwrap();
+    let again = world.control.drives.add_drive(add(&path, Some("again"))).unwrap();
     assert_eq!(again.record.id, id);
 }
 
@@ -186,7 +190,7 @@ fn re_added_directory_keeps_identity_and_unknown_files() {
 fn records_without_placement_are_on_the_default_drive() {
     let (_folder, state) = state();
     let World { control, .. } = &World::start(&state);
-    let view = control.create_volume(volume(None, "vol1", GIB)).unwrap();
+    let view = control.volumes.create_volume(volume(None, "vol1", GIB)).unwrap();
     let mut old = serde_json::to_value(&view.record).unwrap();
     let placement = old.as_object_mut().unwrap().remove("placement").unwrap();
     let record: VolumeRecord = serde_json::from_value(old.clone()).unwrap();

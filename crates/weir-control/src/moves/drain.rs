@@ -4,19 +4,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use weir_plan::failure_domain::Room;
+use weir_plan::replica_plan::{Candidate, Unreachable, Wish, unreachable};
+use weir_store::extent_count;
 use weir_types::units::Size;
 use weir_types::{ClassPolicy, DriveId};
 use weir_volume::mirror::ReplicaState;
 
-use super::Stranded;
-use crate::Control;
-use crate::drives::{Drive, Usages};
-use crate::error::{ControlError, Outcome};
-use crate::model::{Model, list_names};
+use crate::engine::OpenVolume;
+use crate::error::{ControlError, Outcome, list_names};
+use crate::figures::Usages;
+use crate::model::{Drive, Model};
+use crate::moves::{Moves, Stranded, candidates, wishes};
 use crate::records::{DriveRecord, VolumeRecord};
-use weir_plan::failure_domain::Room;
-use weir_plan::replica_plan::{Candidate, Unreachable, Wish, unreachable};
-use weir_store::extent_count;
 
 /// Filesystems, by the system's number of each.
 type Filesystems = BTreeSet<u64>;
@@ -60,38 +60,27 @@ fn available(usages: &Usages) -> BTreeMap<u64, u64> {
     usages.map(|usage| (usage.filesystem, usage.available_bytes)).collect()
 }
 
-impl Model {
-    /// The draining drives, with one more.
-    fn drain_with(&self, drive: DriveId) -> BTreeSet<DriveId> {
-        let all = self.drives.values().map(|drive| &drive.record);
-        all.filter(|record| record.is_draining || record.id == drive).map(|record| record.id).collect()
-    }
+/// A replica of an extent: the extent, its slot and its drive.
+type Replica = (u32, (usize, DriveId));
 
-    /// Volumes with extents on any of these drives.
-    fn volumes_held_by(&self, drives: &BTreeSet<DriveId>) -> Vec<VolumeRecord> {
-        let holds = |volume: &&VolumeRecord| {
-            volume.placement.holders(volume.size_bytes).iter().any(|holder| drives.contains(holder))
-        };
-        self.volumes.values().map(|volume| &volume.record).filter(holds).cloned().collect()
-    }
+/// True if an extent of a volume on a missing drive has no complete replica on a present drive.
+fn has_last_replica(model: &Model, missing: &Drive, volume: &VolumeRecord) -> bool {
+    let is_good = has_everything(model, volume);
+    let mut extents = volume.placement.extents_on(missing.record.id, volume.size_bytes);
+    extents.any(|extent| !volume.placement.replicas_of(extent.into()).any(|replica| is_good(extent, replica)))
+}
 
-    /// The destinations for a volume's replicas if only the drives of `rooms` stay.
-    ///
-    /// A preferred class that none of these drives has is ignored.
-    fn destinations(&self, volume: &VolumeRecord, rooms: Vec<Room>) -> (Vec<Wish>, Vec<Candidate>) {
-        let candidates = self.candidates(volume, rooms);
-        let is_to_be_had = |wish: &Wish| candidates.iter().any(|candidate| candidate.class == *wish);
-        let relaxed =
-            |wish: Wish| wish.filter(|_| volume.class_policy != ClassPolicy::Prefer || is_to_be_had(&wish));
-        let wishes: Vec<Wish> = self.wishes(volume, &candidates).into_iter().map(relaxed).collect();
-        let suits =
-            |candidate: &Candidate| wishes.iter().any(|wish| wish.is_none() || *wish == candidate.class);
-        let suitable = candidates.into_iter().filter(suits).collect();
-        (wishes, suitable)
+/// Returns a test for replicas of a volume: reachable, on a present drive, and in sync.
+fn has_everything(model: &Model, volume: &VolumeRecord) -> impl Fn(u32, (usize, DriveId)) -> bool {
+    let status = model.open.get(&volume.id).map(OpenVolume::status).unwrap_or_default();
+    move |extent, (slot, drive)| {
+        // Nothing is known of a volume that is not open: none of its replicas has everything.
+        let state = status.replica_states.get(extent as usize).map(|states| states[slot]);
+        model.is_there(drive) && state == Some(ReplicaState::InSync) && !status.faults.is_away(extent, slot)
     }
 }
 
-impl Control {
+impl Moves {
     /// Refuses to drain a drive, in addition to the drives that drain already, if any content cannot go
     /// elsewhere.
     ///
@@ -100,15 +89,16 @@ impl Control {
     /// has the only complete replica of an extent. Full if there is too little space elsewhere, with the
     /// missing amount.
     pub(crate) fn refuse_stranded(&self, drive: &DriveRecord) -> Outcome<()> {
-        let drain = self.model().drain_with(drive.id);
-        let volumes = self.model().volumes_held_by(&BTreeSet::from([drive.id]));
+        let drain = drain_with(&self.core.model(), drive.id);
+        let volumes = volumes_held_by(&self.core.model(), &BTreeSet::from([drive.id]));
         self.refuse_last_replicas(drive, &volumes)?;
         self.refuse_unserved(drive, &volumes)?;
         self.refuse_stranded_journals(drive, &drain)?;
-        let usages = self.usages();
-        let rooms: Vec<Room> = self.rooms().into_iter().filter(|room| !drain.contains(&room.drive)).collect();
-        let volumes = self.model().volumes_held_by(&drain);
-        let load = |volume: &VolumeRecord| self.load(drive, volume, &drain, (&rooms, &usages));
+        let usages = self.figures.usages();
+        let rooms: Vec<Room> =
+            self.placing.rooms().into_iter().filter(|room| !drain.contains(&room.drive)).collect();
+        let volumes = volumes_held_by(&self.core.model(), &drain);
+        let load = |volume: &VolumeRecord| self.load_of(drive, volume, &drain, (&rooms, &usages));
         let loads: Vec<Load> = volumes.iter().map(load).collect::<Outcome<_>>()?;
         match shortage(&loads, &available(&usages)) {
             Some(shortage) => Err(self.refuse_shortage(drive, &loads, &shortage)),
@@ -118,7 +108,7 @@ impl Control {
 
     /// Refuses a missing drive while no other replica of its extents is known to have everything.
     fn refuse_last_replicas(&self, drive: &DriveRecord, volumes: &[VolumeRecord]) -> Outcome<()> {
-        let model = self.model();
+        let model = self.core.model();
         let Some(missing) = model.drives.get(&drive.id).filter(|drive| drive.store.is_err()) else {
             return Ok(());
         };
@@ -138,7 +128,7 @@ impl Control {
     }
 
     fn refuse_unserved(&self, drive: &DriveRecord, volumes: &[VolumeRecord]) -> Outcome<()> {
-        let model = self.model();
+        let model = self.core.model();
         let unserved = volumes.iter().filter(|volume| !model.open.contains_key(&volume.id));
         let unserved = list_names(unserved.map(VolumeRecord::export_name));
         if unserved.is_empty() {
@@ -157,7 +147,7 @@ impl Control {
             let Some(Stranded { why, class }) = self.journal_strands(volume, drive.id, drain) else {
                 continue;
             };
-            let model = self.model();
+            let model = self.core.model();
             let volume = model.volume_by_id(volume)?.record.export_name();
             return Err(ControlError::refused(format!(
                 "drive '{}' cannot be emptied: the write journal of volume '{volume}' on it cannot go before the \
@@ -170,14 +160,14 @@ impl Control {
     }
 
     /// The space that a volume uses on draining drives. Refused if there are too few other drives.
-    fn load(
+    fn load_of(
         &self,
         drive: &DriveRecord,
         volume: &VolumeRecord,
         drain: &BTreeSet<DriveId>,
         (rooms, usages): (&[Room], &Usages),
     ) -> Outcome<Load> {
-        let (wishes, destinations) = self.model().destinations(volume, rooms.to_vec());
+        let (wishes, destinations) = destinations(&self.core.model(), volume, rooms.to_vec());
         if let Some(Unreachable { wish, wished, there }) = unreachable(&wishes, &destinations) {
             let class = wish.map_or("any class".to_owned(), |class| format!("class {class}"));
             return Err(ControlError::refused(format!(
@@ -202,7 +192,7 @@ impl Control {
     /// other replicas of the same extents.
     fn used_bytes_on(&self, volume: &VolumeRecord, drives: &BTreeSet<DriveId>) -> u64 {
         let mut used: BTreeMap<u64, u64> = BTreeMap::new();
-        for (_, store) in self.stores_there(volume) {
+        for (_, store) in self.core.stores_there(volume) {
             // An unreadable folder has an alarm, and holds nothing that could be moved.
             for (extent, bytes) in store.used_by_extent(volume.id).unwrap_or_default() {
                 let most = used.entry(extent).or_default();
@@ -218,7 +208,7 @@ impl Control {
         let destinations: BTreeSet<DriveId> =
             within().flat_map(|load| load.destinations.iter().copied()).collect();
         let volumes = list_names(within().filter(|load| load.used_bytes > 0).map(|load| &load.volume));
-        let model = self.model();
+        let model = self.core.model();
         let others = destinations.iter().filter_map(|drive| model.drives.get(drive));
         let others = list_names(others.map(|drive| &drive.record.name));
         let Shortage { used_bytes, available_bytes, .. } = *shortage;
@@ -237,11 +227,11 @@ impl Control {
         let replicas =
             |extent: u64| volume.placement.replicas_of(extent).map(move |replica| (extent as u32, replica));
         let all = (0..extent_count(volume.size_bytes)).flat_map(replicas);
-        let model = self.model();
+        let model = self.core.model();
         if !model.open.contains_key(&volume.id) {
             drop(model);
             // The volume is not served because of another extent, so its files decide.
-            let servable = self.servable_extents(volume)?;
+            let servable = self.extents.servable_extents(volume)?;
             return Ok(all.filter(|(extent, _)| servable.contains(extent)).collect());
         }
         let is_good = has_everything(&model, volume);
@@ -253,25 +243,32 @@ impl Control {
     }
 }
 
-/// A replica of an extent: the extent, its slot and its drive.
-type Replica = (u32, (usize, DriveId));
-
-/// True if an extent of a volume on a missing drive has no complete replica on a present drive.
-fn has_last_replica(model: &Model, missing: &Drive, volume: &VolumeRecord) -> bool {
-    let is_good = has_everything(model, volume);
-    let mut extents = volume.placement.extents_on(missing.record.id, volume.size_bytes);
-    extents.any(|extent| !volume.placement.replicas_of(extent.into()).any(|replica| is_good(extent, replica)))
+/// The draining drives, with one more.
+fn drain_with(model: &Model, drive: DriveId) -> BTreeSet<DriveId> {
+    let all = model.drives.values().map(|drive| &drive.record);
+    all.filter(|record| record.is_draining || record.id == drive).map(|record| record.id).collect()
 }
 
-/// Returns a test for replicas of a volume: reachable, on a present drive, and in sync.
-fn has_everything(model: &Model, volume: &VolumeRecord) -> impl Fn(u32, (usize, DriveId)) -> bool {
-    let replicas = model.open.get(&volume.id).map(|open| &open.replication);
-    let replica_states = replicas.map(|replicas| replicas.counters().replica_states).unwrap_or_default();
-    move |extent, (slot, drive)| {
-        let is_away = || replicas.is_none_or(|replicas| replicas.is_away(extent, slot));
-        let stands = replica_states.get(extent as usize).map(|replica_states| replica_states[slot]);
-        model.is_there(drive) && stands == Some(ReplicaState::InSync) && !is_away()
-    }
+/// Volumes with extents on any of these drives.
+fn volumes_held_by(model: &Model, drives: &BTreeSet<DriveId>) -> Vec<VolumeRecord> {
+    let holds = |volume: &&VolumeRecord| {
+        volume.placement.holders(volume.size_bytes).iter().any(|holder| drives.contains(holder))
+    };
+    model.volumes.values().map(|volume| &volume.record).filter(holds).cloned().collect()
+}
+
+/// The destinations for a volume's replicas if only the drives of `rooms` stay.
+///
+/// A preferred class that none of these drives has is ignored.
+fn destinations(model: &Model, volume: &VolumeRecord, rooms: Vec<Room>) -> (Vec<Wish>, Vec<Candidate>) {
+    let candidates = candidates(model, volume, rooms);
+    let is_to_be_had = |wish: &Wish| candidates.iter().any(|candidate| candidate.class == *wish);
+    let relaxed =
+        |wish: Wish| wish.filter(|_| volume.class_policy != ClassPolicy::Prefer || is_to_be_had(&wish));
+    let wishes: Vec<Wish> = wishes(model, volume, &candidates).into_iter().map(relaxed).collect();
+    let suits = |candidate: &Candidate| wishes.iter().any(|wish| wish.is_none() || *wish == candidate.class);
+    let suitable = candidates.into_iter().filter(suits).collect();
+    (wishes, suitable)
 }
 
 #[cfg(test)]

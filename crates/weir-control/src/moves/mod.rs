@@ -11,27 +11,33 @@
 mod drain;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use weir_engine::{DataPlaneError, VolumeHome};
 use weir_plan::failure_domain::Room;
 use weir_plan::replica_change::{Action, Outcome as Ended, ReplicaChange};
 use weir_plan::replica_plan::{
     Candidate, ReplicaNow, Step, Unreachable, Waits, Wish, may_be_removed, next_step, surplus_drives,
     unreachable, waits,
 };
+use weir_store::{epoch_record, extent_count};
 use weir_types::bounds::REPLICA_SLOTS_MAX;
 use weir_types::{Class, ClassPolicy, DriveId, Name, VolumeId};
 use weir_volume::mirror::{ReplicaState, ReplicaStates, Slots};
 
-use super::Control;
-use super::alarms::{ActiveAlarm, AlarmSource};
-use super::error::{ControlError, Outcome};
-use super::model::{Model, Versioned};
-use super::record_backups::Tickets;
-use super::records::{TemplateRecord, VolumeRecord};
-use weir_engine::{DataPlaneError, VolumeHome};
-use weir_store::{epoch_record, extent_count};
+use crate::absences::Absences;
+use crate::alarms::{ActiveAlarm, AlarmSource};
+use crate::core::Core;
+use crate::core::record_backups::Tickets;
+use crate::engine::VolumeStatus;
+use crate::error::{ControlError, Outcome};
+use crate::extents::Extents;
+use crate::figures::Figures;
+use crate::journals::Journals;
+use crate::model::{Model, Versioned};
+use crate::placing::Placing;
+use crate::records::{TemplateRecord, VolumeRecord};
 
 /// Number of extents of one volume that move at a time.
 ///
@@ -42,12 +48,6 @@ const STEPS_AT_ONCE: usize = 64;
 /// Pause before a volume is checked again: while a replica is resynced, and while the move is blocked.
 const WAIT_PAUSE: Duration = Duration::from_millis(100);
 const BLOCKED_PAUSE: Duration = Duration::from_secs(2);
-
-/// Volumes whose replicas may not be on their desired drives.
-#[derive(Debug, Default)]
-pub(super) struct Moves {
-    unsettled: Mutex<BTreeMap<VolumeId, Unsettled>>,
-}
 
 /// A volume whose replicas may not be on their desired drives.
 #[derive(Clone, Debug)]
@@ -92,6 +92,30 @@ impl MoveView {
             Some(left) if left == self.extents_resyncing => MoveState::Resyncing,
             Some(_) => MoveState::Moving,
         }
+    }
+}
+
+/// Volumes whose replicas may not be on their desired drives.
+pub struct Moves {
+    core: Arc<Core>,
+    figures: Arc<Figures>,
+    placing: Arc<Placing>,
+    journals: Arc<Journals>,
+    extents: Arc<Extents>,
+    absences: Arc<Absences>,
+    unsettled: Mutex<BTreeMap<VolumeId, Unsettled>>,
+}
+
+impl Moves {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        figures: Arc<Figures>,
+        placing: Arc<Placing>,
+        journals: Arc<Journals>,
+        extents: Arc<Extents>,
+        absences: Arc<Absences>,
+    ) -> Moves {
+        Moves { core, figures, placing, journals, extents, absences, unsettled: Default::default() }
     }
 }
 
@@ -213,354 +237,6 @@ impl Look {
     }
 }
 
-impl Model {
-    /// The desired classes of each extent's replicas.
-    fn wishes(&self, volume: &VolumeRecord, candidates: &[Candidate]) -> Vec<Wish> {
-        if volume.snapshot.is_some() {
-            return vec![None; usize::from(volume.replicas)];
-        }
-        if let Some(template) = self.template_of(volume) {
-            return wishes_of(template);
-        }
-        let wanted = Some(volume.io_priority);
-        let is_to_be_had = || {
-            let drives = self.drives_of(volume).any(|drive| !drive.is_draining && drive.class == wanted);
-            drives || candidates.iter().any(|candidate| candidate.class == wanted)
-        };
-        let wish = match volume.class_policy {
-            ClassPolicy::Any => None,
-            ClassPolicy::Strict => wanted,
-            ClassPolicy::Prefer => wanted.filter(|_| is_to_be_had()),
-        };
-        vec![wish; usize::from(volume.replicas)]
-    }
-
-    /// Drives that could take replicas of a volume. If no class was requested, drives of its present classes
-    /// are preferred.
-    fn candidates(&self, volume: &VolumeRecord, rooms: Vec<Room>) -> Vec<Candidate> {
-        let class = |drive: DriveId| self.drives.get(&drive).and_then(|drive| drive.record.class);
-        let rooms = rooms.into_iter().filter(|room| !self.is_draining(room.drive));
-        let all: Vec<Candidate> = rooms.map(|room| Candidate { class: class(room.drive), room }).collect();
-        let is_bound = volume.template.is_some() || volume.class_policy != ClassPolicy::Any;
-        if is_bound && volume.snapshot.is_none() {
-            return all;
-        }
-        let own: BTreeSet<Option<Class>> = self.drives_of(volume).map(|drive| drive.class).collect();
-        let like: Vec<Candidate> =
-            all.iter().filter(|candidate| own.contains(&candidate.class)).cloned().collect();
-        if like.len() >= usize::from(volume.replicas) { like } else { all }
-    }
-}
-
-impl Control {
-    /// Has a volume checked from scratch. Earlier findings are dropped, because they concern earlier
-    /// settings.
-    pub(super) fn begin_moves(&self, volume: VolumeId) {
-        let unsettled = Unsettled { view: MoveView::default(), next_at: Instant::now() };
-        self.moves.unsettled().insert(volume, unsettled);
-    }
-
-    /// Has a volume checked regularly. If this is so already, earlier findings stay.
-    pub(super) fn keep_moving(&self, volume: VolumeId) {
-        let unsettled = || Unsettled { view: MoveView::default(), next_at: Instant::now() };
-        self.moves.unsettled().entry(volume).or_insert_with(unsettled);
-    }
-
-    /// Has all volumes checked whose extents have, or had, several replicas: a move may have been
-    /// interrupted.
-    pub(super) fn begin_all_moves(&self) {
-        let model = self.model();
-        let volumes = model.volumes.values().map(|volume| &volume.record);
-        let is_elsewhere = |volume: &VolumeRecord| {
-            let is_strict = volume.class_policy == ClassPolicy::Strict;
-            let has_more = volume.replicas > 1 || volume.template.is_some();
-            has_more || is_strict && !model.has_its_class(volume)
-        };
-        let unsettled = volumes.filter(|volume| is_elsewhere(volume) || self.has_metadata(volume));
-        unsettled.for_each(|volume| self.begin_moves(volume.id));
-    }
-
-    /// Refuses a volume whose desired replicas do not fit the present drives and their classes.
-    pub(super) fn refuse_unreachable(&self, volume: &VolumeRecord) -> Outcome<()> {
-        let rooms = self.rooms();
-        let model = self.model();
-        let candidates = model.candidates(volume, rooms);
-        refuse_unmet(&volume.name, &model.wishes(volume, &candidates), &candidates)
-    }
-
-    /// Refuses a changed template if a volume's replicas could not follow it.
-    pub(super) fn refuse_unreachable_by(
-        &self,
-        volume: &VolumeRecord,
-        template: &TemplateRecord,
-    ) -> Outcome<()> {
-        let rooms = self.rooms();
-        let candidates = self.model().candidates(volume, rooms);
-        refuse_unmet(&volume.name, &wishes_of(template), &candidates)
-    }
-
-    /// The progress of a volume's moves; `None` if all replicas are on desired drives.
-    pub fn moves_of(&self, volume: VolumeId) -> Option<MoveView> {
-        self.moves.unsettled().get(&volume).map(|unsettled| unsettled.view.clone())
-    }
-
-    /// Moves replicas as far as possible now. Repeated calls bring all replicas to their desired drives.
-    pub fn settle_moves(&self) {
-        let now = Instant::now();
-        let due: Vec<VolumeId> = {
-            let unsettled = self.moves.unsettled();
-            unsettled.iter().filter(|(_, one)| one.next_at <= now).map(|(id, _)| *id).collect()
-        };
-        for volume in due {
-            let moved = self
-                .move_replicas(volume)
-                .and_then(|moved| self.tidy_journals(volume, moved))
-                .unwrap_or_else(|error| {
-                    Some(MoveView { blocked_reason: Some(error.message), ..MoveView::default() })
-                });
-            let mut unsettled = self.moves.unsettled();
-            // A request that arrived during this pass is handled at once.
-            let Some(known) = unsettled.get_mut(&volume).filter(|known| known.next_at <= now) else {
-                continue;
-            };
-            match moved {
-                None => _ = unsettled.remove(&volume),
-                Some(view) => {
-                    if let Some(why) = view
-                        .blocked_reason
-                        .as_ref()
-                        .filter(|_| view.blocked_reason != known.view.blocked_reason)
-                    {
-                        tracing::warn!(%volume, "replicas are not where they should be: {why}");
-                    }
-                    let pause = if view.blocked_reason.is_some() { BLOCKED_PAUSE } else { WAIT_PAUSE };
-                    *known = Unsettled { view, next_at: Instant::now() + pause };
-                }
-            }
-        }
-        self.settle_drains();
-    }
-
-    /// Takes steps for one volume; `None` if all its replicas are on desired drives.
-    fn move_replicas(&self, volume: VolumeId) -> Outcome<Option<MoveView>> {
-        let mut view = MoveView::default();
-        for _ in 0..STEPS_AT_ONCE {
-            // Each step follows a new check. Other changes wait only for the step.
-            let Some(look) = self.look_at_replicas(volume) else { return Ok(None) };
-            let next;
-            (view, next) = look.next();
-            let Some((extent, step)) = next else { break };
-            let drive = if let Step::Add { drive, .. } = step { Some(drive) } else { None };
-            // A change of the volume that is under way goes first.
-            let Some(mut change) = self.try_volume_change(&[volume], drive.as_slice()) else { break };
-            // What is in the snapshot is read from the files of replicas as they are.
-            if self.snapshots_in_progress.concern(volume)
-                || drive.is_some_and(|drive| !self.model().is_there(drive))
-            {
-                break;
-            }
-            let is_as_seen = self.model().volumes.get(&volume).map(|one| one.revision) == Some(look.revision);
-            if is_as_seen && !change.beside(|| self.take_step(&look, extent, step))? {
-                break;
-            }
-        }
-        Ok(view.extents_left.is_none_or(|left| left > 0).then_some(view))
-    }
-
-    /// Removes unused journals once all replicas of a volume are on desired drives.
-    fn tidy_journals(&self, volume: VolumeId, moved: Option<MoveView>) -> Outcome<Option<MoveView>> {
-        let record = self.model().volumes.get(&volume).map(|volume| volume.record.clone());
-        let Some(record) = record.filter(|_| moved.is_none()) else { return Ok(moved) };
-        let releasing = MoveView { extents_left: Some(0), ..MoveView::default() };
-        let Some(mut change) = self.try_volume_change(&[volume], &[]) else { return Ok(Some(releasing)) };
-        let is_releasing = !change.beside(|| self.drop_unused_journals(&record))?;
-        Ok(is_releasing.then_some(releasing))
-    }
-
-    /// Why a replica behind a journal could go behind no other journal if these drives drain; `None` if all
-    /// could.
-    fn journal_strands(
-        &self,
-        volume: VolumeId,
-        journal: DriveId,
-        drain: &BTreeSet<DriveId>,
-    ) -> Option<Stranded> {
-        let mut look = self.look_at_replicas(volume)?;
-        look.drain.extend(drain);
-        look.candidates.retain(|candidate| !drain.contains(&candidate.room.drive));
-        let behind = look.bindings.iter().filter(|(_, on)| **on == journal).map(|((extent, _), _)| *extent);
-        behind.collect::<BTreeSet<u32>>().into_iter().find_map(|extent| {
-            match next_step(&look.replicas(extent), &look.wishes, &look.candidates) {
-                Step::Blocked(wish) => {
-                    Some(Stranded { why: blocked_words(wish, look.wishes.len()), class: class_words(wish) })
-                }
-                _ => None,
-            }
-        })
-    }
-
-    fn look_at_replicas(&self, volume: VolumeId) -> Option<Look> {
-        let rooms = self.rooms();
-        let Versioned { record, revision } = Versioned::clone(self.model().volumes.get(&volume)?);
-        let mut damaged = self.damaged_replicas(&record);
-        let model = self.model();
-        let open = model.open.get(&volume)?;
-        // These count wherever their drives are.
-        damaged.extend(open.journals.invalidated());
-        let (replica_states, away) = (open.replication.counters().replica_states, open.replication.away());
-        let candidates = model.candidates(&record, rooms);
-        let drives = || model.drives.values().map(|drive| &drive.record);
-        Some(Look {
-            wishes: model.wishes(&record, &candidates),
-            candidates,
-            classes: drives().map(|drive| (drive.id, drive.class)).collect(),
-            drain: drives().filter(|drive| drive.is_draining).map(|drive| drive.id).collect(),
-            bindings: self.journals.bindings(volume),
-            missing: drives_missing(&model),
-            away,
-            damaged,
-            revision,
-            record,
-            replica_states,
-        })
-    }
-
-    /// Takes a step; false if it cannot be taken now.
-    fn take_step(&self, look: &Look, extent: u32, step: Step) -> Outcome<bool> {
-        match step {
-            Step::Add { slot, drive } => self.add_replica(look, (extent, slot), drive),
-            Step::Remove(slot) => self.remove_replica(look, (extent, slot)),
-            Step::Done | Step::Wait | Step::Blocked(_) => Ok(false),
-        }
-    }
-
-    fn add_replica(&self, look: &Look, (extent, slot): (u32, usize), drive: DriveId) -> Outcome<bool> {
-        let mut record = look.record.clone();
-        let count = extent_count(record.size_bytes);
-        // First of all: a full state folder prevents a new replica, and never blocks a write that waits for
-        // one.
-        epoch_record::prepare(&self.epoch_records(record.id), count)?;
-        record.placement.set(count, (extent.into(), slot), Some(drive));
-        record.generation += 1;
-        let homes = self.layout(&record)?.homes;
-        let (mut journal, mut refusal) = (None, None);
-        let change = carry_out(ReplicaChange::add(), |action| match action {
-            Action::MakeFile => {
-                let store = self.store(drive)?;
-                store.add_extent(record.id, extent, &self.record_backup(&look.record)?.content)?;
-                self.absences.forget_replica(drive, record.id, (extent, slot));
-                let going = surplus_drives(&look.replicas(extent), &look.wishes);
-                journal = self.put_replica_behind(&record, (extent, slot), drive, &going)?;
-                Ok(Ended::Done)
-            }
-            Action::AddToVolume => {
-                match self.add_to_volume(&record, &homes, ((extent, slot), drive), journal) {
-                    Err(error @ DataPlaneError::NotAdded { .. }) => {
-                        refusal = Some(error);
-                        Ok(Ended::Refused)
-                    }
-                    added => Ok(if added? { Ended::Done } else { Ended::Refused }),
-                }
-            }
-            Action::Record => {
-                self.journals.note(record.id, (extent, slot), journal);
-                self.save_volume(&record, look.revision)?;
-                self.write_record_backups(&mut Tickets::default(), [&record]);
-                Ok(Ended::Done)
-            }
-            Action::ConfirmAdded => {
-                self.data_plane.confirm_added(record.id, (extent, slot))?;
-                Ok(Ended::Done)
-            }
-            Action::DeleteFile => {
-                self.give_back_extent(&look.record, drive, extent)?;
-                Ok(Ended::Done)
-            }
-            Action::RemoveFromVolume | Action::Unrecord => unreachable!("a replica that comes does not go"),
-        });
-        let has_come_about = change?.has_come_about();
-        refusal.map_or(Ok(has_come_about), |error| Err(error.into()))
-    }
-
-    /// Has the data plane write metadata that names a replica. False if it cannot now.
-    fn add_to_volume(
-        &self,
-        record: &VolumeRecord,
-        homes: &[VolumeHome],
-        (replica, drive): ((u32, usize), DriveId),
-        journal: Option<DriveId>,
-    ) -> Result<bool, DataPlaneError> {
-        let place = record.placement.places().position(|other| other == Some(drive));
-        let home = place.and_then(|place| u8::try_from(place).ok());
-        let home = home.expect("the placement was just told of this drive");
-        self.data_plane.add_replica(record.id, replica, (homes, home), journal)
-    }
-
-    fn remove_replica(&self, look: &Look, (extent, slot): (u32, usize)) -> Outcome<bool> {
-        let drive = look.drive(extent, slot);
-        let is_held = self.is_any_other_out_of_place(&look.record, (extent, slot));
-        if is_held || !may_be_removed(look.recorded(extent), slot) {
-            return Ok(false);
-        }
-        let mut record = look.record.clone();
-        let change = carry_out(ReplicaChange::remove(drive.is_some()), |action| match action {
-            // Asked also of a replica that its metadata does not name: it is refused unless another one is in sync.
-            Action::RemoveFromVolume => {
-                let is_removed = self.data_plane.remove_replica(look.record.id, (extent, slot))?;
-                Ok(if is_removed { Ended::Done } else { Ended::Refused })
-            }
-            Action::Unrecord => {
-                record.placement.set(extent_count(record.size_bytes), (extent.into(), slot), None);
-                record.generation += 1;
-                self.save_volume(&record, look.revision)?;
-                self.write_record_backups(&mut Tickets::default(), [&record]);
-                self.leave_journal(record.id, (extent, slot))?;
-                Ok(Ended::Done)
-            }
-            Action::DeleteFile => self.delete_file_of(&record, extent, drive).map(|()| Ended::Done),
-            _ => unreachable!("a replica that goes does not come"),
-        });
-        change.map(|change| change.has_come_about())
-    }
-
-    /// Deletes the file of a replica that nothing names any more; without a drive, wherever such a file is.
-    fn delete_file_of(&self, record: &VolumeRecord, extent: u32, drive: Option<DriveId>) -> Outcome<()> {
-        let Some(drive) = drive else {
-            self.delete_strays(record)?;
-            return self.delete_stray_extents(record);
-        };
-        // On a drive that is missing the file is found when the drive is back.
-        if self.store(drive).is_ok() { self.give_back_extent(record, drive, extent) } else { Ok(()) }
-    }
-
-    /// True if another replica of an extent, or its journal, is on a drive that vanished from its folder. The
-    /// drive is not known as missing yet.
-    ///
-    /// Recent writes to this replica may not be on the drive.
-    fn is_any_other_out_of_place(&self, record: &VolumeRecord, (extent, slot): (u32, usize)) -> bool {
-        let mut others = record.placement.replicas_of(extent.into()).filter(|(other, _)| *other != slot);
-        let is_out = |drive: DriveId| self.store(drive).is_ok() && !self.is_in_place(drive);
-        others.any(|(other, drive)| {
-            is_out(drive) || self.journals.drive_of(record.id, (extent, other)).is_some_and(is_out)
-        })
-    }
-
-    /// One alarm for each volume whose moves are blocked.
-    pub(super) fn move_alarms(&self) -> Vec<ActiveAlarm> {
-        let unsettled = self.moves.unsettled();
-        let blocked_reason =
-            unsettled.iter().filter_map(|(id, one)| Some((*id, one.view.blocked_reason.clone()?)));
-        let alarm = |(volume, why)| ActiveAlarm {
-            source: AlarmSource::Replicas,
-            drive: None,
-            volume: Some(volume),
-            extent: None,
-            message: format!("replicas are not where they should be: {why}"),
-        };
-        blocked_reason.map(alarm).collect()
-    }
-}
-
 /// Carries out the steps of a change in their order. A step that fails ends it there: the next look goes on from what it
 /// finds.
 fn carry_out(
@@ -591,7 +267,7 @@ fn refuse_unmet(volume: &Name, wishes: &[Wish], candidates: &[Candidate]) -> Out
 }
 
 /// Why a replica behind a journal could go behind no other journal.
-struct Stranded {
+pub(crate) struct Stranded {
     why: String,
     class: String,
 }
@@ -610,4 +286,356 @@ fn blocked_words(wish: Wish, replicas: usize) -> String {
     format!(
         "no drive of {class} is free for one of {replicas} replicas; replicas of an extent are on distinct drives"
     )
+}
+
+impl Moves {
+    /// Has a volume checked from scratch. Earlier findings are dropped, because they concern earlier
+    /// settings.
+    pub(crate) fn begin_moves(&self, volume: VolumeId) {
+        let unsettled = Unsettled { view: MoveView::default(), next_at: Instant::now() };
+        self.unsettled().insert(volume, unsettled);
+    }
+
+    /// Has a volume checked regularly. If this is so already, earlier findings stay.
+    pub(crate) fn keep_moving(&self, volume: VolumeId) {
+        let unsettled = || Unsettled { view: MoveView::default(), next_at: Instant::now() };
+        self.unsettled().entry(volume).or_insert_with(unsettled);
+    }
+
+    /// Has all volumes checked whose extents have, or had, several replicas: a move may have been
+    /// interrupted.
+    pub(crate) fn begin_all_moves(&self) {
+        let model = self.core.model();
+        let volumes = model.volumes.values().map(|volume| &volume.record);
+        let is_elsewhere = |volume: &VolumeRecord| {
+            let is_strict = volume.class_policy == ClassPolicy::Strict;
+            let has_more = volume.replicas > 1 || volume.template.is_some();
+            has_more || is_strict && !model.has_its_class(volume)
+        };
+        let unsettled = volumes.filter(|volume| is_elsewhere(volume) || self.core.has_metadata(volume));
+        unsettled.for_each(|volume| self.begin_moves(volume.id));
+    }
+
+    /// Refuses a volume whose desired replicas do not fit the present drives and their classes.
+    pub(crate) fn refuse_unreachable(&self, volume: &VolumeRecord) -> Outcome<()> {
+        let rooms = self.placing.rooms();
+        let model = self.core.model();
+        let candidates = candidates(&model, volume, rooms);
+        refuse_unmet(&volume.name, &wishes(&model, volume, &candidates), &candidates)
+    }
+
+    /// Refuses a changed template if a volume's replicas could not follow it.
+    pub(crate) fn refuse_unreachable_by(
+        &self,
+        volume: &VolumeRecord,
+        template: &TemplateRecord,
+    ) -> Outcome<()> {
+        let rooms = self.placing.rooms();
+        let candidates = candidates(&self.core.model(), volume, rooms);
+        refuse_unmet(&volume.name, &wishes_of(template), &candidates)
+    }
+
+    /// The progress of a volume's moves; `None` if all replicas are on desired drives.
+    pub fn moves_of(&self, volume: VolumeId) -> Option<MoveView> {
+        self.unsettled().get(&volume).map(|unsettled| unsettled.view.clone())
+    }
+
+    /// Moves replicas as far as possible now. Repeated calls bring all replicas to their desired drives.
+    pub fn settle_moves(&self) {
+        let now = Instant::now();
+        let due: Vec<VolumeId> = {
+            let unsettled = self.unsettled();
+            unsettled.iter().filter(|(_, one)| one.next_at <= now).map(|(id, _)| *id).collect()
+        };
+        for volume in due {
+            let moved = self
+                .move_replicas(volume)
+                .and_then(|moved| self.tidy_journals(volume, moved))
+                .unwrap_or_else(|error| {
+                    Some(MoveView { blocked_reason: Some(error.message), ..MoveView::default() })
+                });
+            let mut unsettled = self.unsettled();
+            // A request that arrived during this pass is handled at once.
+            let Some(known) = unsettled.get_mut(&volume).filter(|known| known.next_at <= now) else {
+                continue;
+            };
+            match moved {
+                None => _ = unsettled.remove(&volume),
+                Some(view) => {
+                    if let Some(why) = view
+                        .blocked_reason
+                        .as_ref()
+                        .filter(|_| view.blocked_reason != known.view.blocked_reason)
+                    {
+                        tracing::warn!(%volume, "replicas are not where they should be: {why}");
+                    }
+                    let pause = if view.blocked_reason.is_some() { BLOCKED_PAUSE } else { WAIT_PAUSE };
+                    *known = Unsettled { view, next_at: Instant::now() + pause };
+                }
+            }
+        }
+    }
+
+    /// Takes steps for one volume; `None` if all its replicas are on desired drives.
+    fn move_replicas(&self, volume: VolumeId) -> Outcome<Option<MoveView>> {
+        let mut view = MoveView::default();
+        for _ in 0..STEPS_AT_ONCE {
+            // Each step follows a new check. Other changes wait only for the step.
+            let Some(look) = self.look_at_replicas(volume) else { return Ok(None) };
+            let next;
+            (view, next) = look.next();
+            let Some((extent, step)) = next else { break };
+            let drive = if let Step::Add { drive, .. } = step { Some(drive) } else { None };
+            // A change of the volume that is under way goes first.
+            let Some(mut change) = self.core.try_volume_change(&[volume], drive.as_slice()) else { break };
+            // What is in the snapshot is read from the files of replicas as they are.
+            if self.core.snapshots_in_progress.concern(volume)
+                || drive.is_some_and(|drive| !self.core.model().is_there(drive))
+            {
+                break;
+            }
+            let is_as_seen =
+                self.core.model().volumes.get(&volume).map(|one| one.revision) == Some(look.revision);
+            if is_as_seen && !change.beside(|| self.take_step(&look, extent, step))? {
+                break;
+            }
+        }
+        Ok(view.extents_left.is_none_or(|left| left > 0).then_some(view))
+    }
+
+    /// Removes unused journals once all replicas of a volume are on desired drives.
+    fn tidy_journals(&self, volume: VolumeId, moved: Option<MoveView>) -> Outcome<Option<MoveView>> {
+        let record = self.core.model().volumes.get(&volume).map(|volume| volume.record.clone());
+        let Some(record) = record.filter(|_| moved.is_none()) else { return Ok(moved) };
+        let releasing = MoveView { extents_left: Some(0), ..MoveView::default() };
+        let Some(mut change) = self.core.try_volume_change(&[volume], &[]) else {
+            return Ok(Some(releasing));
+        };
+        let is_releasing = !change.beside(|| self.journals.drop_unused_journals(&record))?;
+        Ok(is_releasing.then_some(releasing))
+    }
+
+    /// Why a replica behind a journal could go behind no other journal if these drives drain; `None` if all
+    /// could.
+    fn journal_strands(
+        &self,
+        volume: VolumeId,
+        journal: DriveId,
+        drain: &BTreeSet<DriveId>,
+    ) -> Option<Stranded> {
+        let mut look = self.look_at_replicas(volume)?;
+        look.drain.extend(drain);
+        look.candidates.retain(|candidate| !drain.contains(&candidate.room.drive));
+        let behind = look.bindings.iter().filter(|(_, on)| **on == journal).map(|((extent, _), _)| *extent);
+        behind.collect::<BTreeSet<u32>>().into_iter().find_map(|extent| {
+            match next_step(&look.replicas(extent), &look.wishes, &look.candidates) {
+                Step::Blocked(wish) => {
+                    Some(Stranded { why: blocked_words(wish, look.wishes.len()), class: class_words(wish) })
+                }
+                _ => None,
+            }
+        })
+    }
+
+    fn look_at_replicas(&self, volume: VolumeId) -> Option<Look> {
+        let rooms = self.placing.rooms();
+        let Versioned { record, revision } = Versioned::clone(self.core.model().volumes.get(&volume)?);
+        let mut damaged = self.extents.damaged_replicas(&record);
+        let model = self.core.model();
+        let open = model.open.get(&volume)?;
+        let VolumeStatus { replica_states, faults } = open.status();
+        // These count wherever their drives are.
+        damaged.extend(faults.invalidated);
+        let candidates = candidates(&model, &record, rooms);
+        let drives = || model.drives.values().map(|drive| &drive.record);
+        Some(Look {
+            wishes: wishes(&model, &record, &candidates),
+            candidates,
+            classes: drives().map(|drive| (drive.id, drive.class)).collect(),
+            drain: drives().filter(|drive| drive.is_draining).map(|drive| drive.id).collect(),
+            bindings: self.journals.bindings(volume),
+            missing: drives_missing(&model),
+            away: faults.away,
+            damaged,
+            revision,
+            record,
+            replica_states,
+        })
+    }
+
+    /// Takes a step; false if it cannot be taken now.
+    fn take_step(&self, look: &Look, extent: u32, step: Step) -> Outcome<bool> {
+        match step {
+            Step::Add { slot, drive } => self.add_replica(look, (extent, slot), drive),
+            Step::Remove(slot) => self.remove_replica(look, (extent, slot)),
+            Step::Done | Step::Wait | Step::Blocked(_) => Ok(false),
+        }
+    }
+
+    fn add_replica(&self, look: &Look, (extent, slot): (u32, usize), drive: DriveId) -> Outcome<bool> {
+        let mut record = look.record.clone();
+        let count = extent_count(record.size_bytes);
+        // First of all: a full state folder prevents a new replica, and never blocks a write that waits for
+        // one.
+        epoch_record::prepare(&self.core.epoch_records(record.id), count)?;
+        record.placement.set(count, (extent.into(), slot), Some(drive));
+        record.generation += 1;
+        let homes = self.extents.layout(&record)?.homes;
+        let (mut journal, mut refusal) = (None, None);
+        let change = carry_out(ReplicaChange::add(), |action| match action {
+            Action::MakeFile => {
+                let store = self.core.store(drive)?;
+                store.add_extent(record.id, extent, &self.core.record_backup(&look.record)?.content)?;
+                self.absences.forget_replica(drive, record.id, (extent, slot));
+                let going = surplus_drives(&look.replicas(extent), &look.wishes);
+                journal = self.journals.put_replica_behind(&record, (extent, slot), drive, &going)?;
+                Ok(Ended::Done)
+            }
+            Action::AddToVolume => {
+                match self.add_to_volume(&record, &homes, ((extent, slot), drive), journal) {
+                    Err(error @ DataPlaneError::NotAdded { .. }) => {
+                        refusal = Some(error);
+                        Ok(Ended::Refused)
+                    }
+                    added => Ok(if added? { Ended::Done } else { Ended::Refused }),
+                }
+            }
+            Action::Record => {
+                self.journals.note(record.id, (extent, slot), journal);
+                self.core.save_volume(&record, look.revision)?;
+                self.core.write_record_backups(&mut Tickets::default(), [&record]);
+                Ok(Ended::Done)
+            }
+            Action::ConfirmAdded => {
+                self.core.engine.confirm_added(record.id, (extent, slot))?;
+                Ok(Ended::Done)
+            }
+            Action::DeleteFile => {
+                self.extents.give_back_extent(&look.record, drive, extent)?;
+                Ok(Ended::Done)
+            }
+            Action::RemoveFromVolume | Action::Unrecord => unreachable!("a replica that comes does not go"),
+        });
+        let has_come_about = change?.has_come_about();
+        refusal.map_or(Ok(has_come_about), |error| Err(error.into()))
+    }
+
+    /// Has the data plane write metadata that names a replica. False if it cannot now.
+    fn add_to_volume(
+        &self,
+        record: &VolumeRecord,
+        homes: &[VolumeHome],
+        (replica, drive): ((u32, usize), DriveId),
+        journal: Option<DriveId>,
+    ) -> Result<bool, DataPlaneError> {
+        let place = record.placement.places().position(|other| other == Some(drive));
+        let home = place.and_then(|place| u8::try_from(place).ok());
+        let home = home.expect("the placement was just told of this drive");
+        self.core.engine.add_replica(record.id, replica, (homes, home), journal)
+    }
+
+    fn remove_replica(&self, look: &Look, (extent, slot): (u32, usize)) -> Outcome<bool> {
+        let drive = look.drive(extent, slot);
+        let is_held = self.is_any_other_out_of_place(&look.record, (extent, slot));
+        if is_held || !may_be_removed(look.recorded(extent), slot) {
+            return Ok(false);
+        }
+        let mut record = look.record.clone();
+        let change = carry_out(ReplicaChange::remove(drive.is_some()), |action| match action {
+            // Asked also of a replica that its metadata does not name: it is refused unless another one is in sync.
+            Action::RemoveFromVolume => {
+                let is_removed = self.core.engine.remove_replica(look.record.id, (extent, slot))?;
+                Ok(if is_removed { Ended::Done } else { Ended::Refused })
+            }
+            Action::Unrecord => {
+                record.placement.set(extent_count(record.size_bytes), (extent.into(), slot), None);
+                record.generation += 1;
+                self.core.save_volume(&record, look.revision)?;
+                self.core.write_record_backups(&mut Tickets::default(), [&record]);
+                self.journals.leave_journal(record.id, (extent, slot))?;
+                Ok(Ended::Done)
+            }
+            Action::DeleteFile => self.delete_file_of(&record, extent, drive).map(|()| Ended::Done),
+            _ => unreachable!("a replica that goes does not come"),
+        });
+        change.map(|change| change.has_come_about())
+    }
+
+    /// Deletes the file of a replica that nothing names any more; without a drive, wherever such a file is.
+    fn delete_file_of(&self, record: &VolumeRecord, extent: u32, drive: Option<DriveId>) -> Outcome<()> {
+        let Some(drive) = drive else {
+            self.extents.delete_strays(record)?;
+            return self.extents.delete_stray_extents(record);
+        };
+        // On a drive that is missing the file is found when the drive is back.
+        if self.core.store(drive).is_ok() {
+            self.extents.give_back_extent(record, drive, extent)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// True if another replica of an extent, or its journal, is on a drive that vanished from its folder. The
+    /// drive is not known as missing yet.
+    ///
+    /// Recent writes to this replica may not be on the drive.
+    fn is_any_other_out_of_place(&self, record: &VolumeRecord, (extent, slot): (u32, usize)) -> bool {
+        let mut others = record.placement.replicas_of(extent.into()).filter(|(other, _)| *other != slot);
+        let is_out = |drive: DriveId| self.core.store(drive).is_ok() && !self.core.is_in_place(drive);
+        others.any(|(other, drive)| {
+            is_out(drive) || self.journals.drive_of(record.id, (extent, other)).is_some_and(is_out)
+        })
+    }
+
+    /// One alarm for each volume whose moves are blocked.
+    pub(crate) fn move_alarms(&self) -> Vec<ActiveAlarm> {
+        let unsettled = self.unsettled();
+        let blocked_reason =
+            unsettled.iter().filter_map(|(id, one)| Some((*id, one.view.blocked_reason.clone()?)));
+        let alarm = |(volume, why)| ActiveAlarm {
+            source: AlarmSource::Replicas,
+            drive: None,
+            volume: Some(volume),
+            extent: None,
+            message: format!("replicas are not where they should be: {why}"),
+        };
+        blocked_reason.map(alarm).collect()
+    }
+}
+
+/// The desired classes of each extent's replicas.
+pub(crate) fn wishes(model: &Model, volume: &VolumeRecord, candidates: &[Candidate]) -> Vec<Wish> {
+    if volume.snapshot.is_some() {
+        return vec![None; usize::from(volume.replicas)];
+    }
+    if let Some(template) = model.template_of(volume) {
+        return wishes_of(template);
+    }
+    let wanted = Some(volume.io_priority);
+    let is_to_be_had = || {
+        let drives = model.drives_of(volume).any(|drive| !drive.is_draining && drive.class == wanted);
+        drives || candidates.iter().any(|candidate| candidate.class == wanted)
+    };
+    let wish = match volume.class_policy {
+        ClassPolicy::Any => None,
+        ClassPolicy::Strict => wanted,
+        ClassPolicy::Prefer => wanted.filter(|_| is_to_be_had()),
+    };
+    vec![wish; usize::from(volume.replicas)]
+}
+
+/// Drives that could take replicas of a volume. If no class was requested, drives of its present classes
+/// are preferred.
+fn candidates(model: &Model, volume: &VolumeRecord, rooms: Vec<Room>) -> Vec<Candidate> {
+    let class = |drive: DriveId| model.drives.get(&drive).and_then(|drive| drive.record.class);
+    let rooms = rooms.into_iter().filter(|room| !model.is_draining(room.drive));
+    let all: Vec<Candidate> = rooms.map(|room| Candidate { class: class(room.drive), room }).collect();
+    let is_bound = volume.template.is_some() || volume.class_policy != ClassPolicy::Any;
+    if is_bound && volume.snapshot.is_none() {
+        return all;
+    }
+    let own: BTreeSet<Option<Class>> = model.drives_of(volume).map(|drive| drive.class).collect();
+    let like: Vec<Candidate> =
+        all.iter().filter(|candidate| own.contains(&candidate.class)).cloned().collect();
+    if like.len() >= usize::from(volume.replicas) { like } else { all }
 }

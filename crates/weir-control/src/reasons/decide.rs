@@ -1,7 +1,8 @@
 //! Decides what binds a volume, from the counters of a span of time. The module is pure.
 
-use super::{NamedLimit, Place};
 use weir_engine::statistics::TimeByCause;
+
+use crate::reasons::{Binding, Place};
 
 /// Mean number of requests under way below which clients leave the volume idle for most of the time.
 ///
@@ -31,19 +32,6 @@ pub enum Cause {
     Nothing,
     /// Nothing: no request came.
     Idle,
-}
-
-/// A limit with the delay that it caused in the span.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Binding {
-    /// The limit.
-    pub limit: NamedLimit,
-    /// Number of requests that it held back.
-    pub requests: u64,
-    /// Sum of their delays in nanoseconds.
-    pub waited_ns: u64,
-    /// Start of the delays without a pause of more than a second, by the clock of statistics, in nanoseconds.
-    pub since_ns: u64,
 }
 
 /// The counters of a volume over a span of time.

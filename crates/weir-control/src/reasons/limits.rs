@@ -2,18 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use weir_engine::statistics::BoundTotals;
 use weir_qos::{Dimension, Limit, Rate};
 use weir_types::{Name, PolicyGroupId, Scope, Terms};
 
-use super::super::Control;
-use super::super::built_in::is_built_in;
-use super::super::levels::Level;
-use super::super::model::Model;
-use super::super::policies::GroupKind;
-use super::super::records::VolumeRecord;
-use super::super::volumes::levels_in_effect;
-use super::Binding;
-use weir_engine::statistics::BoundTotals;
+use crate::model::built_in::is_built_in;
+use crate::model::levels::levels_in_effect;
+use crate::model::{Level, Model};
+use crate::reasons::Reasons;
+use crate::records::{GroupKind, VolumeRecord};
 
 /// A policy group by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -196,37 +193,6 @@ impl<'a> Namer<'a> {
     }
 }
 
-impl Control {
-    /// All limits that have held requests of served volumes back at some time.
-    pub fn bound_limits(&self) -> Vec<BoundLimit> {
-        let model = self.model();
-        let credits = Credits::new();
-        let mut all = Vec::new();
-        for (id, statistics) in &model.open {
-            let Some(volume) = model.volumes.get(id).map(|volume| &volume.record) else { continue };
-            let namer = Namer::new(&model, volume, &[], &credits);
-            all.extend(statistics.bounds.totals().into_iter().map(|bound| BoundLimit {
-                volume: volume.clone(),
-                limit: namer.named(&bound.scope, bound.limit),
-                waited_ns: bound.waited_ns,
-            }));
-        }
-        all
-    }
-
-    /// The burst credits of all levels that are in effect and have a burst.
-    pub fn burst_credits(&self) -> Vec<BurstCredit> {
-        let saved = credits_by_scope(&self.data_plane.credits());
-        let model = self.model();
-        let credit = |((scope, dimension), ns): (&(Scope, Dimension), &u64)| {
-            let (tenant, name, terms) = level_of(&model, scope)?;
-            let credit = credit_of(&terms, *dimension, Some(*ns))?;
-            Some(BurstCredit { scope: scope.clone(), tenant, name, dimension: *dimension, credit })
-        };
-        saved.iter().filter_map(credit).collect()
-    }
-}
-
 /// The tenant, the name and the terms in effect of a level.
 fn level_of(model: &Model, scope: &Scope) -> Option<(Name, String, Terms)> {
     match scope {
@@ -244,4 +210,48 @@ fn level_of(model: &Model, scope: &Scope) -> Option<(Name, String, Terms)> {
             Some((volume.tenant.clone(), volume.name.to_string(), own.terms))
         }
     }
+}
+
+impl Reasons {
+    /// All limits that have held requests of served volumes back at some time.
+    pub fn bound_limits(&self) -> Vec<BoundLimit> {
+        let model = self.core.model();
+        let credits = Credits::new();
+        let mut all = Vec::new();
+        for (id, open) in &model.open {
+            let Some(volume) = model.volumes.get(id).map(|volume| &volume.record) else { continue };
+            let namer = Namer::new(&model, volume, &[], &credits);
+            all.extend(open.statistics().bounds.totals().into_iter().map(|bound| BoundLimit {
+                volume: volume.clone(),
+                limit: namer.named(&bound.scope, bound.limit),
+                waited_ns: bound.waited_ns,
+            }));
+        }
+        all
+    }
+
+    /// The burst credits of all levels that are in effect and have a burst.
+    pub fn burst_credits(&self) -> Vec<BurstCredit> {
+        let saved = credits_by_scope(&self.core.engine.credits());
+        let model = self.core.model();
+        let credit = |((scope, dimension), ns): (&(Scope, Dimension), &u64)| {
+            let (tenant, name, terms) = level_of(&model, scope)?;
+            let credit = credit_of(&terms, *dimension, Some(*ns))?;
+            Some(BurstCredit { scope: scope.clone(), tenant, name, dimension: *dimension, credit })
+        };
+        saved.iter().filter_map(credit).collect()
+    }
+}
+
+/// A limit with the delay that it caused in the span.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// The limit.
+    pub limit: NamedLimit,
+    /// Number of requests that it held back.
+    pub requests: u64,
+    /// Sum of their delays in nanoseconds.
+    pub waited_ns: u64,
+    /// Start of the delays without a pause of more than a second, by the clock of statistics, in nanoseconds.
+    pub since_ns: u64,
 }

@@ -11,23 +11,25 @@ mod tests;
 mod words;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
+use weir_engine::statistics::{BoundTotals, TimeByCause};
 use weir_reactor::Clock;
 use weir_types::{Name, VolumeId};
 
-use super::Control;
-use super::error::Outcome;
-use super::model::Model;
-use super::records::VolumeRecord;
-use super::totals::Totals;
-use super::volumes::levels_in_effect;
-pub use decide::{Binding, Cause, Finding, Situation, decide};
+use crate::core::Core;
+use crate::error::Outcome;
+use crate::model::Model;
+use crate::model::levels::levels_in_effect;
+use crate::reasons::limits::{Namer, credits_by_scope};
+use crate::records::VolumeRecord;
+use crate::totals::Totals;
+
+pub use decide::{Cause, Finding, Situation, decide};
 pub use limits::{
-    BoundLimit, BurstCredit, Credit, NamedGroup, NamedLimit, limit_name, rate_name, scope_name,
+    Binding, BoundLimit, BurstCredit, Credit, NamedGroup, NamedLimit, limit_name, rate_name, scope_name,
 };
-use limits::{Namer, credits_by_scope};
 pub use place::{Neighbour, Place};
-use weir_engine::statistics::{BoundTotals, TimeByCause};
 pub use words::{advice, summary};
 
 /// Counters of one volume at one instant.
@@ -53,70 +55,6 @@ pub struct Explanation {
     pub situation: Situation,
     /// The conclusion.
     pub finding: Finding,
-}
-
-impl Control {
-    /// Takes a sample of a volume; a later call of [`Control::explain_volume`] explains the time in between.
-    ///
-    /// # Errors
-    /// Not found for an unknown volume.
-    pub fn look_at_volume(&self, tenant: Option<&Name>, name: &Name) -> Outcome<VolumeLook> {
-        let model = self.model();
-        let record = &model.volume(tenant, name)?.record;
-        Ok(self.look(&model, record))
-    }
-
-    fn look(&self, model: &Model, record: &VolumeRecord) -> VolumeLook {
-        let at_ns = self.uptime_ns();
-        VolumeLook {
-            volume: record.id,
-            at_ns,
-            totals: model.volume_totals(record.id),
-            bounds: self.bounds_of(model, record.id, at_ns),
-            active: place::active_beside(model, record),
-        }
-    }
-
-    /// The delays that limits caused to a volume, with instants by the clock of statistics.
-    fn bounds_of(&self, model: &Model, volume: VolumeId, at_ns: u64) -> Vec<BoundTotals> {
-        let clock_ns = Clock.now_ns();
-        let by_uptime = |instant_ns: u64| at_ns.saturating_sub(clock_ns.saturating_sub(instant_ns));
-        let totals = model.open.get(&volume).map(|statistics| statistics.bounds.totals()).unwrap_or_default();
-        let converted = |bound: BoundTotals| BoundTotals {
-            since_ns: by_uptime(bound.since_ns),
-            last_ns: by_uptime(bound.last_ns),
-            ..bound
-        };
-        totals.into_iter().map(converted).collect()
-    }
-
-    /// Explains what has bound a volume since an earlier sample.
-    ///
-    /// # Errors
-    /// Not found if the volume is gone.
-    pub fn explain_volume(&self, earlier: &VolumeLook) -> Outcome<Explanation> {
-        let credits = credits_by_scope(&self.data_plane.credits());
-        let model = self.model();
-        let record = &model.volume_by_id(earlier.volume)?.record;
-        let later = self.look(&model, record);
-        let levels = levels_in_effect(&model, record);
-        let namer = Namer::new(&model, record, &levels, &credits);
-        let statistics = model.open.get(&record.id).map(|statistics| statistics.counters());
-        let (operations, time) = done_between(&earlier.totals, &later.totals);
-        let situation = Situation {
-            volume: record.name.to_string(),
-            elapsed_ns: later.at_ns.saturating_sub(earlier.at_ns),
-            operations,
-            time,
-            bindings: bindings_between(&earlier.bounds, &later.bounds, &namer),
-            latest: later.bounds.iter().max_by_key(|bound| bound.last_ns).map(|bound| namer.binding(bound)),
-            queue_depth: statistics.as_ref().map_or(0, |statistics| statistics.queue_depth),
-            queue_depth_delayed: statistics.as_ref().map_or(0, |statistics| statistics.queue_depth_delayed),
-            place: place::place(&model, record, earlier.active.union(&later.active)),
-        };
-        let finding = decide(&situation);
-        Ok(Explanation { tenant: record.tenant.clone(), timestamp_ns: later.at_ns, situation, finding })
-    }
 }
 
 /// Number of requests of all kinds between two instants, and their time by cause.
@@ -149,4 +87,74 @@ fn bindings_between(earlier: &[BoundTotals], later: &[BoundTotals], namer: &Name
     let mut bounds: Vec<_> = later.iter().map(since).filter(|bound| bound.requests > 0).collect();
     bounds.sort_by_key(|bound| std::cmp::Reverse(bound.waited_ns));
     bounds.iter().map(|bound| namer.binding(bound)).collect()
+}
+
+/// Explains the latency of volumes.
+pub struct Reasons {
+    pub(crate) core: Arc<Core>,
+}
+
+impl Reasons {
+    /// Takes a sample of a volume; a later call of [`Control::explain_volume`] explains the time in between.
+    ///
+    /// # Errors
+    /// Not found for an unknown volume.
+    pub fn look_at_volume(&self, tenant: Option<&Name>, name: &Name) -> Outcome<VolumeLook> {
+        let model = self.core.model();
+        let record = &model.volume(tenant, name)?.record;
+        Ok(self.look(&model, record))
+    }
+
+    fn look(&self, model: &Model, record: &VolumeRecord) -> VolumeLook {
+        let at_ns = self.core.uptime_ns();
+        VolumeLook {
+            volume: record.id,
+            at_ns,
+            totals: model.volume_totals(record.id),
+            bounds: self.bounds_of(model, record.id, at_ns),
+            active: place::active_beside(model, record),
+        }
+    }
+
+    /// The delays that limits caused to a volume, with instants by the clock of statistics.
+    fn bounds_of(&self, model: &Model, volume: VolumeId, at_ns: u64) -> Vec<BoundTotals> {
+        let clock_ns = Clock.now_ns();
+        let by_uptime = |instant_ns: u64| at_ns.saturating_sub(clock_ns.saturating_sub(instant_ns));
+        let totals =
+            model.open.get(&volume).map(|open| open.statistics().bounds.totals()).unwrap_or_default();
+        let converted = |bound: BoundTotals| BoundTotals {
+            since_ns: by_uptime(bound.since_ns),
+            last_ns: by_uptime(bound.last_ns),
+            ..bound
+        };
+        totals.into_iter().map(converted).collect()
+    }
+
+    /// Explains what has bound a volume since an earlier sample.
+    ///
+    /// # Errors
+    /// Not found if the volume is gone.
+    pub fn explain_volume(&self, earlier: &VolumeLook) -> Outcome<Explanation> {
+        let credits = credits_by_scope(&self.core.engine.credits());
+        let model = self.core.model();
+        let record = &model.volume_by_id(earlier.volume)?.record;
+        let later = self.look(&model, record);
+        let levels = levels_in_effect(&model, record);
+        let namer = Namer::new(&model, record, &levels, &credits);
+        let statistics = model.open.get(&record.id).map(|open| open.statistics().counters());
+        let (operations, time) = done_between(&earlier.totals, &later.totals);
+        let situation = Situation {
+            volume: record.name.to_string(),
+            elapsed_ns: later.at_ns.saturating_sub(earlier.at_ns),
+            operations,
+            time,
+            bindings: bindings_between(&earlier.bounds, &later.bounds, &namer),
+            latest: later.bounds.iter().max_by_key(|bound| bound.last_ns).map(|bound| namer.binding(bound)),
+            queue_depth: statistics.as_ref().map_or(0, |statistics| statistics.queue_depth),
+            queue_depth_delayed: statistics.as_ref().map_or(0, |statistics| statistics.queue_depth_delayed),
+            place: place::place(&model, record, earlier.active.union(&later.active)),
+        };
+        let finding = decide(&situation);
+        Ok(Explanation { tenant: record.tenant.clone(), timestamp_ns: later.at_ns, situation, finding })
+    }
 }

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
 
+use weir_engine::PolicyLevel;
 use weir_types::{Scope, VolumeId};
 
-use super::super::levels::{effective_weight, path};
-use super::super::model::{Model, list_names};
-use super::super::records::VolumeRecord;
-use super::super::volumes::levels_in_effect;
-use weir_engine::PolicyLevel;
+use crate::engine::OpenVolume;
+use crate::error::list_names;
+use crate::model::Model;
+use crate::model::levels::{effective_weight, levels_in_effect, path};
+use crate::records::VolumeRecord;
 
 /// Another volume, or background work, that uses the same drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +40,7 @@ pub struct Place {
 /// Other volumes with requests under way on the drives of a volume.
 pub fn active_beside(model: &Model, volume: &VolumeRecord) -> BTreeSet<VolumeId> {
     let is_active = |other: &&VolumeRecord| {
-        let statistics = model.open.get(&other.id);
+        let statistics = model.open.get(&other.id).map(OpenVolume::statistics);
         statistics.is_some_and(|statistics| statistics.queue_depth.load(Relaxed) > 0)
     };
     let others = model.volumes.values().map(|other| &other.record);

@@ -3,8 +3,8 @@
 use weir_qos::{Dimension, Limit, Rate};
 use weir_types::{Name, PolicyGroupId, Scope, VolumeId};
 
-use super::super::policies::GroupKind;
 use super::*;
+use crate::records::GroupKind;
 
 const SECOND_NS: u64 = 1_000_000_000;
 

@@ -3,8 +3,8 @@
 use weir_qos::{Dimension, Direction, Rate};
 use weir_types::{Scope, Throughput};
 
-use super::super::policies::GroupKind;
-use super::{Binding, Cause, Explanation, NamedGroup, NamedLimit, Situation};
+use crate::reasons::{Binding, Cause, Explanation, NamedGroup, NamedLimit, Situation};
+use crate::records::GroupKind;
 
 /// Number of neighbours that are named before the rest is only counted.
 const NEIGHBOURS_NAMED_MAX: usize = 4;

@@ -58,9 +58,9 @@ fn set() -> PolicySet {
 }
 
 fn world(state: &Path) -> World {
-    let world = World::start(state);
+    let world = World::with_fake_engine(state);
     for text in ["vol1", "vol2"] {
-        world.control.create_volume(volume(None, text, GIB)).unwrap();
+        world.control.volumes.create_volume(volume(None, text, GIB)).unwrap();
     }
     world
 }
@@ -70,8 +70,8 @@ fn policy_set_applies_as_a_whole_and_is_idempotent() {
     let (_folder, state) = state();
     let world = world(&state);
     let control = &world.control;
-    control.create_policy_group(group(None, "surplus", 1, true)).unwrap();
-    control.modify_volume(None, &name("vol1"), bind("surplus")).unwrap();
+    control.groups.create_policy_group(group(None, "surplus", 1, true)).unwrap();
+    control.volumes.modify_volume(None, &name("vol1"), bind("surplus")).unwrap();
     let before = inventory(control);
     let subjects = [
         "~ tenant default",
@@ -82,7 +82,7 @@ fn policy_set_applies_as_a_whole_and_is_idempotent() {
         "~ volume vol1",
         "~ volume vol2",
     ];
-    let expected = control.apply_policies(&set(), DRY).unwrap().changes;
+    let expected = control.policy_sets.apply_policies(&set(), DRY).unwrap().changes;
     assert_eq!(expected.iter().map(|line| line.split(": ").next().unwrap()).collect::<Vec<_>>(), subjects);
     assert!(
         expected[2].contains("limits.total.iops 500, ") && expected[2].contains("parent top"),
@@ -96,24 +96,24 @@ fn policy_set_applies_as_a_whole_and_is_idempotent() {
         assert!(expected.iter().any(|other| other == line), "{line} in {expected:?}");
     }
     assert_eq!(inventory(control), before, "a dry run changes nothing");
-    assert_eq!(control.apply_policies(&set(), PLAIN).unwrap().changes, expected);
-    let levels = control.volume(None, &name("vol1")).unwrap().levels;
+    assert_eq!(control.policy_sets.apply_policies(&set(), PLAIN).unwrap().changes, expected);
+    let levels = control.views.volume(None, &name("vol1")).unwrap().levels;
     let names: Vec<_> = levels.iter().map(|level| level.name.to_string()).collect();
     assert_eq!(names, ["top", "vol1"]);
-    assert_eq!(control.apply_policies(&set(), PLAIN).unwrap().changes, Vec::<String>::new());
+    assert_eq!(control.policy_sets.apply_policies(&set(), PLAIN).unwrap().changes, Vec::<String>::new());
     let after = inventory(control);
-    let next = control.create_policy_group(group(None, "next", 1, true)).unwrap();
+    let next = control.groups.create_policy_group(group(None, "next", 1, true)).unwrap();
     assert_eq!(next.record.number, 5, "numbers are not used again");
-    control.delete_policy_group(GroupKind::Fixed, None, &name("next"), None).unwrap();
+    control.groups.delete_policy_group(GroupKind::Fixed, None, &name("next"), None).unwrap();
     drop(world);
-    let world = World::start(&state);
+    let world = World::with_fake_engine(&state);
     assert_eq!(inventory(&world.control), after);
 }
 
 #[test]
 fn background_policies_are_applied_with_the_others() {
     let (_folder, state) = state();
-    let world = World::start(&state);
+    let world = World::with_fake_engine(&state);
     let weighing = |weight, number| BackgroundEntry {
         place: place("background_policies", number),
         kind: BackgroundKind::Reclaim,
@@ -121,7 +121,7 @@ fn background_policies_are_applied_with_the_others() {
     };
     let applied = |entries: &[BackgroundEntry]| {
         let set = PolicySet { background_policies: Some(entries.to_vec()), ..PolicySet::default() };
-        world.control.apply_policies(&set, PLAIN).map(|difference| difference.changes)
+        world.control.policy_sets.apply_policies(&set, PLAIN).map(|difference| difference.changes)
     };
     assert_eq!(applied(&[weighing(10, 1)]).unwrap(), Vec::<String>::new(), "it is the built-in one");
     assert_eq!(applied(&[weighing(50, 1)]).unwrap(), ["~ background policy reclaim: weight 10 -> 50"]);
@@ -136,15 +136,15 @@ fn background_policies_are_applied_with_the_others() {
         assert!(message.contains(words), "{message}");
     }
     assert_eq!(
-        world.control.apply_policies(&PolicySet::default(), PLAIN).unwrap().changes,
+        world.control.policy_sets.apply_policies(&PolicySet::default(), PLAIN).unwrap().changes,
         Vec::<String>::new()
     );
     drop(world);
-    let world = World::start(&state);
-    let policy = || world.control.background_policies().remove(0);
+    let world = World::with_fake_engine(&state);
+    let policy = || world.control.background.background_policies().remove(0);
     assert_eq!((policy().policy.weight.0, policy().is_built_in), (50, false));
     let none = PolicySet { background_policies: Some(Vec::new()), ..PolicySet::default() };
-    let difference = world.control.apply_policies(&none, PLAIN).unwrap().changes;
+    let difference = world.control.policy_sets.apply_policies(&none, PLAIN).unwrap().changes;
     assert_eq!(difference, ["~ background policy reclaim: weight 50 -> 10"]);
     assert!(policy().is_built_in);
 }
@@ -153,14 +153,14 @@ fn background_policies_are_applied_with_the_others() {
 fn absent_sections_change_nothing() {
     let (_folder, state) = state();
     let world = world(&state);
-    world.control.apply_policies(&set(), PLAIN).unwrap();
+    world.control.policy_sets.apply_policies(&set(), PLAIN).unwrap();
     let before = inventory(&world.control);
     assert_eq!(
-        world.control.apply_policies(&PolicySet::default(), PLAIN).unwrap().changes,
+        world.control.policy_sets.apply_policies(&PolicySet::default(), PLAIN).unwrap().changes,
         Vec::<String>::new()
     );
     let only = PolicySet { volumes: Some(Vec::new()), ..PolicySet::default() };
-    assert_eq!(world.control.apply_policies(&only, PLAIN).unwrap().changes.len(), 2);
+    assert_eq!(world.control.policy_sets.apply_policies(&only, PLAIN).unwrap().changes.len(), 2);
     assert_ne!(inventory(&world.control), before);
 }
 
@@ -169,8 +169,8 @@ fn one_bad_entry_among_a_hundred_is_named_and_nothing_changes() {
     let (_folder, state) = state();
     let world = world(&state);
     let control = &world.control;
-    control.create_policy_group(group(None, "old", 1, false)).unwrap();
-    control.modify_volume(None, &name("vol1"), bind("old")).unwrap();
+    control.groups.create_policy_group(group(None, "old", 1, false)).unwrap();
+    control.volumes.modify_volume(None, &name("vol1"), bind("old")).unwrap();
     let before = inventory(control);
     let hundred = || (1..=100).map(|number| entry(number, &format!("g{number}"), 1000)).collect::<Vec<_>>();
     let with = |number: usize, change: &dyn Fn(GroupEntry) -> GroupEntry| {
@@ -225,7 +225,7 @@ fn one_bad_entry_among_a_hundred_is_named_and_nothing_changes() {
             "policy group 'old' of tenant 'default' is not in the file and would be removed, but volume 'vol1' still has it",
         ),
     ] {
-        let (_, message) = error(control.apply_policies(&set, PLAIN));
+        let (_, message) = error(control.policy_sets.apply_policies(&set, PLAIN));
         assert!(message.contains(words), "{message}");
         assert_eq!(inventory(control), before, "{message}");
     }
@@ -235,12 +235,12 @@ fn one_bad_entry_among_a_hundred_is_named_and_nothing_changes() {
 fn changed_policy_group_is_reported_field_by_field() {
     let (_folder, state) = state();
     let world = world(&state);
-    world.control.apply_policies(&set(), PLAIN).unwrap();
+    world.control.policy_sets.apply_policies(&set(), PLAIN).unwrap();
     let mut changed = set();
     let groups = changed.policy_groups.as_mut().unwrap();
     groups[1] = GroupEntry { parent: None, ..entry(2, "below", 700) };
     groups[1].is_shared = false;
-    let told = world.control.apply_policies(&changed, DRY).unwrap().changes;
+    let told = world.control.policy_sets.apply_policies(&changed, DRY).unwrap().changes;
     assert_eq!(told, ["~ policy group default/below: limits.total.iops 500 -> 700, parent top -> none"]);
 }
 
@@ -249,8 +249,8 @@ fn apply_refuses_objects_changed_since_export_unless_forced() {
     let (_folder, state) = state();
     let world = world(&state);
     let control = &world.control;
-    control.apply_policies(&set(), PLAIN).unwrap();
-    let exported = PolicySet { version: Some(control.policies_version()), ..set() };
+    control.policy_sets.apply_policies(&set(), PLAIN).unwrap();
+    let exported = PolicySet { version: Some(control.policy_sets.policies_version()), ..set() };
     let unversioned = set();
     let faster = TermsChange {
         limits: LimitsChange {
@@ -260,28 +260,33 @@ fn apply_refuses_objects_changed_since_export_unless_forced() {
         ..TermsChange::default()
     };
     let change = ModifyPolicyGroup { change: faster, ..ModifyPolicyGroup::default() };
-    let changed = control.modify_policy_group(None, &name("top"), change).unwrap();
+    let changed = control.groups.modify_policy_group(None, &name("top"), change).unwrap();
     for how in [PLAIN, DRY] {
-        let (kind, message) = error(control.apply_policies(&exported, how));
+        let (kind, message) = error(control.policy_sets.apply_policies(&exported, how));
         assert_eq!(kind, ErrorKind::VersionMismatch);
         assert!(
             message.contains("policy group 'top' was changed since the export: it has version"),
             "{message}"
         );
     }
-    let terms = |text| control.policy_group(GroupKind::Fixed, None, &name(text)).unwrap().record.terms;
+    let terms = |text| control.groups.policy_group(GroupKind::Fixed, None, &name(text)).unwrap().record.terms;
     assert_eq!(terms("top"), changed.record.terms, "the newer change stays");
     // An object that did not change since the export is changed.
     let mut elsewhere = exported.clone();
     elsewhere.policy_groups = Some(vec![GroupEntry { is_shared: true, ..entry(1, "new", 5) }]);
     let left = ApplyPolicies { prune: false, ..PLAIN };
-    let made = control.apply_policies(&elsewhere, left).unwrap().changes;
+    let made = control.policy_sets.apply_policies(&elsewhere, left).unwrap().changes;
     assert!(made.len() == 1 && made[0].starts_with("+ policy group default/new"), "{made:?}");
     assert_eq!(
-        control.apply_policies(&exported, ApplyPolicies { force: true, ..left }).unwrap().changes.len(),
+        control
+            .policy_sets
+            .apply_policies(&exported, ApplyPolicies { force: true, ..left })
+            .unwrap()
+            .changes
+            .len(),
         1
     );
-    assert_eq!(control.apply_policies(&unversioned, left).unwrap().changes, Vec::<String>::new());
+    assert_eq!(control.policy_sets.apply_policies(&unversioned, left).unwrap().changes, Vec::<String>::new());
 }
 
 #[test]
@@ -289,7 +294,7 @@ fn apply_without_prune_deletes_nothing_and_lists_leftovers() {
     let (_folder, state) = state();
     let world = world(&state);
     let control = &world.control;
-    control.apply_policies(&set(), PLAIN).unwrap();
+    control.policy_sets.apply_policies(&set(), PLAIN).unwrap();
     let before = inventory(control);
     let nothing = PolicySet {
         version: None,
@@ -299,7 +304,8 @@ fn apply_without_prune_deletes_nothing_and_lists_leftovers() {
         volumes: Some(Vec::new()),
         background_policies: Some(Vec::new()),
     };
-    let difference = control.apply_policies(&nothing, ApplyPolicies { prune: false, ..PLAIN }).unwrap();
+    let difference =
+        control.policy_sets.apply_policies(&nothing, ApplyPolicies { prune: false, ..PLAIN }).unwrap();
     assert_eq!(difference.changes, Vec::<String>::new());
     let mut left = difference.left;
     left.sort();
@@ -313,6 +319,6 @@ fn apply_without_prune_deletes_nothing_and_lists_leftovers() {
     ];
     assert_eq!(left, expected);
     assert_eq!(inventory(control), before);
-    let pruned = control.apply_policies(&nothing, PLAIN).unwrap();
+    let pruned = control.policy_sets.apply_policies(&nothing, PLAIN).unwrap();
     assert_eq!((pruned.changes.len(), pruned.left.len()), (6, 0));
 }

@@ -5,19 +5,19 @@ use weir_types::BackgroundKind;
 use super::*;
 
 fn delete(control: &Control, text: &str) {
-    control.delete_volume(None, &name(text), DeleteVolume::default()).unwrap();
+    control.volumes.delete_volume(None, &name(text), DeleteVolume::default()).unwrap();
 }
 
 /// Slows reclaims down to one step in many minutes, after the first step.
 fn hold_up(control: &Control) {
     let ceiling = Some(Throughput { iops: None, bytes_per_second: Some(1) });
     let change = BackgroundPolicyChange { ceiling, ..BackgroundPolicyChange::default() };
-    control.modify_background_policy(BackgroundKind::Reclaim, &change, None).unwrap();
+    control.background.modify_background_policy(BackgroundKind::Reclaim, &change, None).unwrap();
 }
 
 /// Makes a volume with a block of data in each extent.
 fn filled(control: &Control, text: &str, extents: u64) -> VolumeId {
-    let id = control.create_volume(volume(None, text, extents * GIB)).unwrap().record.id;
+    let id = control.volumes.create_volume(volume(None, text, extents * GIB)).unwrap().record.id;
     fill(&default_store(control), id, extents);
     id
 }
@@ -32,7 +32,9 @@ fn fill(store: &weir_store::Store, id: VolumeId, extents: u64) {
 
 /// Waits until the only background job meets a condition.
 fn wait_for_job(control: &Control, condition: impl Fn(&BackgroundJob) -> bool) {
-    wait_until("the job is as expected", || control.background_jobs().first().is_some_and(&condition));
+    wait_until("the job is as expected", || {
+        control.background.background_jobs().first().is_some_and(&condition)
+    });
 }
 
 /// Deletes a volume whose second extent file was replaced by a folder, and waits until the reclaim is known
@@ -43,7 +45,7 @@ fn fail_reclaim(control: &Control, text: &str, extents: &std::path::Path) {
     std::fs::create_dir(&extent).unwrap();
     delete(control, text);
     wait_for_job(control, |job| job.progress.as_ref().is_some_and(|progress| progress.fault.is_some()));
-    control.settle_background();
+    control.reclaims.settle_background();
 }
 
 #[test]
@@ -54,20 +56,20 @@ fn deleted_name_is_free_at_once_and_next_daemon_continues_reclaim() {
     let old = filled(&world.control, "vol1", 20);
     let kept = filled(&world.control, "kept", 2);
     delete(&world.control, "vol1");
-    assert_eq!(error(world.control.volume(None, &name("vol1"))).0, ErrorKind::NotFound);
+    assert_eq!(error(world.control.views.volume(None, &name("vol1"))).0, ErrorKind::NotFound);
     let new = filled(&world.control, "vol1", 3);
     wait_for_job(&world.control, |job| job.progress.as_ref().is_some_and(|progress| progress.bytes_done > 0));
-    world.control.settle_background();
-    let job = world.control.background_jobs().remove(0);
+    world.control.reclaims.settle_background();
+    let job = world.control.background.background_jobs().remove(0);
     assert_eq!((job.id, job.what.as_str(), job.drive.as_str()), (old, "deleted volume vol1", "default"));
     drop(world);
     let world = World::start(&state);
     wait_for_job(&world.control, |job| job.progress.as_ref().is_some_and(|progress| progress.bytes_done > 0));
-    let again = world.control.background_jobs().remove(0);
+    let again = world.control.background.background_jobs().remove(0);
     assert_eq!((again.id, again.begun_at), (old, job.begun_at));
     let left = again.progress.unwrap().operations_left;
     assert!((10..19).contains(&left), "{left} of 20 extents are left after two daemons have begun");
-    world.control.reset_background_policy(BackgroundKind::Reclaim, None).unwrap();
+    world.control.background.reset_background_policy(BackgroundKind::Reclaim, None).unwrap();
     settle(&world.control);
     assert_eq!(folders(&state), 2);
     let store = default_store(&world.control);
@@ -75,7 +77,7 @@ fn deleted_name_is_free_at_once_and_next_daemon_continues_reclaim() {
         assert_eq!(super::check_extents(&store.extents(id), 0..extents), []);
     }
     drop(world);
-    assert!(World::start(&state).control.background_jobs().is_empty());
+    assert!(World::start(&state).control.background.background_jobs().is_empty());
 }
 
 #[test]
@@ -84,10 +86,10 @@ fn failed_reclaim_raises_alarm_and_is_retried() {
     let world = World::start(&state);
     let id = filled(&world.control, "vol1", 3);
     fail_reclaim(&world.control, "vol1", &default_store(&world.control).extents(id));
-    let alarms = world.control.alarms();
+    let alarms = world.control.alarms.alarms();
     let words = "the space of the deleted volume vol1 cannot be given back yet: cannot remove";
     assert!(alarms.len() == 1 && alarms[0].message.contains(words), "{alarms:?}");
-    let (kind, message) = error(world.control.remove_drive(&name("default"), None));
+    let (kind, message) = error(world.control.drives.remove_drive(&name("default"), None));
     assert_eq!(kind, ErrorKind::Refused, "{message}");
     drop(world);
     let pending_deletion = state.join(format!("drive/volumes/{id}.deleted/extents"));
@@ -97,7 +99,7 @@ fn failed_reclaim_raises_alarm_and_is_retried() {
     std::fs::remove_dir(pending_deletion.join("00000001")).unwrap();
     let world = World::start(&state);
     settle(&world.control);
-    assert_eq!((world.control.alarms(), folders(&state)), (vec![], 0));
+    assert_eq!((world.control.alarms.alarms(), folders(&state)), (vec![], 0));
 }
 
 #[test]
@@ -108,7 +110,8 @@ fn data_cut_off_by_failed_shrink_is_never_read_again() {
     let (tail, aside) = (extents.join("00000001"), state.join("aside"));
     std::fs::rename(&tail, &aside).unwrap();
     std::fs::create_dir(&tail).unwrap();
-    let resize = |size_bytes| world.control.resize_volume(None, &name("vol1"), size_bytes, true, None);
+    let resize =
+        |size_bytes| world.control.volumes.resize_volume(None, &name("vol1"), size_bytes, true, None);
     let (_, message) = error(resize(GIB + (512 << 20)));
     assert!(message.contains("00000001"), "{message}");
     settle(&world.control);
@@ -130,29 +133,30 @@ fn missing_drive_is_removed_with_its_pending_deletions() {
     std::fs::create_dir_all(&path).unwrap();
     let add = || AddDrive::new(path.clone());
     let world = World::start(&state);
-    world.control.add_drive(add()).unwrap();
+    world.control.drives.add_drive(add()).unwrap();
     hold_up(&world.control);
     let on_drive = CreateVolume { drive: Some(name("d2")), ..volume(None, "vol1", 20 * GIB) };
-    let id = world.control.create_volume(on_drive).unwrap().record.id;
-    let store = world.control.drive(&name("d2")).map(|view| world.control.store(view.record.id).unwrap());
+    let id = world.control.volumes.create_volume(on_drive).unwrap().record.id;
+    let store =
+        world.control.drives.drive(&name("d2")).map(|view| world.control.core.store(view.record.id).unwrap());
     fill(&store.unwrap(), id, 20);
     delete(&world.control, "vol1");
-    let drain = world.control.remove_drive(&name("d2"), None).unwrap().and_then(|view| view.drain);
+    let drain = world.control.drives.remove_drive(&name("d2"), None).unwrap().and_then(|view| view.drain);
     assert_eq!(drain.map(|drain| drain.extents_left), Some(0), "it goes once all is given back");
     world.control.settle_moves();
-    assert!(world.control.drive(&name("d2")).is_ok());
-    world.control.keep_drive(&name("d2"), None).unwrap();
+    assert!(world.control.drives.drive(&name("d2")).is_ok());
+    world.control.drives.keep_drive(&name("d2"), None).unwrap();
     drop(world);
     std::fs::rename(&path, &away).unwrap();
     let world = World::start(&state);
-    world.control.remove_drive(&name("d2"), None).unwrap();
-    assert!(world.control.background_jobs().is_empty());
+    world.control.drives.remove_drive(&name("d2"), None).unwrap();
+    assert!(world.control.background.background_jobs().is_empty());
     std::fs::rename(&away, &path).unwrap();
-    world.control.add_drive(add()).unwrap();
-    assert_eq!(world.control.background_jobs().len(), 1, "the drive tells itself what is to go");
-    world.control.reset_background_policy(BackgroundKind::Reclaim, None).unwrap();
+    world.control.drives.add_drive(add()).unwrap();
+    assert_eq!(world.control.background.background_jobs().len(), 1, "the drive tells itself what is to go");
+    world.control.background.reset_background_policy(BackgroundKind::Reclaim, None).unwrap();
     settle(&world.control);
-    world.control.remove_drive(&name("d2"), None).unwrap();
+    world.control.drives.remove_drive(&name("d2"), None).unwrap();
 }
 
 #[test]
@@ -161,16 +165,16 @@ fn failed_reclaim_alarm_ends_when_drive_is_removed() {
     let path = state.join("d2");
     std::fs::create_dir_all(&path).unwrap();
     let world = World::start(&state);
-    let drive = world.control.add_drive(AddDrive::new(path.clone())).unwrap().record.id;
+    let drive = world.control.drives.add_drive(AddDrive::new(path.clone())).unwrap().record.id;
     let on_drive = CreateVolume { drive: Some(name("d2")), ..volume(None, "vol1", 3 * GIB) };
-    let id = world.control.create_volume(on_drive).unwrap().record.id;
-    fail_reclaim(&world.control, "vol1", &world.control.store(drive).unwrap().extents(id));
-    assert_eq!(world.control.alarms().len(), 1);
+    let id = world.control.volumes.create_volume(on_drive).unwrap().record.id;
+    fail_reclaim(&world.control, "vol1", &world.control.core.store(drive).unwrap().extents(id));
+    assert_eq!(world.control.alarms.alarms().len(), 1);
     std::fs::rename(&path, state.join("away")).unwrap();
     world.control.check_extent_files();
-    world.control.remove_drive(&name("d2"), None).unwrap();
-    world.control.settle_background();
-    assert_eq!(world.control.alarms(), []);
+    world.control.drives.remove_drive(&name("d2"), None).unwrap();
+    world.control.reclaims.settle_background();
+    assert_eq!(world.control.alarms.alarms(), []);
 }
 
 #[test]
@@ -179,8 +183,9 @@ fn shrunk_and_regrown_volume_holds_no_old_data() {
     let world = World::start(&state);
     hold_up(&world.control);
     let id = filled(&world.control, "vol1", 10);
-    let resize =
-        |size_bytes| world.control.resize_volume(None, &name("vol1"), size_bytes, true, None).unwrap();
+    let resize = |size_bytes| {
+        world.control.volumes.resize_volume(None, &name("vol1"), size_bytes, true, None).unwrap()
+    };
     let store = default_store(&world.control);
     for round in 1..=3 {
         resize(GIB / 2);
@@ -188,16 +193,16 @@ fn shrunk_and_regrown_volume_holds_no_old_data() {
         assert_eq!(super::check_extents(&store.extents(id), 0..10), []);
         let used = store.used_bytes(id).unwrap();
         assert!(used <= 64 << 10, "{used} bytes are in the volume, of which all but one block was cut off");
-        assert_eq!(world.control.background_jobs().len(), round);
+        assert_eq!(world.control.background.background_jobs().len(), round);
     }
-    let what = world.control.background_jobs().remove(0).what;
+    let what = world.control.background.background_jobs().remove(0).what;
     assert_eq!(what, "end cut off from volume vol1");
     drop(world);
     let world = World::start(&state);
-    assert_eq!(world.control.background_jobs().len(), 3);
-    world.control.reset_background_policy(BackgroundKind::Reclaim, None).unwrap();
+    assert_eq!(world.control.background.background_jobs().len(), 3);
+    world.control.background.reset_background_policy(BackgroundKind::Reclaim, None).unwrap();
     settle(&world.control);
-    assert_eq!((folders(&state), world.control.alarms()), (1, vec![]));
+    assert_eq!((folders(&state), world.control.alarms.alarms()), (1, vec![]));
     assert_eq!(super::check_extents(&store.extents(id), 0..10), []);
 }
 
@@ -211,8 +216,8 @@ fn pending_deletion_with_id_of_live_volume_is_not_reclaimed() {
     let pending_deletion = state.join(format!("drive/volumes/{id}.deleted"));
     std::fs::create_dir(&pending_deletion).unwrap();
     let world = World::start(&state);
-    assert!(world.control.background_jobs().is_empty());
-    let alarms = world.control.alarms();
+    assert!(world.control.background.background_jobs().is_empty());
+    let alarms = world.control.alarms.alarms();
     assert!(alarms.len() == 1 && alarms[0].message.contains("is left alone"), "{alarms:?}");
     assert_eq!(super::check_extents(&store.extents(id), 0..1), []);
     assert!(pending_deletion.exists());
@@ -222,7 +227,8 @@ fn pending_deletion_with_id_of_live_volume_is_not_reclaimed() {
 fn background_policies_are_checked_and_persisted() {
     let (_folder, state) = state();
     let world = World::start(&state);
-    let modify = |change| world.control.modify_background_policy(BackgroundKind::Reclaim, &change, None);
+    let modify =
+        |change| world.control.background.modify_background_policy(BackgroundKind::Reclaim, &change, None);
     let (kind, message) = error(modify(BackgroundPolicyChange { weight: Some(0), ..Default::default() }));
     assert_eq!((kind, message.as_str()), (ErrorKind::Invalid, "weight 0 is not accepted; 1 to 10000 is"));
     let change = BackgroundPolicyChange { deadline_seconds: Some(Some(3600)), ..Default::default() };
@@ -234,14 +240,14 @@ fn background_policies_are_checked_and_persisted() {
     );
     drop(world);
     let world = World::start(&state);
-    let views = world.control.background_policies();
+    let views = world.control.background.background_policies();
     assert_eq!(views[0], view);
     assert!(views[1..].iter().all(|other| other.is_built_in), "{views:?}");
     let change = BackgroundPolicyChange { deadline_seconds: Some(Some(3600)), ..Default::default() };
     let (kind, message) =
-        error(world.control.modify_background_policy(BackgroundKind::Resync, &change, None));
+        error(world.control.background.modify_background_policy(BackgroundKind::Resync, &change, None));
     assert!(kind == ErrorKind::Invalid && message.contains("takes no deadline"), "{message}");
-    world.control.reset_background_policy(BackgroundKind::Reclaim, None).unwrap();
-    let view = world.control.background_policies().remove(0);
+    world.control.background.reset_background_policy(BackgroundKind::Reclaim, None).unwrap();
+    let view = world.control.background.background_policies().remove(0);
     assert_eq!((view.policy, view.is_built_in), (weir_types::BackgroundPolicy::default(), true));
 }

@@ -13,7 +13,7 @@ pub(super) fn add(world: &World, state: &Path, text: &str, class: Class) -> Driv
     let path = state.join(text);
     std::fs::create_dir_all(&path).unwrap();
     let request = AddDrive { class: Some(class), ..AddDrive::new(path) };
-    world.control.add_drive(request).unwrap().record.id
+    world.control.drives.add_drive(request).unwrap().record.id
 }
 
 pub(super) fn high(world: &World, state: &Path, names: &[&str]) -> Vec<DriveId> {
@@ -24,11 +24,11 @@ pub(super) fn high(world: &World, state: &Path, names: &[&str]) -> Vec<DriveId> 
 pub(super) fn make(world: &World, text: &str, extents: u64, replicas: u8) -> VolumeRecord {
     let request = volume(None, text, extents * GIB);
     let request = CreateVolume { io_priority: Some(Class::High), replicas: Some(replicas), ..request };
-    world.control.create_volume(request).unwrap().record
+    world.control.volumes.create_volume(request).unwrap().record
 }
 
 pub(super) fn record(world: &World, text: &str) -> VolumeRecord {
-    world.control.volume(None, &name(text)).unwrap().record
+    world.control.views.volume(None, &name(text)).unwrap().record
 }
 
 fn extents_on(world: &World, text: &str, drive: DriveId) -> usize {
@@ -37,19 +37,19 @@ fn extents_on(world: &World, text: &str, drive: DriveId) -> usize {
 }
 
 pub(super) fn remove(world: &World, text: &str) -> Outcome<Option<DriveView>> {
-    world.control.remove_drive(&name(text), None)
+    world.control.drives.remove_drive(&name(text), None)
 }
 
 pub(super) fn is_gone(world: &World, text: &str) -> bool {
-    world.control.drive(&name(text)).is_err()
+    world.control.drives.drive(&name(text)).is_err()
 }
 
 /// Does the work of the daemon's threads until a condition holds.
 pub(super) fn go_on_until(world: &World, mut condition: impl FnMut() -> bool) {
     wait_until("the condition holds", || {
         world.control.settle_moves();
-        world.control.settle_background();
-        world.control.look_for_returns();
+        world.control.reclaims.settle_background();
+        world.control.returns.look_for_returns();
         condition()
     });
 }
@@ -62,11 +62,11 @@ fn hold_up(world: &World) {
 fn set_ceiling(world: &World, ceiling: Throughput) {
     let ceiling = Some(ceiling);
     let change = BackgroundPolicyChange { ceiling, ..BackgroundPolicyChange::default() };
-    world.control.modify_background_policy(BackgroundKind::Resync, &change, None).unwrap();
+    world.control.background.modify_background_policy(BackgroundKind::Resync, &change, None).unwrap();
 }
 
 fn go_on(world: &World) {
-    world.control.reset_background_policy(BackgroundKind::Resync, None).unwrap();
+    world.control.background.reset_background_policy(BackgroundKind::Resync, None).unwrap();
 }
 
 /// The content of an extent in these tests.
@@ -78,7 +78,8 @@ fn content(extent: u32) -> Vec<u8> {
 fn fill(world: &World, volume: &VolumeRecord, extents: impl Iterator<Item = u32>) {
     for extent in extents {
         for (_, drive) in volume.placement.replicas_of(extent.into()) {
-            let path = world.control.store(drive).unwrap().extents(volume.id).join(format!("{extent:08}"));
+            let path =
+                world.control.core.store(drive).unwrap().extents(volume.id).join(format!("{extent:08}"));
             let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
             file.write_all_at(&content(extent), 512 << 20).unwrap();
         }
@@ -90,7 +91,8 @@ fn assert_filled(world: &World, text: &str, extents: impl Iterator<Item = u32>) 
     let volume = record(world, text);
     for extent in extents {
         for (_, drive) in volume.placement.replicas_of(extent.into()) {
-            let path = world.control.store(drive).unwrap().extents(volume.id).join(format!("{extent:08}"));
+            let path =
+                world.control.core.store(drive).unwrap().extents(volume.id).join(format!("{extent:08}"));
             let mut found = content(extent);
             found.fill(0);
             std::fs::File::open(path).unwrap().read_exact_at(&mut found, 512 << 20).unwrap();
@@ -103,19 +105,19 @@ fn assert_filled(world: &World, text: &str, extents: impl Iterator<Item = u32>) 
 /// faults.
 pub(super) fn assert_whole(world: &World, text: &str, replicas: usize) {
     let record = record(world, text);
-    let replica_states = world.control.model().open[&record.id].replication.counters().replica_states;
+    let replica_states = world.control.core.model().open[&record.id].status().replica_states;
     for extent in 0..record.size_bytes.div_ceil(EXTENT_BYTES) {
         let found: Vec<_> = record.placement.replicas_of(extent).collect();
         assert_eq!(found.len(), replicas, "extent {extent}");
         for (slot, drive) in found {
-            assert!(world.control.model().is_there(drive));
+            assert!(world.control.core.model().is_there(drive));
             let told = replica_states
                 .get(extent as usize)
                 .filter(|all| all.iter().any(|s| *s != ReplicaState::Absent));
             assert!(told.is_none_or(|all| all[slot] == ReplicaState::InSync), "extent {extent}: {told:?}");
         }
     }
-    assert!(world.control.extent_faults(record.id).is_empty());
+    assert!(world.control.serving.extents.extent_faults(record.id).is_empty());
 }
 
 #[test]
@@ -141,23 +143,23 @@ fn drained_drive_is_removed_without_a_trace() {
         assert!(!placement.names(drives[0]) && placement.gone_count() == 1, "its place stays empty");
     }
     // The running daemon leaves the slot of the removed drive empty; the next daemon closes the gap.
-    world.control.resize_volume(None, &name("single"), 9 * GIB, false, None).unwrap();
+    world.control.volumes.resize_volume(None, &name("single"), 9 * GIB, false, None).unwrap();
     assert!(remove(&world, "two").unwrap().is_some());
     go_on_until(&world, || is_gone(&world, "two"));
     let before = ["single", "double"].map(|text| record(&world, text).placement.compacted());
     assert_whole(&world, "single", 1);
-    assert_eq!(world.control.alarms(), []);
+    assert_eq!(world.control.alarms.alarms(), []);
     drop(world);
     let world = World::start(&state);
     assert_eq!(["single", "double"].map(|text| record(&world, text).placement), before);
     assert_whole(&world, "single", 1);
     assert_whole(&world, "double", 2);
-    assert_eq!((world.control.alarms(), world.control.drives().len()), (vec![], 3));
+    assert_eq!((world.control.alarms.alarms(), world.control.drives.drives().len()), (vec![], 3));
     drop(world);
     std::fs::remove_file(state.join("catalogue.sqlite")).unwrap();
     let world = World::try_start(&state, true).unwrap();
     assert_eq!(["single", "double"].map(|text| record(&world, text).placement), before, "from the replicas");
-    assert_eq!(world.control.alarms(), []);
+    assert_eq!(world.control.alarms.alarms(), []);
 }
 
 #[test]
@@ -170,7 +172,7 @@ fn drain_without_room_elsewhere_is_refused_with_reason() {
     let refused = |text: &str, words: &str| {
         let (kind, message) = error(remove(&world, text));
         assert!(kind == ErrorKind::Refused && message.contains(words), "{kind:?} {message}");
-        assert_eq!(world.control.drive(&name(text)).unwrap().drain, None);
+        assert_eq!(world.control.drives.drive(&name(text)).unwrap().drain, None);
     };
     refused("default", "always exists and cannot be removed");
     refused(
@@ -188,10 +190,10 @@ fn drain_without_room_elsewhere_is_refused_with_reason() {
     refused("two", "and without this one there are 1;");
     go_on_until(&world, || is_gone(&world, "one"));
     refused("two", "and without this one there are 1;");
-    world.control.delete_volume(None, &name("vol2"), DeleteVolume::default()).unwrap();
+    world.control.volumes.delete_volume(None, &name("vol2"), DeleteVolume::default()).unwrap();
     let (io_priority, class_policy) = (Some(Class::High), Some(weir_types::ClassPolicy::Prefer));
     let prefer = ModifyVolume { io_priority, class_policy, ..ModifyVolume::default() };
-    world.control.modify_volume(None, &name("vol1"), prefer).unwrap();
+    world.control.volumes.modify_volume(None, &name("vol1"), prefer).unwrap();
     add(&world, &state, "other", Class::Medium);
     assert!(remove(&world, "two").unwrap().is_some());
     assert!(remove(&world, "three").unwrap().is_some(), "a class that is preferred is not insisted on");
@@ -206,28 +208,32 @@ fn draining_drive_takes_no_replicas_and_offers_no_room() {
     let drives = high(&world, &state, &["one", "two"]);
     make(&world, "vol1", 4, 1);
     let over_provision = ModifyPool { over_provision_percent: Some(Some(100)), ..ModifyPool::default() };
-    world.control.modify_pool(&name("high"), over_provision).unwrap();
-    assert_eq!(world.control.rooms().iter().filter(|room| drives.contains(&room.drive)).count(), 2);
+    world.control.pools.modify_pool(&name("high"), over_provision).unwrap();
+    assert_eq!(
+        world.control.volumes.placing.rooms().iter().filter(|room| drives.contains(&room.drive)).count(),
+        2
+    );
     assert!(remove(&world, "one").unwrap().is_some());
-    let rooms = world.control.rooms();
+    let rooms = world.control.volumes.placing.rooms();
     assert!(rooms.iter().all(|room| room.drive != drives[0]));
     let on_one = CreateVolume { drive: Some(name("one")), ..volume(None, "vol2", GIB) };
-    let (kind, message) = error(world.control.create_volume(on_one));
+    let (kind, message) = error(world.control.volumes.create_volume(on_one));
     let words =
         "drive 'one' is being emptied, to be removed, and takes nothing more; 'drive remove one --cancel'";
     assert!(kind == ErrorKind::Refused && message.contains(words), "{message}");
     let made = make(&world, "vol2", 4, 1);
     assert_eq!(made.placement.drives(), [drives[1]]);
     let before = extents_on(&world, "vol1", drives[0]);
-    let grown = world.control.resize_volume(None, &name("vol1"), 8 * GIB, false, None).unwrap().record;
+    let grown =
+        world.control.volumes.resize_volume(None, &name("vol1"), 8 * GIB, false, None).unwrap().record;
     assert_eq!(grown.placement.extents_on(drives[0], 8 * GIB).count(), before);
     // Extents that have to leave the drained drive count as provisioned on the remaining drives.
-    let size_bytes = world.control.pool(&name("high")).unwrap().usage().size_bytes;
+    let size_bytes = world.control.pools.pool(&name("high")).unwrap().summed_usage().size_bytes;
     let left = size_bytes / 100 * 100 - 12 * GIB;
     let request =
         CreateVolume { io_priority: Some(Class::High), ..volume(None, "vol3", (left + GIB) / GIB * GIB) };
-    assert_eq!(error(world.control.create_volume(request)).0, ErrorKind::Full);
-    let (_, message) = error(world.control.create_volume(CreateVolume {
+    assert_eq!(error(world.control.volumes.create_volume(request)).0, ErrorKind::Full);
+    let (_, message) = error(world.control.volumes.create_volume(CreateVolume {
         io_priority: Some(Class::High),
         replicas: Some(2),
         ..volume(None, "vol3", GIB)
@@ -250,11 +256,14 @@ fn cancelled_drain_keeps_remaining_extents() {
     assert!(remove(&world, "one").unwrap().is_some());
     let id = made.id;
     go_on_until(&world, || extents_on(&world, "vol1", drives[0]) < before);
-    let kept = world.control.keep_drive(&name("one"), None).unwrap();
+    let kept = world.control.drives.keep_drive(&name("one"), None).unwrap();
     assert!(kept.drain.is_none() && !kept.record.is_draining);
-    assert!(world.control.keep_drive(&name("one"), None).is_ok(), "taking it back twice changes nothing");
+    assert!(
+        world.control.drives.keep_drive(&name("one"), None).is_ok(),
+        "taking it back twice changes nothing"
+    );
     go_on(&world);
-    go_on_until(&world, || world.control.moves_of(id).is_none());
+    go_on_until(&world, || world.control.moves.moves_of(id).is_none());
     let stayed = extents_on(&world, "vol1", drives[0]);
     assert!(stayed > 0 && stayed < before, "{stayed} of {before}");
     assert_whole(&world, "vol1", 1);
@@ -284,7 +293,7 @@ fn drain_continues_after_restart() {
             extents.into_iter().any(|extent| record.placement.replicas_of(extent).count() > replicas)
         };
         go_on_until(&world, || is_between(&world, "single", 1) && is_between(&world, "double", 2));
-        let view = world.control.drive(&name("one")).unwrap();
+        let view = world.control.drives.drive(&name("one")).unwrap();
         assert!(view.drain.is_some_and(|drain| drain.extents_left > 0));
         drop(world);
         world = World::start(&state);
@@ -297,7 +306,10 @@ fn drain_continues_after_restart() {
         assert_whole(&world, text, replicas);
         assert!(!record(&world, text).placement.names(drives[0]));
     }
-    assert_eq!((world.control.alarms(), std::fs::read_dir(state.join("one")).unwrap().count()), (vec![], 0));
+    assert_eq!(
+        (world.control.alarms.alarms(), std::fs::read_dir(state.join("one")).unwrap().count()),
+        (vec![], 0)
+    );
 }
 
 #[test]
@@ -317,7 +329,7 @@ fn missing_drive_is_removed_unless_it_has_the_only_replica() {
     drop(world);
     std::fs::rename(state.join("away"), state.join("one")).unwrap();
     let world = World::start(&state);
-    world.control.delete_volume(None, &name("single"), DeleteVolume::default()).unwrap();
+    world.control.volumes.delete_volume(None, &name("single"), DeleteVolume::default()).unwrap();
     settle(&world.control);
     drop(world);
     std::fs::rename(state.join("one"), state.join("away")).unwrap();
@@ -325,7 +337,7 @@ fn missing_drive_is_removed_unless_it_has_the_only_replica() {
     assert!(remove(&world, "one").unwrap().is_some());
     go_on_until(&world, || is_gone(&world, "one"));
     assert_whole(&world, "double", 2);
-    assert_eq!(world.control.alarms(), []);
+    assert_eq!(world.control.alarms.alarms(), []);
 }
 
 #[test]
@@ -351,7 +363,7 @@ fn drive_emptied_by_shrink_can_be_removed() {
     let world = World::start(&state);
     let drives = high(&world, &state, &["one", "two"]);
     make(&world, "vol1", 4, 1);
-    world.control.resize_volume(None, &name("vol1"), GIB, true, None).unwrap();
+    world.control.volumes.resize_volume(None, &name("vol1"), GIB, true, None).unwrap();
     settle(&world.control);
     let placement = record(&world, "vol1").placement;
     let (holder, emptied) = match placement.holders(GIB)[0] == drives[0] {
@@ -362,7 +374,7 @@ fn drive_emptied_by_shrink_can_be_removed() {
     assert_eq!(view.drain.map(|drain| drain.extents_left), Some(0));
     go_on_until(&world, || is_gone(&world, emptied));
     assert_eq!(std::fs::read_dir(state.join(emptied)).unwrap().count(), 0);
-    assert!(world.control.drive(&name(holder)).is_ok());
+    assert!(world.control.drives.drive(&name(holder)).is_ok());
     assert_whole(&world, "vol1", 1);
 }
 
@@ -372,7 +384,7 @@ fn slots_of_removed_drives_count_until_next_start() {
     let world = World::start(&state);
     high(&world, &state, &["kept", "next"]);
     let mut made = make(&world, "vol1", 1, 1);
-    let revision = world.control.model().volumes[&made.id].revision;
+    let revision = world.control.core.model().volumes[&made.id].revision;
     // As if drives had come and gone since the start.
     for number in 0..weir_types::control_bounds::DRIVES_MAX as u128 - 4 {
         let past = DriveId(uuid::Uuid::from_u128(number + 1));
@@ -380,22 +392,22 @@ fn slots_of_removed_drives_count_until_next_start() {
         made.placement.set(1, (0, 1), None);
         assert!(made.placement.forget(1, past));
     }
-    world.control.save_volume(&made, revision).unwrap();
+    world.control.core.save_volume(&made, revision).unwrap();
     add(&world, &state, "last", Class::High);
     let path = state.join("more");
     std::fs::create_dir(&path).unwrap();
-    let (kind, message) = error(world.control.add_drive(AddDrive::new(path.clone())));
+    let (kind, message) = error(world.control.drives.add_drive(AddDrive::new(path.clone())));
     assert!(kind == ErrorKind::Full && message.contains("251 more that were removed"), "{message}");
     drop(world);
     let world = World::start(&state);
-    world.control.add_drive(AddDrive::new(path)).unwrap();
+    world.control.drives.add_drive(AddDrive::new(path)).unwrap();
 }
 
 /// The name of the drive that has a write journal of a volume and no extent of the volume.
 pub(super) fn journal_drive(world: &World, volume: &VolumeRecord) -> String {
-    let journals = world.control.journals(None);
+    let journals = world.control.journals.journals(None);
     let holders = volume.placement.drives();
-    let model = world.control.model();
+    let model = world.control.core.model();
     let is_free = |name: &&Name| {
         let drive = model.drives.values().find(|drive| drive.record.name == **name).unwrap();
         !holders.contains(&drive.record.id)
@@ -405,7 +417,7 @@ pub(super) fn journal_drive(world: &World, volume: &VolumeRecord) -> String {
 
 pub(super) fn make_hybrid(world: &World, text: &str) -> VolumeRecord {
     let request = CreateVolume { template: Some(name("hybrid")), ..volume(None, text, GIB) };
-    world.control.create_volume(request).unwrap().record
+    world.control.volumes.create_volume(request).unwrap().record
 }
 
 #[test]
@@ -425,7 +437,7 @@ fn drain_is_refused_if_write_journal_has_no_other_drive() {
     ] {
         assert!(message.contains(&words), "{words} in {message}");
     }
-    assert_eq!(world.control.drive(&name(&drive)).unwrap().drain, None, "nothing has begun");
+    assert_eq!(world.control.drives.drive(&name(&drive)).unwrap().drain, None, "nothing has begun");
     // The remedy that the message names works.
     add(&world, &state, "s3", Class::Low);
     let view = remove(&world, &drive).unwrap().expect("a journal is there");
@@ -447,12 +459,12 @@ fn drain_blocked_by_write_journal_reports_reason_and_since_when() {
     // The only drive that could take the replica behind the journal is empty and is removed.
     let holders = made.placement.drives();
     let spare = ["s1", "s2", "s3"].into_iter().find(|text| {
-        let id = world.control.drive(&name(text)).unwrap().record.id;
+        let id = world.control.drives.drive(&name(text)).unwrap().record.id;
         !holders.contains(&id)
     });
     assert!(remove(&world, &drive).unwrap().is_some());
     assert!(remove(&world, spare.unwrap()).unwrap().is_none(), "it holds nothing");
-    let drain = || world.control.drive(&name(&drive)).unwrap().drain.expect("it is being emptied");
+    let drain = || world.control.drives.drive(&name(&drive)).unwrap().drain.expect("it is being emptied");
     go_on_until(&world, || drain().blocked_reason.is_some());
     let left = drain();
     assert!(
@@ -475,7 +487,7 @@ fn drive_removed_while_away_is_used_at_its_new_path() {
     let drives = high(&world, &state, &["one", "two", "three"]);
     let volume = make(&world, "double", 3, 2);
     std::fs::rename(state.join("one"), state.join("elsewhere")).unwrap();
-    world.control.look_for_absences();
+    world.control.returns.absences.look_for_absences();
     remove(&world, "one").unwrap();
     go_on_until(&world, || is_gone(&world, "one"));
     assert_eq!(add(&world, &state, "elsewhere", Class::High), drives[0], "it is known by its marker");
@@ -483,7 +495,7 @@ fn drive_removed_while_away_is_used_at_its_new_path() {
     go_on_until(&world, || is_gone(&world, "two"));
     assert_whole(&world, "double", 2);
     assert_eq!(extents_on(&world, "double", drives[0]), 3);
-    let files = world.data_plane.open_files(drives[0]);
+    let files = world.engine.open_files(drives[0]);
     assert!(!files.is_empty() && files.iter().all(|file| file.path.starts_with(state.join("elsewhere"))));
     assert!(files.iter().all(|file| file.volume == volume.id));
 }
@@ -498,7 +510,7 @@ fn replica_is_not_removed_while_others_are_misplaced() {
     make(&world, "double", 1, 2);
     let replicas = || record(&world, "double").placement.replicas_of(0).count();
     let one = ModifyVolume { replicas: Some(1), ..ModifyVolume::default() };
-    world.control.modify_volume(None, &name("double"), one).unwrap();
+    world.control.volumes.modify_volume(None, &name("double"), one).unwrap();
     let places = ["one", "two"].map(|text| (state.join(text), state.join(format!("{text}.away"))));
     for (here, away) in &places {
         std::fs::rename(here, away).unwrap();

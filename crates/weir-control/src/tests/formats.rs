@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::catalogue::{Catalogue, Transaction};
-use crate::drives::DRIVES_FILE;
+use crate::drive_records::DRIVES_FILE;
 use crate::records::RecordBackup;
 use weir_store::format;
 use weir_store::{MARKER_FILE, Marker, RECORD_FILE};
@@ -37,14 +37,14 @@ fn read_catalogue(state: &Path) -> Vec<(String, Value)> {
 fn first_version_catalogue_is_served_and_loses_nothing() {
     let (_folder, state) = state();
     write_catalogue(&state, &[]);
-    let world = World::start(&state);
+    let world = World::with_fake_engine(&state);
     let volumes: Vec<String> =
         world.control.volumes(None).unwrap().iter().map(|view| view.record.export_name()).collect();
     assert_eq!(volumes, ["vol3", "vol4", "vol5", "svm01/vol1"]);
-    let tenant = world.control.tenant(&name("svm01")).unwrap();
+    let tenant = world.control.tenants.tenant(&name("svm01")).unwrap();
     assert_eq!(tenant.policy_group.map(|group| group.name.to_string()).as_deref(), Some("gold"));
     let drives: Vec<String> =
-        world.control.drives().iter().map(|drive| drive.record.name.to_string()).collect();
+        world.control.drives.drives().iter().map(|drive| drive.record.name.to_string()).collect();
     assert_eq!(drives, ["default", "d1", "d2"]);
     drop(world);
     let after = read_catalogue(&state);
@@ -104,14 +104,14 @@ fn drive_of_newer_version_is_missing_with_remedy() {
     let (_folder, state) = state();
     let path = state.join("extra");
     std::fs::create_dir(&path).unwrap();
-    let world = World::start(&state);
-    world.control.add_drive(AddDrive::new(path.clone())).unwrap();
+    let world = World::with_fake_engine(&state);
+    world.control.drives.add_drive(AddDrive::new(path.clone())).unwrap();
     drop(world);
     let mut marker: Value = serde_json::from_slice(&std::fs::read(path.join(MARKER_FILE)).unwrap()).unwrap();
     marker["minimum_reader"] = json!(2);
     std::fs::write(path.join(MARKER_FILE), marker.to_string()).unwrap();
-    let world = World::start(&state);
-    let drive = world.control.drive(&name("extra")).unwrap();
+    let world = World::with_fake_engine(&state);
+    let drive = world.control.drives.drive(&name("extra")).unwrap();
     let reason = drive.usage.unwrap_err();
     assert!(reason.contains("readers of version 2 and later") && reason.contains("start a Weir"), "{reason}");
     let kept: Value = serde_json::from_slice(&std::fs::read(path.join(MARKER_FILE)).unwrap()).unwrap();
@@ -139,8 +139,8 @@ fn rebuild_refuses_backups_of_newer_version() {
         (false, |backup| backup["drives"][0]["led"] = json!(7), "field 'drives.0.led' is not known"),
     ] {
         let (_folder, state) = state();
-        let world = World::start(&state);
-        let id = world.control.create_volume(volume(None, "vol1", GIB)).unwrap().record.id;
+        let world = World::with_fake_engine(&state);
+        let id = world.control.volumes.create_volume(volume(None, "vol1", GIB)).unwrap().record.id;
         let record = default_store(&world.control).folder(id).join(RECORD_FILE);
         drop(world);
         for file in ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"] {

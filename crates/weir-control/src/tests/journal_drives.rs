@@ -21,7 +21,7 @@ fn journaled(world: &World, state: &Path) -> (VolumeRecord, String) {
 }
 
 fn id_of(world: &World, drive: &str) -> DriveId {
-    world.control.drive(&name(drive)).unwrap().record.id
+    world.control.drives.drive(&name(drive)).unwrap().record.id
 }
 
 /// The slot of the replica of a volume's only extent that is behind the journal on a drive.
@@ -32,7 +32,7 @@ fn slot_behind(world: &World, volume: &VolumeRecord, drive: DriveId) -> usize {
 }
 
 fn is_in_sync(world: &World, volume: &VolumeRecord) -> bool {
-    let replica_states = world.control.model().open[&volume.id].replication.counters().replica_states;
+    let replica_states = world.control.core.model().open[&volume.id].status().replica_states;
     let extent = replica_states.first().expect("it has an extent");
     extent.iter().filter(|replica_state| **replica_state == ReplicaState::InSync).count() == 3
 }
@@ -56,12 +56,12 @@ fn journal_is_invalidated_if_its_drive_was_replaced() {
     go_on_until(&world, || is_in_sync(&world, &volume));
     replace(&state, &drive);
     let has_failed = || {
-        let open = world.control.model().open[&volume.id].clone();
-        open.journals.has_failed(id_of(&world, &drive))
+        let open = world.control.core.model().open[&volume.id].clone();
+        open.has_failed_journal(id_of(&world, &drive))
     };
-    world.control.look_for_absences();
-    world.control.look_for_returns();
-    assert!(world.control.model().is_there(id_of(&world, &drive)));
+    world.control.returns.absences.look_for_absences();
+    world.control.returns.look_for_returns();
+    assert!(world.control.core.model().is_there(id_of(&world, &drive)));
     wait_until("the journal is given up", has_failed);
     go_on_until(&world, || is_in_sync(&world, &record(&world, "vol1")) && !has_failed());
     assert_whole(&world, "vol1", 3);
@@ -77,13 +77,13 @@ fn replica_is_out_of_service_while_its_journal_drive_is_away() {
     go_on_until(&world, || is_in_sync(&world, &volume));
     let id = id_of(&world, &drive);
     let slot = slot_behind(&world, &volume, id);
-    let is_away = || world.control.model().open[&volume.id].replication.is_away(0, slot);
+    let is_away = || world.control.core.model().open[&volume.id].faults().is_away(0, slot);
     assert!(!is_away());
     let (here, away) = (state.join(&drive), state.join("away"));
     std::fs::rename(&here, &away).unwrap();
-    world.control.look_for_absences();
+    world.control.returns.absences.look_for_absences();
     wait_until("the replica is out of service", is_away);
-    world.control.look_for_returns();
+    world.control.returns.look_for_returns();
     assert!(is_away(), "its drive is there, and its journal is not");
     std::fs::rename(&away, &here).unwrap();
     go_on_until(&world, || is_in_sync(&world, &volume) && !is_away());
@@ -100,13 +100,13 @@ fn journal_is_invalidated_if_its_drive_is_removed_while_away() {
     go_on_until(&world, || is_in_sync(&world, &volume));
     let id = id_of(&world, &drive);
     std::fs::rename(state.join(&drive), state.join("elsewhere")).unwrap();
-    world.control.look_for_absences();
+    world.control.returns.absences.look_for_absences();
     remove(&world, &drive).unwrap();
     go_on_until(&world, || is_gone(&world, &drive));
     assert_eq!(add(&world, &state, "elsewhere", Class::High), id, "it is known by its marker");
     go_on_until(&world, || is_in_sync(&world, &record(&world, "vol1")));
     assert_whole(&world, "vol1", 3);
-    let files = world.data_plane.open_files(id);
+    let files = world.engine.open_files(id);
     assert!(files.iter().all(|file| file.path.starts_with(state.join("elsewhere"))), "{files:?}");
 }
 
@@ -122,15 +122,15 @@ fn replica_is_not_removed_while_journal_of_other_is_misplaced() {
         let (read_from, policy_group) = (None, None);
         let replicas = replicas.to_vec();
         let request = CreateTemplate { name: name(text), replicas, read_from, policy_group };
-        world.control.create_template(request).unwrap();
+        world.control.templates.create_template(request).unwrap();
     };
     template("both", &[Class::Low, Class::High]);
     template("slow", &[Class::Low]);
     let request = CreateVolume { template: Some(name("both")), ..volume(None, "vol1", GIB) };
-    let made = world.control.create_volume(request).unwrap().record;
+    let made = world.control.volumes.create_volume(request).unwrap().record;
     let replicas = || record(&world, "vol1").placement.replicas_of(0).count();
     let change = ModifyVolume { template: Some(Some(name("slow"))), ..ModifyVolume::default() };
-    world.control.modify_volume(None, &name("vol1"), change).unwrap();
+    world.control.volumes.modify_volume(None, &name("vol1"), change).unwrap();
     let drive = journal_drive(&world, &made);
     replace(&state, &drive);
     world.control.settle_moves();

@@ -8,7 +8,8 @@ use weir_volume::mirror::ReplicaState;
 
 use super::*;
 use crate::catalogue::{Catalogue, Transaction};
-use crate::drives::{AddDrive, LostWrites, ModifyDrive};
+use crate::drives::{AddDrive, ModifyDrive};
+use crate::records::LostWrites;
 use crate::records::VolumeRecord;
 use weir_store::journal::read_marker;
 use weir_store::{MARKER_FILE, extent_file_name};
@@ -20,7 +21,7 @@ const BLOCK: usize = 4096;
 const STALE_OFFSET: u64 = 12_345 * BLOCK as u64;
 
 fn why_missing(control: &Control, drive: &str) -> Option<String> {
-    let model = control.model();
+    let model = control.core.model();
     let drive = model.drives.values().find(|known| known.record.name == name(drive)).unwrap();
     drive.store.as_ref().err().cloned()
 }
@@ -28,7 +29,7 @@ fn why_missing(control: &Control, drive: &str) -> Option<String> {
 #[test]
 fn drive_with_failed_first_sync_is_unused_until_accepted() {
     let (_folder, state) = state();
-    World::start(&state).control.create_volume(volume(None, "vol1", GIB)).unwrap();
+    World::start(&state).control.volumes.create_volume(volume(None, "vol1", GIB)).unwrap();
     let marker = state.join("drive").join(MARKER_FILE);
     std::os::unix::fs::symlink(NEVER_DURABLE, &marker).unwrap();
     let world = World::start(&state);
@@ -39,13 +40,13 @@ fn drive_with_failed_first_sync_is_unused_until_accepted() {
     std::fs::remove_file(&marker).unwrap();
     let world = World::start(&state);
     assert_eq!(why_missing(&world.control, "default"), Some(why));
-    world.control.look_for_returns();
+    world.control.returns.look_for_returns();
     assert!(why_missing(&world.control, "default").is_some() && world.exports.find("vol1").is_none());
-    let alarms = world.control.missing_drive_alarms();
+    let alarms = world.control.drives.missing_drive_alarms();
     assert!(alarms[0].message.contains("'weir drive accept default' uses it as it is"), "{alarms:?}");
-    world.control.accept_drive(&name("default")).unwrap();
+    world.control.returns.accept_drive(&name("default")).unwrap();
     assert!(why_missing(&world.control, "default").is_none() && world.exports.find("vol1").is_some());
-    let (kind, message) = error(world.control.accept_drive(&name("default")));
+    let (kind, message) = error(world.control.returns.accept_drive(&name("default")));
     assert!(kind == ErrorKind::Refused && message.contains("nothing to accept"), "{message}");
     drop(world);
     assert_eq!(why_missing(&World::start(&state).control, "default"), None);
@@ -55,7 +56,7 @@ fn drive_with_failed_first_sync_is_unused_until_accepted() {
 fn make(world: &World, extents: u64, replicas: u8) -> VolumeRecord {
     let request = CreateVolume { replicas: Some(replicas), ..volume(None, "vol1", extents * GIB) };
     let request = CreateVolume { io_priority: Some(Class::High), ..request };
-    world.control.create_volume(request).unwrap().record
+    world.control.volumes.create_volume(request).unwrap().record
 }
 
 /// Records in the catalogue that writes to a drive were lost.
@@ -70,17 +71,17 @@ fn add(world: &World, state: &Path, names: &[&str], class: Class) -> Vec<DriveId
     let add = |text: &&str| {
         std::fs::create_dir_all(state.join(text)).unwrap();
         let request = AddDrive { class: Some(class), ..AddDrive::new(state.join(text)) };
-        world.control.add_drive(request).unwrap().record.id
+        world.control.drives.add_drive(request).unwrap().record.id
     };
     names.iter().map(add).collect()
 }
 
 fn file_on(world: &World, drive: DriveId, volume: VolumeId, extent: u32) -> PathBuf {
-    world.control.store(drive).unwrap().extents(volume).join(extent_file_name(extent.into()))
+    world.control.core.store(drive).unwrap().extents(volume).join(extent_file_name(extent.into()))
 }
 
 fn name_of(world: &World, drive: DriveId) -> Name {
-    world.control.model().drives[&drive].record.name.clone()
+    world.control.core.model().drives[&drive].record.name.clone()
 }
 
 /// Changes a replica as if a write was lost; only a full resync finds the difference.
@@ -97,10 +98,10 @@ fn is_changed(path: &Path) -> bool {
 
 fn wait_until_in_sync(world: &World, volume: VolumeId, is_done: impl Fn() -> bool) {
     wait_until("all replicas are in sync again, and alike", || {
-        world.control.look_for_returns();
+        world.control.returns.look_for_returns();
         world.control.settle_moves();
-        let open = world.control.model().open.get(&volume).cloned();
-        let replica_states = open.map(|open| open.replication.counters().replica_states).unwrap_or_default();
+        let open = world.control.core.model().open.get(&volume).cloned();
+        let replica_states = open.map(|open| open.status().replica_states).unwrap_or_default();
         let is_settled = |replica_state: &ReplicaState| {
             matches!(replica_state, ReplicaState::InSync | ReplicaState::Absent)
         };
@@ -122,10 +123,10 @@ fn replica_on_accepted_drive_with_lost_writes_is_resynced() {
     assert!(world.exports.find("vol1").is_some(), "others serve the volume");
     // Another change of the drive's record does not accept the lost writes.
     let change = ModifyDrive { rack: Some(Some(name("r1"))), ..ModifyDrive::default() };
-    world.control.modify_drive(&name("two"), change).unwrap();
-    world.control.look_for_returns();
+    world.control.drives.modify_drive(&name("two"), change).unwrap();
+    world.control.returns.look_for_returns();
     assert!(why_missing(&world.control, "two").is_some());
-    world.control.accept_drive(&name("two")).unwrap();
+    world.control.returns.accept_drive(&name("two")).unwrap();
     wait_until_in_sync(&world, made.id, || !is_changed(&path));
 }
 
@@ -136,7 +137,7 @@ fn replica_behind_journal_on_accepted_drive_is_resynced() {
     add(&world, &state, &["f1", "f2", "f3"], Class::High);
     let slow = add(&world, &state, &["s1", "s2"], Class::Low);
     let request = CreateVolume { template: Some(name("hybrid")), ..volume(None, "vol1", GIB) };
-    let made = world.control.create_volume(request).unwrap().record;
+    let made = world.control.volumes.create_volume(request).unwrap().record;
     let path = file_on(&world, slow[0], made.id, 0);
     let behind = read_marker(path.parent().unwrap(), 0).unwrap().expect("it is behind a journal");
     drop(world);
@@ -144,7 +145,7 @@ fn replica_behind_journal_on_accepted_drive_is_resynced() {
     lose_writes(&state, behind.drive);
     let world = World::start(&state);
     assert!(world.exports.find("vol1").is_some(), "others serve the volume");
-    world.control.accept_drive(&name_of(&world, behind.drive)).unwrap();
+    world.control.returns.accept_drive(&name_of(&world, behind.drive)).unwrap();
     wait_until_in_sync(&world, made.id, || !is_changed(&path));
 }
 
@@ -173,10 +174,10 @@ fn replica_is_resynced_while_another_extent_is_unserved() {
     both.iter().for_each(|drive| lose_writes(&state, *drive));
     let world = World::start(&state);
     assert!(world.exports.find("vol1").is_none(), "nobody has one of its extents");
-    world.control.accept_drive(&name_of(&world, lost)).unwrap();
+    world.control.returns.accept_drive(&name_of(&world, lost)).unwrap();
     assert!(world.exports.find("vol1").is_some());
     let other = both.iter().find(|drive| **drive != lost).unwrap();
-    world.control.accept_drive(&name_of(&world, *other)).unwrap();
+    world.control.returns.accept_drive(&name_of(&world, *other)).unwrap();
     let other = file_on(&world, *other, made.id, 0);
     wait_until_in_sync(&world, made.id, || !is_changed(&path) && is_changed(&other));
     assert!(is_changed(&alone), "nobody else has it");
@@ -189,16 +190,19 @@ fn missing_drive_with_only_complete_journal_is_not_removed() {
     let fast = add(&world, &state, &["f1", "f2", "f3"], Class::High);
     add(&world, &state, &["s1", "s2"], Class::Low);
     let request = CreateVolume { template: Some(name("hybrid")), ..volume(None, "vol1", GIB) };
-    let made = world.control.create_volume(request).unwrap().record;
+    let made = world.control.volumes.create_volume(request).unwrap().record;
     let home = homes(&made, 0).into_iter().find(|home| fast.contains(home)).expect("one is fast");
     let journaled = fast.iter().find(|drive| **drive != home).unwrap();
     let journal = name_of(&world, *journaled);
     drop(world);
     fast.iter().for_each(|drive| lose_writes(&state, *drive));
     let world = World::start(&state);
-    let (kind, message) = error(world.control.remove_drive(&journal, None));
+    let (kind, message) = error(world.control.drives.remove_drive(&journal, None));
     assert_eq!(kind, ErrorKind::Refused, "{message}");
     assert!(message.contains("without the write journal on it, of: vol1"), "{message}");
-    world.control.accept_drive(&name_of(&world, home)).unwrap();
-    assert!(world.control.remove_drive(&journal, None).unwrap().is_none(), "another replica has everything");
+    world.control.returns.accept_drive(&name_of(&world, home)).unwrap();
+    assert!(
+        world.control.drives.remove_drive(&journal, None).unwrap().is_none(),
+        "another replica has everything"
+    );
 }

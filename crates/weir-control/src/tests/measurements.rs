@@ -17,7 +17,7 @@ fn add(control: &Control, state: &Path, request: impl FnOnce(AddDrive) -> AddDri
     let path = state.join("d1");
     std::fs::create_dir(&path).unwrap();
     let emulation = Some(Emulation::parse("iops=1000").unwrap());
-    control.add_drive(request(AddDrive { emulation, measure: true, ..AddDrive::new(path) })).unwrap()
+    control.drives.add_drive(request(AddDrive { emulation, measure: true, ..AddDrive::new(path) })).unwrap()
 }
 
 fn class(change: ClassChange) -> ModifyDrive {
@@ -25,12 +25,12 @@ fn class(change: ClassChange) -> ModifyDrive {
 }
 
 fn seen(control: &Control) -> (Option<Class>, String) {
-    let view = control.drive(&name("d1")).unwrap();
+    let view = control.drives.drive(&name("d1")).unwrap();
     (view.record.class, view.class_reason)
 }
 
 fn alarms(control: &Control) -> Vec<String> {
-    let alarms = control.alarms().into_iter().filter(|alarm| alarm.source == AlarmSource::Measurement);
+    let alarms = control.alarms.alarms().into_iter().filter(|alarm| alarm.source == AlarmSource::Measurement);
     alarms.map(|alarm| alarm.message).collect()
 }
 
@@ -42,13 +42,13 @@ fn new_drive_is_used_during_measurement_and_class_survives_restart() {
     let view = add(control, &state, |request| request);
     assert!(view.record.class.is_none() && view.progress.is_some(), "{view:?}");
     let made = CreateVolume { drive: Some(name("d1")), ..volume(None, "vol1", GIB) };
-    control.create_volume(made).unwrap();
-    let (kind, message) = error(control.measure_drive(&name("d1")));
+    control.volumes.create_volume(made).unwrap();
+    let (kind, message) = error(control.drives.measure_drive(&name("d1")));
     assert!(kind == ErrorKind::Conflict && message.contains("is being measured already"), "{message}");
     settle_measurements(control);
     let (class, reason) = seen(control);
     assert_eq!(class, Some(Class::High), "{reason}");
-    let measured = control.drive(&name("d1")).unwrap().record.measured;
+    let measured = control.drives.drive(&name("d1")).unwrap().record.measured;
     assert!(measured.latest.is_some() && alarms(control).is_empty());
     drop(world);
     let world = self::world(&state, 100);
@@ -59,7 +59,7 @@ fn new_drive_is_used_during_measurement_and_class_survives_restart() {
         let _ = std::fs::remove_file(state.join(file));
     }
     let world = self::world(&state, 100);
-    assert_eq!(world.control.drive(&name("d1")).unwrap().record.measured, measured);
+    assert_eq!(world.control.drives.drive(&name("d1")).unwrap().record.measured, measured);
 }
 
 #[test]
@@ -74,17 +74,17 @@ fn class_below_threshold_raises_alarm_until_met() {
     let control = &world.control;
     let found = alarms(control);
     assert!(found.len() == 1 && found[0].contains("drive 'd1' is recorded as high"), "{found:?}");
-    control.measure_drive(&name("d1")).unwrap();
+    control.drives.measure_drive(&name("d1")).unwrap();
     settle_measurements(control);
     assert_eq!((seen(control).0, alarms(control).len()), (Some(Class::High), 1));
-    control.modify_drive(&name("d1"), class(ClassChange::Measured)).unwrap();
+    control.drives.modify_drive(&name("d1"), class(ClassChange::Measured)).unwrap();
     assert_eq!((seen(control).0, alarms(control)), (Some(Class::Medium), vec![]));
     let made = CreateVolume { drive: Some(name("d1")), ..volume(None, "vol1", GIB) };
-    control.create_volume(made).unwrap();
-    let (kind, message) = error(control.modify_drive(&name("d1"), class(ClassChange::To(Class::Low))));
+    control.volumes.create_volume(made).unwrap();
+    let (kind, message) = error(control.drives.modify_drive(&name("d1"), class(ClassChange::To(Class::Low))));
     let words = "drive 'd1' is medium and cannot become low while it has the volumes: vol1";
     assert!(kind == ErrorKind::Refused && message.starts_with(words), "{message}");
-    control.modify_drive(&name("d1"), class(ClassChange::To(Class::Medium))).unwrap();
+    control.drives.modify_drive(&name("d1"), class(ClassChange::To(Class::Medium))).unwrap();
     assert!(seen(control).1.starts_with("chosen by hand; measured as medium"), "{}", seen(control).1);
 }
 
@@ -108,21 +108,21 @@ fn unmeasurable_drive_is_usable_and_reports_reason() {
     let control = &world.control;
     add(control, &state, |request| AddDrive { measure: false, ..request });
     assert!(seen(control).1.starts_with("not measured yet"));
-    let (kind, message) = error(control.modify_drive(&name("d1"), class(ClassChange::Measured)));
+    let (kind, message) = error(control.drives.modify_drive(&name("d1"), class(ClassChange::Measured)));
     assert!(kind == ErrorKind::Refused && message.contains("was not measured yet"), "{message}");
     // The drive's folder is moved away, as if its filesystem was lost.
     std::fs::rename(state.join("d1"), state.join("away")).unwrap();
-    control.measure_drive(&name("d1")).unwrap();
+    control.drives.measure_drive(&name("d1")).unwrap();
     settle_measurements(control);
     std::fs::rename(state.join("away"), state.join("d1")).unwrap();
     let (class, reason) = seen(control);
     assert!(class.is_none() && reason.contains("failed: cannot examine"), "{reason}");
     let made = CreateVolume { drive: Some(name("d1")), ..volume(None, "vol1", GIB) };
-    control.create_volume(made).unwrap();
-    control.measure_drive(&name("d1")).unwrap();
+    control.volumes.create_volume(made).unwrap();
+    control.drives.measure_drive(&name("d1")).unwrap();
     settle_measurements(control);
     assert_eq!(seen(control).0, Some(Class::High));
-    assert_eq!(error(control.measure_drive(&name("d2"))).0, ErrorKind::NotFound);
+    assert_eq!(error(control.drives.measure_drive(&name("d2"))).0, ErrorKind::NotFound);
 }
 
 #[test]
@@ -131,10 +131,10 @@ fn drive_removed_during_measurement_leaves_nothing() {
     let world = self::world(&state, 100);
     let control = &world.control;
     add(control, &state, |request| request);
-    control.remove_drive(&name("d1"), None).unwrap();
-    control.settle_measurements();
+    control.drives.remove_drive(&name("d1"), None).unwrap();
+    control.measurements.settle_measurements();
     assert_eq!(std::fs::read_dir(state.join("d1")).unwrap().count(), 0);
-    assert_eq!(error(control.drive(&name("d1"))).0, ErrorKind::NotFound);
+    assert_eq!(error(control.drives.drive(&name("d1"))).0, ErrorKind::NotFound);
 }
 
 /// A freshly installed daemon on a RAM filesystem. Its threshold for class `high` is this number of
@@ -155,7 +155,7 @@ fn of_class(text: &str, class: Class) -> CreateVolume {
 }
 
 fn default_drive(control: &Control) -> DriveView {
-    control.drive(&name("default")).unwrap()
+    control.drives.drive(&name("default")).unwrap()
 }
 
 #[test]
@@ -165,10 +165,10 @@ fn volume_creation_waits_for_class_of_fresh_default_drive() {
     let control = &world.control;
     assert!(default_drive(control).progress.is_some(), "a new drive is measured at the first start");
     std::thread::scope(|scope| {
-        let made = scope.spawn(|| control.create_volume(of_class("test-high", Class::High)));
+        let made = scope.spawn(|| control.volumes.create_volume(of_class("test-high", Class::High)));
         // A volume that waits for a class delays no other request.
-        control.create_tenant(name("svm01")).unwrap();
-        control.create_volume(volume(Some("svm01"), "any", GIB)).unwrap();
+        control.tenants.create_tenant(name("svm01")).unwrap();
+        control.volumes.create_volume(volume(Some("svm01"), "any", GIB)).unwrap();
         settle_measurements(control);
         assert_eq!(made.join().unwrap().unwrap().class, Some(Class::High));
     });
@@ -185,7 +185,7 @@ fn class_refusal_names_measured_values() {
     let world = fresh(folder.path(), u64::MAX);
     let control = &world.control;
     std::thread::scope(|scope| {
-        let made = scope.spawn(|| control.create_volume(of_class("test-high", Class::High)));
+        let made = scope.spawn(|| control.volumes.create_volume(of_class("test-high", Class::High)));
         settle_measurements(control);
         let (kind, message) = error(made.join().unwrap());
         assert_eq!(kind, ErrorKind::Full, "{message}");
@@ -193,7 +193,7 @@ fn class_refusal_names_measured_values() {
             assert!(message.contains(words), "{words} in {message}");
         }
     });
-    control.create_volume(of_class("test-medium", Class::Medium)).unwrap();
+    control.volumes.create_volume(of_class("test-medium", Class::Medium)).unwrap();
 }
 
 #[test]
@@ -201,12 +201,12 @@ fn default_drive_with_volumes_or_by_configuration_is_not_measured() {
     let folder = memory();
     let world = World::start(folder.path());
     assert!(default_drive(&world.control).progress.is_none());
-    let (_, message) = error(world.control.create_volume(of_class("test-high", Class::High)));
+    let (_, message) = error(world.control.volumes.create_volume(of_class("test-high", Class::High)));
     assert!(
         message.contains("; drive 'default': not measured yet; 'weir drive measure default'"),
         "{message}"
     );
-    world.control.create_volume(volume(None, "v", GIB)).unwrap();
+    world.control.volumes.create_volume(volume(None, "v", GIB)).unwrap();
     drop(world);
     let world = fresh(folder.path(), 2);
     assert!(default_drive(&world.control).progress.is_none(), "volumes were placed without a class");

@@ -15,7 +15,7 @@ fn world(state: &Path) -> World {
         std::fs::create_dir(&path).unwrap();
         let emulation = Some(Emulation::even(21_000, Some(250_000_000), 0));
         let request = AddDrive { emulation, ..AddDrive::new(path) };
-        world.control.add_drive(request).unwrap();
+        world.control.drives.add_drive(request).unwrap();
     }
     world
 }
@@ -46,31 +46,31 @@ fn make_groups(control: &Control, groups: &[(&str, &str, bool, Option<&str>)]) {
             is_shared: *is_shared,
             parent: parent.map(name),
         };
-        control.create_policy_group(request).unwrap();
+        control.groups.create_policy_group(request).unwrap();
     }
 }
 
 /// All state that a refused change must leave unchanged.
 fn everything(control: &Control) -> String {
     let ledgers: Vec<_> =
-        control.pools().into_iter().map(|pool| (pool.name, pool.settings, pool.ledger)).collect();
+        control.pools.pools().into_iter().map(|pool| (pool.name, pool.settings, pool.ledger)).collect();
     format!(
         "{}{:?}{ledgers:?}{:?}",
         inventory(control),
-        control.tenant_views(&control.tenant_names()),
-        control.alarms()
+        control.tenants.tenant_views(&control.tenants.tenant_names()),
+        control.alarms.alarms()
     )
 }
 
 fn set_tenant(control: &Control, policy_group: Option<&str>, force: bool) -> Outcome<()> {
     let policy_group = Some(policy_group.map(name));
     let request = ModifyTenant { policy_group, force, ..ModifyTenant::default() };
-    control.modify_tenant(&name("default"), request).map(|_| ())
+    control.tenants.modify_tenant(&name("default"), request).map(|_| ())
 }
 
 /// The messages of the alarms about pools.
 fn alarms(control: &Control) -> Vec<String> {
-    let alarms = control.alarms().into_iter().filter(|alarm| alarm.source == AlarmSource::Ledger);
+    let alarms = control.alarms.alarms().into_iter().filter(|alarm| alarm.source == AlarmSource::Ledger);
     alarms.map(|alarm| alarm.message).collect()
 }
 
@@ -97,30 +97,30 @@ fn volume_with_inadmissible_floor_is_refused_unless_forced() {
     let (_folder, state) = state();
     let World { control, .. } = &world(&state);
     make_groups(control, &[("five", "5000IOPS", false, None), ("most", "18000IOPS", false, None)]);
-    control.create_volume(bound_to("five", on("d1", "v1"))).unwrap();
+    control.volumes.create_volume(bound_to("five", on("d1", "v1"))).unwrap();
     refuse_then_force(control, "24050IOPS", |force| {
-        control.create_volume(CreateVolume { force, ..bound_to("most", on("d1", "v2")) }).map(|_| ())
+        control.volumes.create_volume(CreateVolume { force, ..bound_to("most", on("d1", "v2")) }).map(|_| ())
     });
     // The bound volume stays as it is, and no further floor is admitted.
     let rename = ModifyVolume { name: Some(name("w2")), ..ModifyVolume::default() };
-    control.modify_volume(None, &name("v2"), rename).unwrap();
-    let (_, message) = error(control.create_volume(bound_to("five", on("d1", "v3"))));
+    control.volumes.modify_volume(None, &name("v2"), rename).unwrap();
+    let (_, message) = error(control.volumes.create_volume(bound_to("five", on("d1", "v3"))));
     assert!(message.contains("floors of 23000IOPS bound there plus 5000IOPS asked for"), "{message}");
-    control.create_volume(bound_to("five", on("d2", "v3"))).expect("another pool has room");
-    control.create_volume(on("d1", "v4")).expect("it asks for nothing");
-    control.delete_volume(None, &name("w2"), DeleteVolume::default()).unwrap();
+    control.volumes.create_volume(bound_to("five", on("d2", "v3"))).expect("another pool has room");
+    control.volumes.create_volume(on("d1", "v4")).expect("it asks for nothing");
+    control.volumes.delete_volume(None, &name("w2"), DeleteVolume::default()).unwrap();
     assert_eq!(alarms(control), Vec::<String>::new(), "gone with its cause");
     refuse_then_force(control, "24050IOPS", |force| {
-        control.modify_volume(None, &name("v4"), ModifyVolume { force, ..bind("most") }).map(|_| ())
+        control.volumes.modify_volume(None, &name("v4"), ModifyVolume { force, ..bind("most") }).map(|_| ())
     });
     let release = ModifyVolume { policy: Some(PolicyChange::Release(None)), ..ModifyVolume::default() };
-    control.modify_volume(None, &name("v4"), release).unwrap();
+    control.volumes.modify_volume(None, &name("v4"), release).unwrap();
     assert_eq!(alarms(control), Vec::<String>::new());
     // A default policy group binds a volume as a named group does.
     let template = ModifyTenant { default_policy_group: Some(Some(name("most"))), ..ModifyTenant::default() };
-    control.modify_tenant(&name("default"), template).expect("it binds nothing by itself");
+    control.tenants.modify_tenant(&name("default"), template).expect("it binds nothing by itself");
     refuse_then_force(control, "24050IOPS", |force| {
-        control.create_volume(CreateVolume { force, ..on("d1", "v5") }).map(|_| ())
+        control.volumes.create_volume(CreateVolume { force, ..on("d1", "v5") }).map(|_| ())
     });
 }
 
@@ -135,12 +135,12 @@ fn group_change_with_inadmissible_floor_is_refused_unless_forced() {
         &[("below", "8000IOPS", true, Some("top")), ("beside", "4000IOPS", false, Some("top"))],
     );
     for (text, group) in [("v1", "own"), ("v2", "below"), ("v3", "beside")] {
-        control.create_volume(bound_to(group, on("d1", text))).unwrap();
+        control.volumes.create_volume(bound_to(group, on("d1", text))).unwrap();
     }
     let change = |group: &'static str, request: ModifyPolicyGroup| {
         move |force| {
             let request = ModifyPolicyGroup { force, ..request.clone() };
-            control.modify_policy_group(None, &name(group), request).map(|_| ())
+            control.groups.modify_policy_group(None, &name(group), request).map(|_| ())
         }
     };
     refuse_then_force(control, "21051IOPS", change("own", raised("8001IOPS")));
@@ -158,7 +158,7 @@ fn group_change_with_inadmissible_floor_is_refused_unless_forced() {
     set_tenant(control, Some("own"), false).expect_err("it is not shared");
     make_groups(control, &[("all", "19950IOPS", true, None)]);
     set_tenant(control, Some("all"), false).expect("all that is bound is a part of it");
-    assert_eq!(control.pool(&name("d1")).unwrap().ledger.claims.len(), 1);
+    assert_eq!(control.pools.pool(&name("d1")).unwrap().ledger.claims.len(), 1);
     let raise = raised("20000IOPS");
     refuse_then_force(control, "21050IOPS", change("all", raise));
     set_tenant(control, None, false).unwrap();
@@ -172,22 +172,22 @@ fn shared_floor_is_claimed_in_full_on_every_pool_of_members() {
     let World { control, .. } = &world(&state);
     make_groups(control, &[("all", "12000IOPS", true, None), ("own", "9000IOPS", false, None)]);
     for (text, drive) in [("v1", "d1"), ("v2", "d1"), ("v3", "d2")] {
-        control.create_volume(bound_to("all", on(drive, text))).unwrap();
+        control.volumes.create_volume(bound_to("all", on(drive, text))).unwrap();
     }
     for drive in ["d1", "d2"] {
-        let ledger = control.pool(&name(drive)).unwrap().ledger;
+        let ledger = control.pools.pool(&name(drive)).unwrap().ledger;
         assert_eq!(ledger.bound().iops, 12_000);
         let claim = &ledger.claims[0];
         assert_eq!((claim.name.as_str(), claim.origin.as_deref()), ("all", Some("policy group all")));
-        let (_, message) = error(control.create_volume(bound_to("own", on(drive, "v4"))));
+        let (_, message) = error(control.volumes.create_volume(bound_to("own", on(drive, "v4"))));
         assert!(message.contains(&format!("pool '{drive}' would be over-committed")), "{message}");
     }
     // A change that would over-commit two pools changes neither.
     let before = everything(control);
-    assert!(control.modify_policy_group(None, &name("all"), raised("20000IOPS")).is_err());
+    assert!(control.groups.modify_policy_group(None, &name("all"), raised("20000IOPS")).is_err());
     assert_eq!(everything(control), before);
     let force = ModifyPolicyGroup { force: true, ..raised("20000IOPS") };
-    control.modify_policy_group(None, &name("all"), force).unwrap();
+    control.groups.modify_policy_group(None, &name("all"), force).unwrap();
     assert_eq!(alarms(control).len(), 2);
 }
 
@@ -196,9 +196,9 @@ fn no_floors_or_unknown_capacity_is_always_admitted() {
     let (_folder, state) = state();
     let World { control, .. } = &world(&state);
     make_groups(control, &[("vast", "1000000000IOPS", false, None)]);
-    let made = control.create_volume(bound_to("vast", volume(None, "v1", GIB))).unwrap();
+    let made = control.volumes.create_volume(bound_to("vast", volume(None, "v1", GIB))).unwrap();
     assert_eq!(made.drives[0].name.as_str(), "default");
-    let pool = control.pool(&name("default")).unwrap();
+    let pool = control.pools.pool(&name("default")).unwrap();
     assert_eq!((pool.ledger.measure.capacity, pool.ledger.bound().iops), (None, 1_000_000_000));
     assert_eq!(pool.summary(), "its capacity is not measured, so floors on it are not guaranteed");
     assert_eq!(alarms(control), Vec::<String>::new());
@@ -207,13 +207,13 @@ fn no_floors_or_unknown_capacity_is_always_admitted() {
     let adaptive = Some(PolicyChange::Bind(GroupKind::Adaptive, name("by-size")));
     let terms = AdaptiveTerms::new(1_000_000, 1_000_000).at_least(1_000_000);
     let request = CreateAdaptivePolicyGroup { tenant: None, name: name("by-size"), terms };
-    control.create_adaptive_policy_group(request).unwrap();
-    control.create_volume(CreateVolume { policy: adaptive, ..on("d1", "v2") }).unwrap();
-    control.resize_volume(None, &name("v2"), 100 * GIB, false, None).unwrap();
+    control.groups.create_adaptive_policy_group(request).unwrap();
+    control.volumes.create_volume(CreateVolume { policy: adaptive, ..on("d1", "v2") }).unwrap();
+    control.volumes.resize_volume(None, &name("v2"), 100 * GIB, false, None).unwrap();
     let change = AdaptiveChange { absolute_iops_min: Some(900_000_000), ..AdaptiveChange::default() };
-    control.modify_adaptive_policy_group(None, &name("by-size"), change, None).unwrap();
-    control.follow_used_space();
-    assert_eq!(control.pool(&name("d1")).unwrap().ledger.claims, []);
+    control.groups.modify_adaptive_policy_group(None, &name("by-size"), change, None).unwrap();
+    control.bindings.follow_used_space();
+    assert_eq!(control.pools.pool(&name("d1")).unwrap().ledger.claims, []);
 }
 
 fn pool(over_commit: u32, reserve: u32) -> ModifyPool {
@@ -230,13 +230,13 @@ fn pool_settings_change_within_bound_floors_and_survive_restart() {
     let world = world(&state);
     let control = &world.control;
     make_groups(control, &[("own", "20000IOPS", false, None)]);
-    let (_, message) = error(control.create_volume(bound_to("own", on("d1", "v1"))));
+    let (_, message) = error(control.volumes.create_volume(bound_to("own", on("d1", "v1"))));
     assert!(
         message.contains("up to 19950IOPS more or an over-commit of 101% would be accepted"),
         "{message}"
     );
-    control.modify_pool(&name("d1"), pool(100, 4)).unwrap();
-    control.create_volume(bound_to("own", on("d1", "v1"))).unwrap();
+    control.pools.modify_pool(&name("d1"), pool(100, 4)).unwrap();
+    control.volumes.create_volume(bound_to("own", on("d1", "v1"))).unwrap();
     for (request, words) in [
         (pool(100, 5), "floors of 20000IOPS bound there plus 1050IOPS reserved"),
         (pool(99, 4), "its capacity of 21000IOPS times an over-commit of 99% is 20790IOPS"),
@@ -247,27 +247,27 @@ fn pool_settings_change_within_bound_floors_and_survive_restart() {
         (ModifyPool { queue_target: Some(Some(1025)), ..pool(100, 4) }, "1 to 1024 and 'auto' are"),
     ] {
         let before = everything(control);
-        let (_, message) = error(control.modify_pool(&name("d1"), request));
+        let (_, message) = error(control.pools.modify_pool(&name("d1"), request));
         assert!(message.contains(words), "{message}");
         assert_eq!(everything(control), before, "{message}");
     }
-    let (kind, message) = error(control.modify_pool(&name("d9"), pool(100, 4)));
+    let (kind, message) = error(control.pools.modify_pool(&name("d9"), pool(100, 4)));
     assert_eq!(
         (kind, message.as_str()),
         (ErrorKind::NotFound, "unknown pool 'd9'; there are: default, d1, d2")
     );
     refuse_then_force(control, "21050IOPS", |force| {
-        control.modify_pool(&name("d1"), ModifyPool { force, ..pool(100, 5) }).map(|_| ())
+        control.pools.modify_pool(&name("d1"), ModifyPool { force, ..pool(100, 5) }).map(|_| ())
     });
     let target = ModifyPool { queue_target: Some(Some(7)), ..ModifyPool::default() };
-    let view = control.modify_pool(&name("d1"), target).expect("it has nothing to do with floors");
+    let view = control.pools.modify_pool(&name("d1"), target).expect("it has nothing to do with floors");
     assert_eq!(view.depth.unwrap().operations, 7, "it holds at once");
     let (expected, told) = (view.settings, alarms(control));
     assert_eq!(expected, PoolSettings { queue_target: Some(7), ..PoolSettings::default() });
     drop(world);
     // The alarm and all pool settings follow from the records.
     let world = World::start(&state);
-    let view = world.control.pool(&name("d1")).unwrap();
+    let view = world.control.pools.pool(&name("d1")).unwrap();
     assert_eq!((view.settings, view.depth.unwrap().operations), (expected, 7));
     assert_eq!(alarms(&world.control), told);
     drop(world);
@@ -276,11 +276,11 @@ fn pool_settings_change_within_bound_floors_and_survive_restart() {
     }
     let world = World::try_start(&state, true).unwrap();
     let control = &world.control;
-    assert_eq!((control.pool(&name("d1")).unwrap().settings, alarms(control)), (expected, told));
-    control.modify_pool(&name("d1"), pool(101, 5)).unwrap();
+    assert_eq!((control.pools.pool(&name("d1")).unwrap().settings, alarms(control)), (expected, told));
+    control.pools.modify_pool(&name("d1"), pool(101, 5)).unwrap();
     assert_eq!(alarms(control), Vec::<String>::new());
     let auto = ModifyPool { queue_target: Some(None), ..ModifyPool::default() };
-    let depth = control.modify_pool(&name("d1"), auto).unwrap().depth.unwrap();
+    let depth = control.pools.modify_pool(&name("d1"), auto).unwrap().depth.unwrap();
     assert_ne!(depth.origin, weir_qos::DepthOrigin::Chosen);
 }
 
@@ -296,14 +296,14 @@ fn emulated_drive_capacity_is_its_random_iops() {
         let path = state.join(text);
         std::fs::create_dir(&path).unwrap();
         let emulation = Some(Emulation::parse(parameters).unwrap());
-        control.add_drive(AddDrive { emulation, ..AddDrive::new(path) }).unwrap();
+        control.drives.add_drive(AddDrive { emulation, ..AddDrive::new(path) }).unwrap();
         let volume = format!("v-{text}");
         make_groups(control, &[(text, most, false, None)]);
-        control.create_volume(bound_to(text, on(text, &volume))).unwrap();
+        control.volumes.create_volume(bound_to(text, on(text, &volume))).unwrap();
         let more = if most.ends_with("IOPS") { "1IOPS" } else { "1B/s" };
         let more_group = format!("more-{text}");
         make_groups(control, &[(&more_group, more, false, None)]);
-        let (_, message) = error(control.create_volume(bound_to(&more_group, on(text, "w"))));
+        let (_, message) = error(control.volumes.create_volume(bound_to(&more_group, on(text, "w"))));
         assert!(message.contains(capacity), "{message}");
     }
 }
@@ -315,18 +315,18 @@ fn drive_is_added_with_queue_target() {
     let path = state.join("d3");
     std::fs::create_dir(&path).unwrap();
     let add = |queue_target| AddDrive { queue_target, ..AddDrive::new(path.clone()) };
-    let (_, message) = error(control.add_drive(add(Some(1025))));
+    let (_, message) = error(control.drives.add_drive(add(Some(1025))));
     assert!(message.contains("a queue target of 1025 operations is not accepted"), "{message}");
     assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0, "a refusal leaves nothing behind");
-    control.add_drive(add(Some(3))).unwrap();
-    assert_eq!(control.pool(&name("d3")).unwrap().depth, None, "nobody uses it yet");
-    control.create_volume(on("d3", "v1")).unwrap();
-    let depth = control.pool(&name("d3")).unwrap().depth.unwrap();
+    control.drives.add_drive(add(Some(3))).unwrap();
+    assert_eq!(control.pools.pool(&name("d3")).unwrap().depth, None, "nobody uses it yet");
+    control.volumes.create_volume(on("d3", "v1")).unwrap();
+    let depth = control.pools.pool(&name("d3")).unwrap().depth.unwrap();
     assert_eq!((depth.operations, depth.origin), (3, weir_qos::DepthOrigin::Chosen));
-    control.delete_volume(None, &name("v1"), DeleteVolume::default()).unwrap();
+    control.volumes.delete_volume(None, &name("v1"), DeleteVolume::default()).unwrap();
     settle(control);
-    control.remove_drive(&name("d3"), None).unwrap();
-    let (kind, _) = error(control.pool(&name("d3")));
+    control.drives.remove_drive(&name("d3"), None).unwrap();
+    let (kind, _) = error(control.pools.pool(&name("d3")));
     assert_eq!(kind, ErrorKind::NotFound);
 }
 
@@ -358,14 +358,15 @@ fn policy_file_with_inadmissible_floors_is_refused_with_entry_and_line() {
     let World { control, .. } = &world(&state);
     let kept = || vec![group_entry(1, "own", "6000IOPS", false), group_entry(2, "all", "9000IOPS", true)];
     let apply = |set: &PolicySet, is_dry_run, force| {
-        let difference = control.apply_policies(set, ApplyPolicies { is_dry_run, force, prune: true });
+        let difference =
+            control.policy_sets.apply_policies(set, ApplyPolicies { is_dry_run, force, prune: true });
         difference.map(|difference| difference.changes)
     };
     let groups = |groups| PolicySet { policy_groups: Some(groups), ..PolicySet::default() };
     apply(&groups(kept()), false, false).unwrap();
-    control.create_volume(bound_to("own", on("d1", "v1"))).unwrap();
+    control.volumes.create_volume(bound_to("own", on("d1", "v1"))).unwrap();
     for text in ["v2", "v3", "v4"] {
-        control.create_volume(on("d1", text)).unwrap();
+        control.volumes.create_volume(on("d1", text)).unwrap();
     }
     let bindings = |volumes| PolicySet { volumes: Some(volumes), ..PolicySet::default() };
     let raised = |number: usize, entry| {

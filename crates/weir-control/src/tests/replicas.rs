@@ -16,7 +16,7 @@ fn drive_in(world: &World, state: &Path, text: &str, zone: Option<&str>, rack: O
     std::fs::create_dir_all(&path).unwrap();
     let (zone, rack, class) = (zone.map(name), rack.map(name), Some(Class::High));
     let request = AddDrive { zone, rack, class, ..AddDrive::new(path) };
-    world.control.add_drive(request).unwrap().record.id
+    world.control.drives.add_drive(request).unwrap().record.id
 }
 
 fn drives(world: &World, state: &Path, names: &[&str]) -> Vec<DriveId> {
@@ -32,24 +32,24 @@ fn copied(text: &str, size_bytes: u64, replicas: u8) -> CreateVolume {
 }
 
 fn record(world: &World, text: &str) -> VolumeRecord {
-    world.control.volume(None, &name(text)).unwrap().record
+    world.control.views.volume(None, &name(text)).unwrap().record
 }
 
 /// The path of a replica's extent file, or of its metadata.
 fn path_of(world: &World, record: &VolumeRecord, drive: DriveId, file: &str) -> PathBuf {
-    world.control.store(drive).unwrap().extents(record.id).join(file)
+    world.control.core.store(drive).unwrap().extents(record.id).join(file)
 }
 
 /// The alarms about a volume's replicas, and whether the volume is served.
 fn seen(world: &World, text: &str) -> (Vec<String>, bool) {
-    let alarms = world.control.alarms().into_iter();
+    let alarms = world.control.alarms.alarms().into_iter();
     let about = alarms.filter(|alarm| alarm.source == AlarmSource::Replicas);
     (about.map(|alarm| alarm.message).collect(), world.exports.find(text).is_some())
 }
 
 /// True if the epochs of the third extent are above all epochs that an earlier third extent had.
 fn grew_back(world: &World, id: VolumeId) -> bool {
-    let epoch_records = epoch_record::read_all(&world.control.epoch_records(id), 3).unwrap();
+    let epoch_records = epoch_record::read_all(&world.control.core.epoch_records(id), 3).unwrap();
     epoch_records[2].allocated > 1 << 40
 }
 
@@ -57,7 +57,8 @@ fn grew_back(world: &World, id: VolumeId) -> bool {
 /// record.
 fn assert_whole(world: &World, record: &VolumeRecord) {
     let extents = record.size_bytes.div_ceil(EXTENT_BYTES);
-    let epoch_records = epoch_record::read_all(&world.control.epoch_records(record.id), extents).unwrap();
+    let epoch_records =
+        epoch_record::read_all(&world.control.core.epoch_records(record.id), extents).unwrap();
     for extent in 0..extents {
         let EpochRecord { allocated, committed, is_failed } = epoch_records[extent as usize];
         assert!(allocated == committed && committed > 0 && !is_failed);
@@ -73,7 +74,7 @@ fn assert_whole(world: &World, record: &VolumeRecord) {
             assert!(found.dirty.is_empty() && found.out_of_sync.iter().all(|set| set.is_empty()));
         }
     }
-    assert!(world.control.extent_faults(record.id).is_empty());
+    assert!(world.control.serving.extents.extent_faults(record.id).is_empty());
 }
 
 #[test]
@@ -82,30 +83,30 @@ fn replicas_and_metadata_are_created_resized_and_deleted_with_volume() {
     let world = World::start(&state);
     let homes = drives(&world, &state, &["one", "two", "three"]);
     for replicas in 2..=REPLICAS_MAX {
-        let view = world.control.create_volume(copied("vol1", 4 * GIB, replicas)).unwrap();
+        let view = world.control.volumes.create_volume(copied("vol1", 4 * GIB, replicas)).unwrap();
         let id = view.record.id;
         assert_eq!((view.record.replicas, view.replica_drives.len()), (replicas, usize::from(replicas)));
         assert_eq!(view.class, Some(Class::High));
         assert_whole(&world, &view.record);
         let provisioned = || -> u64 {
-            let of = |text| world.control.drive(&name(text)).unwrap().provisioned_bytes;
+            let of = |text| world.control.drives.drive(&name(text)).unwrap().provisioned_bytes;
             ["one", "two", "three"].into_iter().map(of).sum()
         };
         assert_eq!(provisioned(), 4 * GIB * u64::from(replicas), "every replica counts");
         for gib in [7, 2, 5] {
-            world.control.resize_volume(None, &name("vol1"), gib * GIB, true, None).unwrap();
+            world.control.volumes.resize_volume(None, &name("vol1"), gib * GIB, true, None).unwrap();
             assert_whole(&world, &record(&world, "vol1"));
             assert_eq!(grew_back(&world, id), gib == 5);
             assert_eq!(provisioned(), gib * GIB * u64::from(replicas));
         }
         settle(&world.control);
-        assert_eq!(world.control.alarms(), []);
-        world.control.delete_volume(None, &name("vol1"), DeleteVolume::default()).unwrap();
+        assert_eq!(world.control.alarms.alarms(), []);
+        world.control.volumes.delete_volume(None, &name("vol1"), DeleteVolume::default()).unwrap();
         settle(&world.control);
         for drive in &homes {
-            assert_eq!(world.control.store(*drive).unwrap().scan().unwrap().volumes, []);
+            assert_eq!(world.control.core.store(*drive).unwrap().scan().unwrap().volumes, []);
         }
-        assert!(!world.control.epoch_records(id).exists());
+        assert!(!world.control.core.epoch_records(id).exists());
     }
 }
 
@@ -114,15 +115,15 @@ fn single_replica_has_no_metadata_and_no_epoch_record() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let homes = drives(&world, &state, &["one", "two"]);
-    let made = world.control.create_volume(copied("vol1", 3 * GIB, 1)).unwrap().record;
-    assert!(!world.control.epoch_records(made.id).exists());
+    let made = world.control.volumes.create_volume(copied("vol1", 3 * GIB, 1)).unwrap().record;
+    assert!(!world.control.core.epoch_records(made.id).exists());
     for drive in homes {
-        let files = std::fs::read_dir(world.control.store(drive).unwrap().extents(made.id)).unwrap();
+        let files = std::fs::read_dir(world.control.core.store(drive).unwrap().extents(made.id)).unwrap();
         let names = files.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         assert!(names.into_iter().all(|file| file.len() == 8));
     }
-    assert_eq!(world.control.recovered_extents(&made).unwrap(), []);
-    assert_eq!(world.control.new_recovered_extents(&made, 1, 1), []);
+    assert_eq!(world.control.serving.extents.recovered_extents(&made).unwrap(), []);
+    assert_eq!(world.control.serving.extents.new_recovered_extents(&made, 1, 1), []);
 }
 
 #[test]
@@ -130,15 +131,15 @@ fn replicated_volume_is_served_unchanged_after_restart() {
     let (_folder, state) = state();
     let world = World::start(&state);
     drives(&world, &state, &["one", "two", "three"]);
-    world.control.create_volume(copied("vol1", 3 * GIB, 2)).unwrap();
+    world.control.volumes.create_volume(copied("vol1", 3 * GIB, 2)).unwrap();
     let before = record(&world, "vol1");
     drop(world);
     let world = World::start(&state);
     assert_eq!((record(&world, "vol1"), seen(&world, "vol1")), (before.clone(), (vec![], true)));
-    let recovered_extents = world.control.recovered_extents(&before).unwrap();
+    let recovered_extents = world.control.serving.extents.recovered_extents(&before).unwrap();
     assert_eq!(
         recovered_extents,
-        world.control.new_recovered_extents(&before, 0, 1),
+        world.control.serving.extents.new_recovered_extents(&before, 0, 1),
         "as though it were new"
     );
     let whole = [true, true, false, false];
@@ -150,7 +151,7 @@ fn replicated_volume_is_served_unchanged_after_restart() {
     std::fs::remove_file(state.join("catalogue.sqlite")).unwrap();
     let world = World::try_start(&state, true).unwrap();
     assert_eq!(record(&world, "vol1"), before, "the backups of the record say where it lies");
-    assert_eq!(world.control.alarms(), []);
+    assert_eq!(world.control.alarms.alarms(), []);
 }
 
 #[test]
@@ -158,21 +159,21 @@ fn too_many_replicas_are_refused_with_available_drives() {
     let (_folder, state) = state();
     let world = World::start(&state);
     drives(&world, &state, &["one", "two"]);
-    let (kind, message) = error(world.control.create_volume(copied("vol1", GIB, 3)));
+    let (kind, message) = error(world.control.volumes.create_volume(copied("vol1", GIB, 3)));
     assert!(kind == ErrorKind::Full && message.contains("on 2 drives"), "{message}");
     for replicas in [0, 4] {
-        let (kind, message) = error(world.control.create_volume(copied("vol1", GIB, replicas)));
+        let (kind, message) = error(world.control.volumes.create_volume(copied("vol1", GIB, replicas)));
         assert!(kind == ErrorKind::Invalid && message.ends_with("1 to 3 are"), "{message}");
     }
     let on_one = CreateVolume { drive: Some(name("one")), ..copied("vol1", GIB, 2) };
-    let (kind, message) = error(world.control.create_volume(on_one));
+    let (kind, message) = error(world.control.volumes.create_volume(on_one));
     assert!(kind == ErrorKind::Invalid && message.contains("one of 2 replicas"), "{message}");
     let limit = ModifyPool { over_provision_percent: Some(Some(100)), ..ModifyPool::default() };
-    world.control.modify_pool(&name("high"), limit).unwrap();
-    let size_bytes = world.control.pool(&name("high")).unwrap().usage().size_bytes / GIB * GIB;
-    let (kind, message) = error(world.control.create_volume(copied("vol1", size_bytes * 3 / 4, 2)));
+    world.control.pools.modify_pool(&name("high"), limit).unwrap();
+    let size_bytes = world.control.pools.pool(&name("high")).unwrap().summed_usage().size_bytes / GIB * GIB;
+    let (kind, message) = error(world.control.volumes.create_volume(copied("vol1", size_bytes * 3 / 4, 2)));
     assert!(kind == ErrorKind::Full && message.contains("provisionable"), "{message}");
-    assert!(world.control.create_volume(copied("vol1", size_bytes / GIB / 3 * GIB, 2)).is_ok());
+    assert!(world.control.volumes.create_volume(copied("vol1", size_bytes / GIB / 3 * GIB, 2)).is_ok());
 }
 
 #[test]
@@ -182,22 +183,22 @@ fn replicas_are_in_different_zones_or_refused_or_forced() {
     for (text, zone, rack) in [("a1", "a", "r1"), ("a2", "a", "r2"), ("b1", "b", "r1"), ("b2", "b", "r2")] {
         drive_in(&world, &state, text, Some(zone), Some(rack));
     }
-    let made = world.control.create_volume(copied("vol1", 4 * GIB, 2)).unwrap().record;
-    let zone_of = |drive: DriveId| world.control.model().drives[&drive].record.zone.clone().unwrap();
+    let made = world.control.volumes.create_volume(copied("vol1", 4 * GIB, 2)).unwrap().record;
+    let zone_of = |drive: DriveId| world.control.core.model().drives[&drive].record.zone.clone().unwrap();
     for extent in 0..4 {
         let zones: Vec<Name> = made.placement.replicas_of(extent).map(|(_, drive)| zone_of(drive)).collect();
         assert!(zones.len() == 2 && zones[0] != zones[1], "{zones:?}");
     }
-    let (kind, message) = error(world.control.create_volume(copied("vol2", GIB, 3)));
+    let (kind, message) = error(world.control.volumes.create_volume(copied("vol2", GIB, 3)));
     assert!(kind == ErrorKind::Refused && message.contains("are in 2 zones; up to 2"), "{message}");
-    assert_eq!(world.control.alarms(), []);
+    assert_eq!(world.control.alarms.alarms(), []);
     let forced = CreateVolume { force: true, ..copied("vol2", GIB, 3) };
-    world.control.create_volume(forced).unwrap();
+    world.control.volumes.create_volume(forced).unwrap();
     let (alarms, is_served) = seen(&world, "vol2");
     assert!(is_served && alarms == ["replicas of 1 of its extents share a zone and would fail together"]);
     let elsewhere = ModifyDrive { zone: Some(None), rack: Some(Some(name("r9"))), ..ModifyDrive::default() };
     for text in ["b1", "b2"] {
-        let view = world.control.modify_drive(&name(text), elsewhere.clone()).unwrap();
+        let view = world.control.drives.modify_drive(&name(text), elsewhere.clone()).unwrap();
         assert_eq!((view.domain.zone, view.domain.rack.as_deref()), (None, Some("r9")));
     }
     assert_eq!(seen(&world, "vol2").0.len(), 1, "drives of which nothing is said are in one zone");
@@ -208,40 +209,40 @@ fn volume_is_served_while_drive_of_one_replica_is_missing() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let homes = drives(&world, &state, &["one", "two"]);
-    world.control.create_volume(copied("vol1", 3 * GIB, 2)).unwrap();
-    world.control.create_volume(copied("single", 3 * GIB, 1)).unwrap();
+    world.control.volumes.create_volume(copied("vol1", 3 * GIB, 2)).unwrap();
+    world.control.volumes.create_volume(copied("single", 3 * GIB, 1)).unwrap();
     drop(world);
     std::fs::rename(state.join("two"), state.join("away")).unwrap();
     let world = World::start(&state);
     let missing = "3 of the 6 replicas of its extents are missing, on: two".to_owned();
     assert_eq!(seen(&world, "vol1"), (vec![missing], true));
     assert!(world.exports.find("single").is_none());
-    let alarms = world.control.alarms();
+    let alarms = world.control.alarms.alarms();
     let of_drive = alarms.iter().find(|alarm| alarm.volume.is_none()).unwrap();
     let words = "its 1 volumes are not served, 1 more have other replicas";
     assert!(of_drive.message.contains(words), "{alarms:?}");
     let record = record(&world, "vol1");
-    let layout = world.control.layout(&record).unwrap();
+    let layout = world.control.serving.extents.layout(&record).unwrap();
     assert_eq!(layout.homes.len(), 2, "the drive keeps its place");
     let of_two = layout.homes.iter().find(|home| home.drive.id == homes[1]).unwrap();
     assert_eq!(of_two.directory, state.join("two/volumes").join(record.id.to_string()).join("extents"));
-    for recovered_extent in world.control.recovered_extents(&record).unwrap() {
+    for recovered_extent in world.control.serving.extents.recovered_extents(&record).unwrap() {
         assert_eq!(recovered_extent.is_there.iter().filter(|is_there| **is_there).count(), 1);
         assert_eq!(recovered_extent.metadata.epoch, 1);
     }
-    assert!(world.control.volume(None, &name("vol1")).unwrap().used_bytes.is_some());
+    assert!(world.control.views.volume(None, &name("vol1")).unwrap().used_bytes.is_some());
     assert_eq!(
-        error(world.control.resize_volume(None, &name("vol1"), 5 * GIB, false, None)).0,
+        error(world.control.volumes.resize_volume(None, &name("vol1"), 5 * GIB, false, None)).0,
         ErrorKind::Refused
     );
     assert_eq!(
-        error(world.control.delete_volume(None, &name("vol1"), DeleteVolume::default())).0,
+        error(world.control.volumes.delete_volume(None, &name("vol1"), DeleteVolume::default())).0,
         ErrorKind::Refused
     );
     drop(world);
     std::fs::rename(state.join("away"), state.join("two")).unwrap();
     let world = World::start(&state);
-    assert_eq!((seen(&world, "vol1"), world.control.alarms()), ((vec![], true), vec![]));
+    assert_eq!((seen(&world, "vol1"), world.control.alarms.alarms()), ((vec![], true), vec![]));
 }
 
 #[test]
@@ -249,7 +250,7 @@ fn unusable_replica_is_reported_and_others_serve() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let homes = drives(&world, &state, &["one", "two"]);
-    let made = world.control.create_volume(copied("vol1", 5 * GIB, 2)).unwrap().record;
+    let made = world.control.volumes.create_volume(copied("vol1", 5 * GIB, 2)).unwrap().record;
     let damage = |extent: u64, what: &str| {
         let metadata = path_of(&world, &made, homes[0], &metadata_file_name(extent));
         match what {
@@ -261,7 +262,7 @@ fn unusable_replica_is_reported_and_others_serve() {
     };
     let all = ["no file", "short", "no metadata", "bad metadata"];
     (0..).zip(all).for_each(|(extent, what)| damage(extent, what));
-    let recovered_extents = world.control.recovered_extents(&made).unwrap();
+    let recovered_extents = world.control.serving.extents.recovered_extents(&made).unwrap();
     let there =
         |extent: usize| recovered_extents[extent].is_there.iter().filter(|is_there| **is_there).count();
     assert_eq!((0..5).map(there).collect::<Vec<_>>(), [1, 1, 1, 1, 2]);
@@ -275,7 +276,7 @@ fn unusable_replica_is_reported_and_others_serve() {
     );
     assert!(alarms[1].contains("one/volumes") && alarms[1].contains("00000003.metadata"), "{alarms:?}");
     let files = || {
-        let alarms = world.control.alarms().into_iter();
+        let alarms = world.control.alarms.alarms().into_iter();
         alarms.filter(|alarm| alarm.source == AlarmSource::ExtentCheck).filter_map(|alarm| alarm.extent)
     };
     assert_eq!(files().collect::<Vec<_>>(), [0, 1]);
@@ -283,7 +284,7 @@ fn unusable_replica_is_reported_and_others_serve() {
     assert_eq!(files().collect::<Vec<_>>(), [0, 1], "the look that is taken every second finds the same");
     let of_data_plane = |alarm: &alarms::ActiveAlarm| alarm.source == AlarmSource::DataPlane;
     assert!(
-        !world.control.alarms().iter().any(of_data_plane),
+        !world.control.alarms.alarms().iter().any(of_data_plane),
         "an extent with another replica is not given up"
     );
 }
@@ -293,11 +294,11 @@ fn volume_with_an_extent_without_in_sync_replica_is_not_served() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let homes = drives(&world, &state, &["one", "two"]);
-    let made = world.control.create_volume(copied("vol1", 3 * GIB, 2)).unwrap().record;
-    let path = world.control.epoch_records(made.id);
+    let made = world.control.volumes.create_volume(copied("vol1", 3 * GIB, 2)).unwrap().record;
+    let path = world.control.core.epoch_records(made.id);
     let not_served = |words: &str| {
         let world = World::start(&state);
-        let alarms = world.control.alarms();
+        let alarms = world.control.alarms.alarms();
         let of_volume = alarms.iter().find(|alarm| alarm.volume == Some(made.id)).unwrap();
         assert!(of_volume.message.contains(words) && world.exports.find("vol1").is_none(), "{alarms:?}");
     };
@@ -316,15 +317,15 @@ fn interrupted_creation_is_deleted_with_its_epoch_records() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let homes = drives(&world, &state, &["one", "two"]);
-    let made = world.control.create_volume(copied("vol1", 2 * GIB, 2)).unwrap().record;
-    let path = world.control.epoch_records(made.id);
-    world.control.mark_deleting(&made).unwrap();
+    let made = world.control.volumes.create_volume(copied("vol1", 2 * GIB, 2)).unwrap().record;
+    let path = world.control.core.epoch_records(made.id);
+    world.control.core.mark_deleting(&made).unwrap();
     drop(world);
     assert!(path.exists());
     let world = World::start(&state);
     settle(&world.control);
     assert!(!path.exists());
     for drive in homes {
-        assert_eq!(world.control.store(drive).unwrap().scan().unwrap().volumes, []);
+        assert_eq!(world.control.core.store(drive).unwrap().scan().unwrap().volumes, []);
     }
 }

@@ -12,7 +12,13 @@ use crate::drives::AddDrive;
 
 fn add(world: &World, path: PathBuf) -> DriveId {
     fs::create_dir_all(&path).unwrap();
-    world.control.add_drive(AddDrive { class: Some(Class::High), ..AddDrive::new(path) }).unwrap().record.id
+    world
+        .control
+        .drives
+        .add_drive(AddDrive { class: Some(Class::High), ..AddDrive::new(path) })
+        .unwrap()
+        .record
+        .id
 }
 
 /// Fails if one drive's volumes answer EIO while another drive's volume is waited for and both drives show
@@ -24,7 +30,7 @@ fn drive_is_online_once_its_own_volumes_are_served() {
     let drives = ["one", "two"].map(|text| add(&world, state.join(text)));
     let volumes = ["one", "two"].map(|drive| {
         let request = CreateVolume { drive: Some(name(drive)), ..volume(None, drive, GIB) };
-        world.control.create_volume(request).unwrap().record.id
+        world.control.volumes.create_volume(request).unwrap().record.id
     });
     let rename_all = |from: &str, to: &str| {
         for text in ["one", "two"] {
@@ -32,17 +38,17 @@ fn drive_is_online_once_its_own_volumes_are_served() {
         }
     };
     rename_all("", ".away");
-    world.control.look_for_absences();
-    assert!(drives.iter().all(|drive| world.control.absences.of(*drive).is_some()));
+    world.control.returns.absences.look_for_absences();
+    assert!(drives.iter().all(|drive| world.control.returns.absences.of(*drive).is_some()));
     rename_all(".away", "");
     std::thread::scope(|scope| {
         // A change of each volume holds up its return to service.
-        let mut change = world.control.begin_volume_change(&volumes).unwrap();
+        let mut change = world.control.core.begin_volume_change(&volumes).unwrap();
         change.beside(|| {
-            scope.spawn(|| world.control.look_for_returns());
-            let is_there = |drive: &DriveId| world.control.model().is_there(*drive);
+            scope.spawn(|| world.control.returns.look_for_returns());
+            let is_there = |drive: &DriveId| world.control.core.model().is_there(*drive);
             wait_until("both are there", || drives.iter().all(is_there));
-            assert!(drives.iter().all(|drive| world.control.absences.of(*drive).is_none()));
+            assert!(drives.iter().all(|drive| world.control.returns.absences.of(*drive).is_none()));
         });
     });
 }
@@ -59,12 +65,12 @@ fn drive_lost_again_while_returning_stays_missing() {
     add(&world, state.join("two"));
     let replicas = |count| {
         let change = ModifyVolume { replicas: Some(count), ..ModifyVolume::default() };
-        world.control.modify_volume(None, &name("single"), change).unwrap();
+        world.control.volumes.modify_volume(None, &name("single"), change).unwrap();
     };
     replicas(2);
     let is_in_sync = || {
         let id = record(&world, "single").id;
-        let replica_states = world.control.model().open[&id].replication.counters().replica_states;
+        let replica_states = world.control.core.model().open[&id].status().replica_states;
         replica_states
             .iter()
             .flatten()
@@ -76,18 +82,20 @@ fn drive_lost_again_while_returning_stays_missing() {
     replicas(1);
     remove(&world, "two").unwrap();
     go_on_until(&world, || is_gone(&world, "two"));
-    assert_eq!(world.data_plane.open_files(drive).len(), 1);
-    let store = world.control.store(drive).unwrap();
+    assert_eq!(world.engine.open_files(drive).len(), 1);
+    let store = world.control.core.store(drive).unwrap();
     fs::rename(state.join("one"), state.join("one.away")).unwrap();
-    world.control.look_for_absences();
-    let why = world.control.go_on_with(drive, &store).unwrap_err();
+    world.control.returns.absences.look_for_absences();
+    let why = world.control.returns.absences.go_on_with(drive, &store).unwrap_err();
     assert!(why.starts_with("there is no folder "), "{why}");
-    assert!(world.control.absences.of(drive).is_some() && !world.control.model().is_there(drive));
+    assert!(
+        world.control.returns.absences.of(drive).is_some() && !world.control.core.model().is_there(drive)
+    );
     fs::rename(state.join("one.away"), state.join("one")).unwrap();
-    world.control.look_for_returns();
-    assert!(world.control.absences.of(drive).is_none() && world.control.model().is_there(drive));
+    world.control.returns.look_for_returns();
+    assert!(world.control.returns.absences.of(drive).is_none() && world.control.core.model().is_there(drive));
     // A change asks the data plane, which knows by then whether it failed the replica.
-    world.control.resize_volume(None, &name("single"), 2 * GIB, false, None).unwrap();
-    assert_eq!(world.data_plane.alarms(), []);
+    world.control.volumes.resize_volume(None, &name("single"), 2 * GIB, false, None).unwrap();
+    assert_eq!(world.engine.alarms(), []);
     assert_whole(&world, "single", 1);
 }

@@ -25,8 +25,8 @@ fn titles(views: &[SnapshotView]) -> Vec<String> {
 /// A world with a volume of two extents and a snapshot of the volume.
 fn with_snapshot(state: &Path) -> World {
     let world = World::start(state);
-    world.control.create_volume(volume(None, "vol1", 2 * GIB)).unwrap();
-    let made = world.control.create_snapshots(&snapshots(&["vol1"], "one")).unwrap();
+    world.control.volumes.create_volume(volume(None, "vol1", 2 * GIB)).unwrap();
+    let made = world.control.snapshots.create_snapshots(&snapshots(&["vol1"], "one")).unwrap();
     assert_eq!(titles(&made), ["vol1@one"]);
     world
 }
@@ -37,15 +37,15 @@ fn snapshot_is_not_listed_as_volume_and_is_exported_read_only() {
     let world = with_snapshot(&state);
     let control = &world.control;
     assert_eq!(control.volumes(None).unwrap().len(), 1);
-    assert_eq!(control.volume(None, &name("vol1")).unwrap().snapshots, 1);
-    assert_eq!(control.tenant_views(&control.tenant_names())[0].volumes, 1);
+    assert_eq!(control.views.volume(None, &name("vol1")).unwrap().snapshots, 1);
+    assert_eq!(control.tenants.tenant_views(&control.tenants.tenant_names())[0].volumes, 1);
     let export = world.exports.find("vol1@one").unwrap();
     assert!(export.read_only && export.size_bytes == 2 * GIB);
-    assert_eq!(error(control.volume(None, &name("one"))).0, ErrorKind::NotFound);
+    assert_eq!(error(control.views.volume(None, &name("one"))).0, ErrorKind::NotFound);
     assert_eq!(folders(&state), 2);
     drop(world);
     let world = World::start(&state);
-    assert_eq!(titles(&world.control.snapshots(None, None).unwrap()), ["vol1@one"]);
+    assert_eq!(titles(&world.control.snapshots.snapshots(None, None).unwrap()), ["vol1@one"]);
     assert!(world.exports.find("vol1@one").is_some());
 }
 
@@ -54,22 +54,29 @@ fn impossible_snapshot_operations_are_refused_with_reason() {
     let (_folder, state) = state();
     let world = with_snapshot(&state);
     let control = &world.control;
-    let again = error(control.create_snapshots(&snapshots(&["vol1"], "one")));
+    let again = error(control.snapshots.create_snapshots(&snapshots(&["vol1"], "one")));
     assert_eq!(again, (ErrorKind::Conflict, "volume 'vol1' has a snapshot 'one' already".to_owned()));
-    let twice = error(control.create_snapshots(&snapshots(&["vol1", "vol1"], "two")));
+    let twice = error(control.snapshots.create_snapshots(&snapshots(&["vol1", "vol1"], "two")));
     assert_eq!(twice, (ErrorKind::Invalid, "volume 'vol1' is named twice".to_owned()));
-    assert_eq!(error(control.create_snapshots(&snapshots(&[], "two"))).0, ErrorKind::Invalid);
-    assert_eq!(error(control.create_snapshots(&snapshots(&["vol1", "no"], "two"))).0, ErrorKind::NotFound);
-    let unknown = error(control.delete_snapshot(None, &name("vol1"), &name("no"), false, None));
+    assert_eq!(error(control.snapshots.create_snapshots(&snapshots(&[], "two"))).0, ErrorKind::Invalid);
+    assert_eq!(
+        error(control.snapshots.create_snapshots(&snapshots(&["vol1", "no"], "two"))).0,
+        ErrorKind::NotFound
+    );
+    let unknown = error(control.snapshots.delete_snapshot(None, &name("vol1"), &name("no"), false, None));
     assert_eq!(unknown.1, "unknown snapshot 'no' of volume 'vol1'; it has: one");
-    let below = error(control.resize_volume(None, &name("vol1"), GIB, true, None));
+    let below = error(control.volumes.resize_volume(None, &name("vol1"), GIB, true, None));
     assert_eq!(below.0, ErrorKind::Refused);
     assert!(below.1.contains("had 2GiB when these snapshots of it were made: one"), "{}", below.1);
-    let deletion = error(control.delete_volume(None, &name("vol1"), DeleteVolume::default()));
+    let deletion = error(control.volumes.delete_volume(None, &name("vol1"), DeleteVolume::default()));
     assert!(deletion.1.contains("has snapshots: one") && deletion.1.contains("--with-snapshots"));
-    let taken = error(control.clone_volume(&clone_of("vol1", None, "vol1")));
+    let taken = error(control.clones.clone_volume(&clone_of("vol1", None, "vol1")));
     assert_eq!(taken.0, ErrorKind::Conflict);
-    assert_eq!((control.snapshots(None, None).unwrap().len(), folders(&state)), (1, 2), "nothing is left");
+    assert_eq!(
+        (control.snapshots.snapshots(None, None).unwrap().len(), folders(&state)),
+        (1, 2),
+        "nothing is left"
+    );
 }
 
 #[test]
@@ -78,16 +85,16 @@ fn snapshot_follows_volume_rename_and_is_deleted() {
     let world = with_snapshot(&state);
     let control = &world.control;
     let rename = ModifyVolume { name: Some(name("new")), ..ModifyVolume::default() };
-    control.modify_volume(None, &name("vol1"), rename).unwrap();
-    assert_eq!(titles(&control.snapshots(None, Some(&name("new"))).unwrap()), ["new@one"]);
+    control.volumes.modify_volume(None, &name("vol1"), rename).unwrap();
+    assert_eq!(titles(&control.snapshots.snapshots(None, Some(&name("new"))).unwrap()), ["new@one"]);
     assert!(world.exports.find("vol1@one").is_none() && world.exports.find("new@one").is_some());
-    control.create_snapshots(&snapshots(&["new"], "two")).unwrap();
-    control.delete_snapshot(None, &name("new"), &name("one"), false, None).unwrap();
-    assert_eq!(titles(&control.snapshots(None, None).unwrap()), ["new@two"]);
+    control.snapshots.create_snapshots(&snapshots(&["new"], "two")).unwrap();
+    control.snapshots.delete_snapshot(None, &name("new"), &name("one"), false, None).unwrap();
+    assert_eq!(titles(&control.snapshots.snapshots(None, None).unwrap()), ["new@two"]);
     let with_snapshots = DeleteVolume { with_snapshots: true, ..DeleteVolume::default() };
-    control.delete_volume(None, &name("new"), with_snapshots).unwrap();
+    control.volumes.delete_volume(None, &name("new"), with_snapshots).unwrap();
     settle(control);
-    assert_eq!((control.snapshots(None, None).unwrap().len(), folders(&state)), (0, 0));
+    assert_eq!((control.snapshots.snapshots(None, None).unwrap().len(), folders(&state)), (0, 0));
 }
 
 #[test]
@@ -95,20 +102,20 @@ fn clone_is_independent_of_volume_and_snapshot() {
     let (_folder, state) = state();
     let world = with_snapshot(&state);
     let control = &world.control;
-    let of_snapshot = control.clone_volume(&clone_of("vol1", Some("one"), "old")).unwrap();
-    let of_volume = control.clone_volume(&clone_of("vol1", None, "now")).unwrap();
+    let of_snapshot = control.clones.clone_volume(&clone_of("vol1", Some("one"), "old")).unwrap();
+    let of_volume = control.clones.clone_volume(&clone_of("vol1", None, "now")).unwrap();
     assert_eq!(of_snapshot.record.cloned_from.as_deref(), Some("vol1@one"));
     assert_eq!(of_volume.record.cloned_from.as_deref(), Some("vol1"));
     assert!(!of_snapshot.record.is_read_only && of_snapshot.record.snapshot.is_none());
     let with_snapshots = DeleteVolume { with_snapshots: true, ..DeleteVolume::default() };
-    control.delete_volume(None, &name("vol1"), with_snapshots).unwrap();
+    control.volumes.delete_volume(None, &name("vol1"), with_snapshots).unwrap();
     settle(control);
     drop(world);
     let world = World::start(&state);
     let names: Vec<String> =
         world.control.volumes(None).unwrap().iter().map(|view| view.record.name.to_string()).collect();
     assert_eq!(names, ["now", "old"]);
-    assert!(world.control.alarms().is_empty());
+    assert!(world.control.alarms.alarms().is_empty());
 }
 
 #[test]
@@ -116,18 +123,19 @@ fn restore_resets_size_and_keeps_snapshots() {
     let (_folder, state) = state();
     let world = with_snapshot(&state);
     let control = &world.control;
-    control.resize_volume(None, &name("vol1"), 3 * GIB, false, None).unwrap();
-    let before = control.volume(None, &name("vol1")).unwrap().record;
-    let restored = control.restore_snapshot(None, &name("vol1"), &name("one"), false, None).unwrap().record;
+    control.volumes.resize_volume(None, &name("vol1"), 3 * GIB, false, None).unwrap();
+    let before = control.views.volume(None, &name("vol1")).unwrap().record;
+    let restored =
+        control.snapshots.restore_snapshot(None, &name("vol1"), &name("one"), false, None).unwrap().record;
     assert_eq!((restored.size_bytes, &restored.name), (2 * GIB, &before.name));
     assert_ne!(restored.id, before.id, "another volume took its place");
-    assert_eq!(titles(&control.snapshots(None, Some(&name("vol1"))).unwrap()), ["vol1@one"]);
+    assert_eq!(titles(&control.snapshots.snapshots(None, Some(&name("vol1"))).unwrap()), ["vol1@one"]);
     settle(control);
     assert_eq!(folders(&state), 2);
     drop(world);
     let world = World::start(&state);
-    assert_eq!(world.control.volume(None, &name("vol1")).unwrap().record.id, restored.id);
-    assert_eq!(titles(&world.control.snapshots(None, Some(&name("vol1"))).unwrap()), ["vol1@one"]);
+    assert_eq!(world.control.views.volume(None, &name("vol1")).unwrap().record.id, restored.id);
+    assert_eq!(titles(&world.control.snapshots.snapshots(None, Some(&name("vol1"))).unwrap()), ["vol1@one"]);
 }
 
 #[test]
@@ -135,30 +143,30 @@ fn snapshot_in_progress_is_undone_at_next_start() {
     let (_folder, state) = state();
     let world = with_snapshot(&state);
     let control = &world.control;
-    let of = control.snapshots(None, None).unwrap().remove(0).record;
+    let of = control.snapshots.snapshots(None, None).unwrap().remove(0).record;
     let half = VolumeRecord { id: VolumeId(uuid::Uuid::new_v4()), state: VolumeState::Creating, ..of };
     let key = keys::volume(half.id);
-    control.catalogue.commit(Transaction::default().put(&key, &half).unwrap()).unwrap();
+    control.core.catalogue.commit(Transaction::default().put(&key, &half).unwrap()).unwrap();
     default_store(control).begin_snapshot(half.id, &[0, 1]).unwrap();
     drop(world);
     let world = World::start(&state);
     settle(&world.control);
-    assert_eq!(titles(&world.control.snapshots(None, None).unwrap()), ["vol1@one"]);
+    assert_eq!(titles(&world.control.snapshots.snapshots(None, None).unwrap()), ["vol1@one"]);
     assert_eq!(folders(&state), 2);
-    assert_eq!(world.control.catalogue.get(&key).unwrap().map(|entry| entry.revision), None);
+    assert_eq!(world.control.core.catalogue.get(&key).unwrap().map(|entry| entry.revision), None);
 }
 
 #[test]
 fn rebuild_restores_snapshots_from_record_backups() {
     let (_folder, state) = state();
     let world = with_snapshot(&state);
-    world.control.clone_volume(&clone_of("vol1", Some("one"), "one")).unwrap();
+    world.control.clones.clone_volume(&clone_of("vol1", Some("one"), "one")).unwrap();
     drop(world);
     for file in ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"] {
         let _ = std::fs::remove_file(state.join(file));
     }
     let world = World::try_start(&state, true).unwrap();
-    assert_eq!(titles(&world.control.snapshots(None, None).unwrap()), ["vol1@one"]);
+    assert_eq!(titles(&world.control.snapshots.snapshots(None, None).unwrap()), ["vol1@one"]);
     assert_eq!(world.control.volumes(None).unwrap().len(), 2);
 }
 
@@ -167,15 +175,19 @@ fn attached_snapshot_prevents_deletion_of_volume_with_snapshots() {
     let (_folder, state) = state();
     let world = with_snapshot(&state);
     let control = &world.control;
-    let of = control.snapshots(None, None).unwrap().remove(0).record.id;
-    control.update(|model| model.open[&of].connections.store(1, std::sync::atomic::Ordering::Relaxed));
-    control.create_snapshots(&snapshots(&["vol1"], "two")).unwrap();
+    let of = control.snapshots.snapshots(None, None).unwrap().remove(0).record.id;
+    control.core.update(|model| {
+        model.open[&of].statistics().connections.store(1, std::sync::atomic::Ordering::Relaxed)
+    });
+    control.snapshots.create_snapshots(&snapshots(&["vol1"], "two")).unwrap();
     let with_snapshots = DeleteVolume { with_snapshots: true, ..DeleteVolume::default() };
-    let refused = error(control.delete_volume(None, &name("vol1"), with_snapshots));
+    let refused = error(control.volumes.delete_volume(None, &name("vol1"), with_snapshots));
     assert!(refused.1.contains("snapshot 'vol1@one' has 1 open connections"), "{}", refused.1);
-    assert_eq!(control.snapshots(None, None).unwrap().len(), 2);
-    control.update(|model| model.open[&of].connections.store(0, std::sync::atomic::Ordering::Relaxed));
-    control.delete_volume(None, &name("vol1"), with_snapshots).unwrap();
+    assert_eq!(control.snapshots.snapshots(None, None).unwrap().len(), 2);
+    control.core.update(|model| {
+        model.open[&of].statistics().connections.store(0, std::sync::atomic::Ordering::Relaxed)
+    });
+    control.volumes.delete_volume(None, &name("vol1"), with_snapshots).unwrap();
 }
 
 #[test]
@@ -183,11 +195,11 @@ fn failed_restore_leaves_volume_attachable() {
     let (_folder, state) = state();
     let world = with_snapshot(&state);
     let control = &world.control;
-    let id = control.volume(None, &name("vol1")).unwrap().record.id;
-    let of = control.snapshots(None, None).unwrap().remove(0).record;
+    let id = control.views.volume(None, &name("vol1")).unwrap().record.id;
+    let of = control.snapshots.snapshots(None, None).unwrap().remove(0).record;
     // An extent file of the snapshot is missing, so the restore cannot take its data.
     std::fs::remove_file(default_store(control).extents(of.id).join("00000001")).unwrap();
-    let refused = error(control.restore_snapshot(None, &name("vol1"), &name("one"), false, None));
+    let refused = error(control.snapshots.restore_snapshot(None, &name("vol1"), &name("one"), false, None));
     assert_eq!(refused.0, ErrorKind::Refused, "{}", refused.1);
     assert_eq!(world.exports.find("vol1").map(|export| export.volume), Some(id));
     settle(control);
@@ -199,10 +211,10 @@ fn volume_grows_regardless_of_snapshots() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let control = &world.control;
-    control.create_volume(volume(None, "vol1", GIB)).unwrap();
-    control.create_snapshots(&snapshots(&["vol1"], "small")).unwrap();
-    control.resize_volume(None, &name("vol1"), 3 * GIB, false, None).unwrap();
-    control.create_snapshots(&snapshots(&["vol1"], "large")).unwrap();
-    control.restore_snapshot(None, &name("vol1"), &name("small"), false, None).unwrap();
-    control.resize_volume(None, &name("vol1"), 2 * GIB, false, None).unwrap();
+    control.volumes.create_volume(volume(None, "vol1", GIB)).unwrap();
+    control.snapshots.create_snapshots(&snapshots(&["vol1"], "small")).unwrap();
+    control.volumes.resize_volume(None, &name("vol1"), 3 * GIB, false, None).unwrap();
+    control.snapshots.create_snapshots(&snapshots(&["vol1"], "large")).unwrap();
+    control.snapshots.restore_snapshot(None, &name("vol1"), &name("small"), false, None).unwrap();
+    control.volumes.resize_volume(None, &name("vol1"), 2 * GIB, false, None).unwrap();
 }

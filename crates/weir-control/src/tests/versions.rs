@@ -16,17 +16,21 @@ fn world(state: &Path) -> World {
     let control = &world.control;
     std::fs::create_dir(state.join("d1")).unwrap();
     let path = state.join("d1");
-    control.add_drive(AddDrive { class: Some(Class::Low), ..AddDrive::new(path) }).unwrap();
-    control.create_tenant(name("t")).unwrap();
-    control.create_policy_group(group(None, "p", 100, true)).unwrap();
+    control.drives.add_drive(AddDrive { class: Some(Class::Low), ..AddDrive::new(path) }).unwrap();
+    control.tenants.create_tenant(name("t")).unwrap();
+    control.groups.create_policy_group(group(None, "p", 100, true)).unwrap();
     let terms = weir_types::AdaptiveTerms::new(1000, 1500);
     let adaptive = CreateAdaptivePolicyGroup { tenant: None, name: name("a"), terms };
-    control.create_adaptive_policy_group(adaptive).unwrap();
-    control.create_policy_group(group(Some("t"), "shared", 100, true)).unwrap();
+    control.groups.create_adaptive_policy_group(adaptive).unwrap();
+    control.groups.create_policy_group(group(Some("t"), "shared", 100, true)).unwrap();
     let (name, replicas) = (name("m"), vec![Class::Low]);
-    control.create_template(CreateTemplate { name, replicas, read_from: None, policy_group: None }).unwrap();
-    control.create_volume(volume(None, "v", GIB)).unwrap();
     control
+        .templates
+        .create_template(CreateTemplate { name, replicas, read_from: None, policy_group: None })
+        .unwrap();
+    control.volumes.create_volume(volume(None, "v", GIB)).unwrap();
+    control
+        .background
         .modify_background_policy(BackgroundKind::Scrub, &BackgroundPolicyChange::default(), None)
         .unwrap();
     world
@@ -40,49 +44,49 @@ fn changes(control: &Control) -> Vec<(&'static str, ChangeAt<'_>)> {
     let next = || NEXT.fetch_add(1, Ordering::Relaxed);
     let volume = move |if_version| {
         let size_bytes = GIB + next() * 4096;
-        control.resize_volume(None, &name("v"), size_bytes, true, if_version).map(|view| view.version)
+        control.volumes.resize_volume(None, &name("v"), size_bytes, true, if_version).map(|view| view.version)
     };
     let access = move |if_version| {
-        let is_read_only = Some(!control.volume(None, &name("v"))?.record.is_read_only);
+        let is_read_only = Some(!control.views.volume(None, &name("v"))?.record.is_read_only);
         let change = ModifyVolume { is_read_only, if_version, ..ModifyVolume::default() };
-        control.modify_volume(None, &name("v"), change).map(|view| view.version)
+        control.volumes.modify_volume(None, &name("v"), change).map(|view| view.version)
     };
     let fixed = move |if_version| {
         let change = group(None, "p", 100 + next(), true).change;
         let change = ModifyPolicyGroup { change, if_version, ..ModifyPolicyGroup::default() };
-        control.modify_policy_group(None, &name("p"), change).map(|view| view.version)
+        control.groups.modify_policy_group(None, &name("p"), change).map(|view| view.version)
     };
     let adaptive = move |if_version| {
         let change =
             AdaptiveChange { expected_iops_per_tb: Some(1000 + next()), ..AdaptiveChange::default() };
-        let changed = control.modify_adaptive_policy_group(None, &name("a"), change, if_version);
+        let changed = control.groups.modify_adaptive_policy_group(None, &name("a"), change, if_version);
         changed.map(|view| view.version)
     };
     let tenant = move |if_version| {
-        let has_one = control.tenant(&name("t"))?.default_policy_group.is_some();
+        let has_one = control.tenants.tenant(&name("t"))?.default_policy_group.is_some();
         let template = Some(Some(name("shared")).filter(|_| !has_one));
         let change = ModifyTenant { default_policy_group: template, if_version, ..ModifyTenant::default() };
-        control.modify_tenant(&name("t"), change).map(|view| view.version)
+        control.tenants.modify_tenant(&name("t"), change).map(|view| view.version)
     };
     let template = move |if_version| {
         let policy_group = Some(Some(name(&format!("g{}", next()))));
         let change = ModifyTemplate { policy_group, if_version, ..ModifyTemplate::default() };
-        control.modify_template(&name("m"), change).map(|view| view.version)
+        control.templates.modify_template(&name("m"), change).map(|view| view.version)
     };
     let pool = move |if_version| {
         let reserve_percent = Some((next() % 50) as u32);
         let change = ModifyPool { reserve_percent, if_version, ..ModifyPool::default() };
-        control.modify_pool(&name("low"), change).map(|view| view.version)
+        control.pools.modify_pool(&name("low"), change).map(|view| view.version)
     };
     let drive = move |if_version| {
         let rack = Some(Some(name(&format!("r{}", next()))));
         let change = ModifyDrive { rack, if_version, ..ModifyDrive::default() };
-        control.modify_drive(&name("d1"), change).map(|view| view.version)
+        control.drives.modify_drive(&name("d1"), change).map(|view| view.version)
     };
     let background = move |if_version| {
         let change =
             BackgroundPolicyChange { weight: Some(next() as u32), ..BackgroundPolicyChange::default() };
-        let changed = control.modify_background_policy(BackgroundKind::Scrub, &change, if_version);
+        let changed = control.background.modify_background_policy(BackgroundKind::Scrub, &change, if_version);
         changed.map(|view| view.version)
     };
     vec![
@@ -143,31 +147,43 @@ fn object_changed_since_it_was_read_is_not_deleted() {
     let world = world(&state);
     let control = &world.control;
     let request = CreateSnapshots { tenant: None, volumes: vec![name("v")], name: name("s") };
-    let snapshot = control.create_snapshots(&request).unwrap()[0].version;
+    let snapshot = control.snapshots.create_snapshots(&request).unwrap()[0].version;
     let seen: Vec<u64> = changes(control).iter().map(|(_, change)| change(None).unwrap()).collect();
     changes(control).iter().for_each(|(_, change)| _ = change(None).unwrap());
     let delete = |if_version| DeleteVolume { with_snapshots: true, if_version, ..DeleteVolume::default() };
     let fixed = GroupKind::Fixed;
     for (what, refused) in [
-        ("volume", control.delete_volume(None, &name("v"), delete(Some(seen[1])))),
-        ("snapshot", control.delete_snapshot(None, &name("v"), &name("s"), false, Some(snapshot + 1))),
-        ("restore", control.restore_snapshot(None, &name("v"), &name("s"), false, Some(seen[1])).map(|_| ())),
-        ("group", control.delete_policy_group(fixed, None, &name("p"), Some(seen[2]))),
+        ("volume", control.volumes.delete_volume(None, &name("v"), delete(Some(seen[1])))),
+        (
+            "snapshot",
+            control.snapshots.delete_snapshot(None, &name("v"), &name("s"), false, Some(snapshot + 1)),
+        ),
+        (
+            "restore",
+            control
+                .snapshots
+                .restore_snapshot(None, &name("v"), &name("s"), false, Some(seen[1]))
+                .map(|_| ()),
+        ),
+        ("group", control.groups.delete_policy_group(fixed, None, &name("p"), Some(seen[2]))),
         (
             "rename",
-            control.rename_policy_group(fixed, None, &name("p"), name("q"), Some(seen[2])).map(|_| ()),
+            control.groups.rename_policy_group(fixed, None, &name("p"), name("q"), Some(seen[2])).map(|_| ()),
         ),
-        ("adaptive", control.delete_policy_group(GroupKind::Adaptive, None, &name("a"), Some(seen[3]))),
-        ("tenant", control.delete_tenant(&name("t"), Some(seen[4]))),
-        ("template", control.delete_template(&name("m"), Some(seen[5]))),
-        ("drive", control.remove_drive(&name("d1"), Some(seen[7])).map(|_| ())),
-        ("background", control.reset_background_policy(BackgroundKind::Scrub, Some(seen[8]))),
+        (
+            "adaptive",
+            control.groups.delete_policy_group(GroupKind::Adaptive, None, &name("a"), Some(seen[3])),
+        ),
+        ("tenant", control.tenants.delete_tenant(&name("t"), Some(seen[4]))),
+        ("template", control.templates.delete_template(&name("m"), Some(seen[5]))),
+        ("drive", control.drives.remove_drive(&name("d1"), Some(seen[7])).map(|_| ())),
+        ("background", control.background.reset_background_policy(BackgroundKind::Scrub, Some(seen[8]))),
     ] {
         assert_eq!(error(refused).0, ErrorKind::VersionMismatch, "{what}");
     }
-    let now = control.template(&name("m")).unwrap().version;
-    control.delete_template(&name("m"), Some(now)).unwrap();
-    control.delete_snapshot(None, &name("v"), &name("s"), false, Some(snapshot)).unwrap();
-    let now = control.volume(None, &name("v")).unwrap().version;
-    control.delete_volume(None, &name("v"), delete(Some(now))).unwrap();
+    let now = control.templates.template(&name("m")).unwrap().version;
+    control.templates.delete_template(&name("m"), Some(now)).unwrap();
+    control.snapshots.delete_snapshot(None, &name("v"), &name("s"), false, Some(snapshot)).unwrap();
+    let now = control.views.volume(None, &name("v")).unwrap().version;
+    control.volumes.delete_volume(None, &name("v"), delete(Some(now))).unwrap();
 }

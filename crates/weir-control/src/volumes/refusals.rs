@@ -5,11 +5,11 @@ use weir_types::{Name, PolicyGroupId, Throughput};
 
 use crate::error::{ControlError, Outcome};
 use crate::model::Model;
-use crate::policies::GroupKind;
-use crate::records::{PolicyGroupRecord, VolumeRecord};
+use crate::records::{GroupKind, PolicyGroupRecord, TemplateRecord, VolumeRecord};
+use crate::volume_requests::PolicyChange;
 
 /// Refuses a shrink while the number of reclaims is at its bound.
-pub(super) fn refuse_more_reclaims(model: &Model) -> Outcome<()> {
+pub(crate) fn refuse_more_reclaims(model: &Model) -> Outcome<()> {
     if model.reclaims.len() < VOLUMES_MAX {
         return Ok(());
     }
@@ -40,7 +40,7 @@ pub(crate) fn refuse_taken(model: &Model, tenant: &Name, name: &Name) -> Outcome
 }
 
 /// Refuses another member of a group if the floors would then exceed those of the groups above.
-pub(super) fn refuse_floor(model: &Model, tenant: &Name, group: PolicyGroupId) -> Outcome<()> {
+pub(crate) fn refuse_floor(model: &Model, tenant: &Name, group: PolicyGroupId) -> Outcome<()> {
     let is_claim =
         |group: &&PolicyGroupRecord| !group.is_shared && group.terms.floor != Throughput::default();
     match model.group_by_id(group).filter(is_claim) {
@@ -50,7 +50,7 @@ pub(super) fn refuse_floor(model: &Model, tenant: &Name, group: PolicyGroupId) -
 }
 
 /// Refuses to release a volume from one kind of policy while it has a policy of the other kind.
-pub(super) fn refuse_other_kind(model: &Model, volume: &VolumeRecord, kind: GroupKind) -> Outcome<()> {
+pub(crate) fn refuse_other_kind(model: &Model, volume: &VolumeRecord, kind: GroupKind) -> Outcome<()> {
     let Some(group) = model.policy_of(volume) else { return Ok(()) };
     let (is_other, option) = match kind {
         GroupKind::Fixed => (group.adaptive.is_some(), "-qos-adaptive-policy-group"),
@@ -63,4 +63,36 @@ pub(super) fn refuse_other_kind(model: &Model, volume: &VolumeRecord, kind: Grou
         )));
     }
     Ok(())
+}
+
+/// The policy group of a new volume: the requested group, else the template's group, else the tenant's
+/// default policy group.
+pub(crate) fn policy_for_new(
+    model: &Model,
+    tenant: &Name,
+    asked: Option<&PolicyChange>,
+    template: Option<&TemplateRecord>,
+) -> Outcome<Option<PolicyGroupId>> {
+    let by_template = template.map(|template| model.group_by_template(template, tenant));
+    let policy_group = match asked {
+        None => {
+            by_template.transpose()?.flatten().or(model.tenant(Some(tenant))?.record.default_policy_group)
+        }
+        Some(PolicyChange::Release(_)) => None,
+        Some(PolicyChange::Bind(kind, name)) => Some(policy_of_tenant(model, *kind, tenant, name)?),
+    };
+    if let Some(group) = policy_group {
+        refuse_floor(model, tenant, group)?;
+    }
+    Ok(policy_group)
+}
+
+/// The policy group with this name and kind that a tenant's volumes can be bound to.
+pub(crate) fn policy_of_tenant(
+    model: &Model,
+    kind: GroupKind,
+    tenant: &Name,
+    name: &Name,
+) -> Outcome<PolicyGroupId> {
+    Ok(model.group_of(kind, Some(tenant), name)?.record.id)
 }

@@ -1,0 +1,291 @@
+//! Snapshots in progress: new volumes with the content of others at one instant, while these are written.
+//!
+//! Snapshots, clones and restores build on this module, which does not know the purpose of the new volumes.
+//! The order of all changes holds for a new volume: first a record with the state `creating`, then files and
+//! their durable content. The final record comes last.
+//!
+//! No lock is held while the content is shared or duplicated. In this time the volumes concerned must not be
+//! resized, moved or deleted. Other modules ask here by volume whether this is so.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weir_engine::{SnapshotProgress, SnapshotSpec};
+use weir_store::{Store, WriteScope, epoch_record, extent_count};
+use weir_types::units::Size;
+use weir_types::{DriveId, VolumeId};
+use weir_volume::mirror::{EpochRecord, ReplicaMetadata, ReplicaState, Slots};
+
+use crate::catalogue::Transaction;
+use crate::core::Core;
+use crate::core::locks::Change;
+use crate::core::snapshots_in_progress::{Entered, busy};
+use crate::error::{ControlError, Outcome};
+use crate::extents::Extents;
+use crate::moves::Moves;
+use crate::records::{Placement, VolumeRecord, keys};
+
+/// How long a snapshot waits for another snapshot in progress of the same volume.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// First epoch of the new volumes' replica metadata: nothing was there before.
+const FIRST_EPOCH: u64 = 1;
+/// Epoch record of each extent of a new volume.
+const FIRST_EPOCH_RECORD: EpochRecord =
+    EpochRecord { allocated: FIRST_EPOCH, committed: FIRST_EPOCH, is_failed: false };
+
+/// A volume, and the new volume that gets its content.
+#[derive(Clone, Debug)]
+pub(crate) struct Pair {
+    pub source: VolumeRecord,
+    pub target: VolumeRecord,
+}
+
+/// Prepared snapshots.
+pub(crate) struct Begun<'a> {
+    pairs: Vec<Pair>,
+    specs: Vec<SnapshotSpec>,
+    /// The writes to each drive, from before the first file was made there.
+    writes: BTreeMap<DriveId, WriteScope>,
+    /// The volumes that must not change until the end.
+    concerned: Vec<VolumeId>,
+    _entered: Entered<'a>,
+}
+
+/// The volumes that must not change during snapshots of these pairs, and others, each once.
+fn concerned(others: &[VolumeId], pairs: &[Pair]) -> Vec<VolumeId> {
+    let sources = pairs.iter().map(|pair| pair.source.id);
+    let all: BTreeSet<VolumeId> = sources.chain(others.iter().copied()).collect();
+    all.into_iter().collect()
+}
+
+/// The drive was missing when the files were made. It has no part of the snapshot and should hold no replica.
+fn came_late(drive: DriveId) -> ControlError {
+    ControlError::refused(format!("drive {drive} came back while the snapshot was in progress; try again"))
+}
+
+/// Placement of a volume made of another: the drives that hold its extents, and no others.
+pub(crate) fn placement_like(source: &VolumeRecord) -> Placement {
+    let mut placement = source.placement.clone();
+    for drive in source.placement.drives() {
+        placement.forget(extent_count(source.size_bytes), drive);
+    }
+    placement.compacted()
+}
+
+fn is_on(volume: &VolumeRecord, drive: DriveId, extent: u32) -> bool {
+    volume.placement.replicas_of(extent.into()).any(|(_, on)| on == drive)
+}
+
+/// The metadata of an extent whose replicas are all in sync.
+fn metadata_of(slots: Slots) -> ReplicaMetadata {
+    let replica_state = |slot| if slots.contains(slot) { ReplicaState::InSync } else { ReplicaState::Absent };
+    ReplicaMetadata::first(FIRST_EPOCH, std::array::from_fn(replica_state))
+}
+
+/// Makes new volumes with the content of others.
+pub struct SnapshotMaker {
+    pub(crate) core: Arc<Core>,
+    pub(crate) extents: Arc<Extents>,
+    pub(crate) moves: Arc<Moves>,
+}
+
+impl SnapshotMaker {
+    /// Prepares snapshots, all of the same instant.
+    ///
+    /// `pairs` names the volumes under the decision lock. It is called again if another snapshot in progress
+    /// of one of them has to end first. The volumes in `others` must not change either.
+    pub(crate) fn begin_snapshots(
+        &self,
+        others: &[VolumeId],
+        pairs: impl Fn() -> Outcome<Vec<Pair>>,
+    ) -> Outcome<Begun<'_>> {
+        let until = Instant::now() + TIMEOUT;
+        loop {
+            let concerned = concerned(others, &pairs()?);
+            let mut change = self.core.begin_volume_change(&concerned)?;
+            let pairs = pairs()?;
+            if pairs.iter().any(|pair| !change.holds(pair.source.id)) {
+                // Other volumes have these names now.
+                continue;
+            }
+            let progress = || Arc::<SnapshotProgress>::default();
+            let of_pair = |pair: &Pair| (pair.source.id, pair.target.id, progress());
+            let all: Vec<_> = pairs.iter().map(of_pair).collect();
+            let pairwise = all.iter().flat_map(|(source, target, progress)| {
+                [(*source, Arc::clone(progress)), (*target, Arc::clone(progress))]
+            });
+            // The volumes in `others` show the progress of the first pair.
+            let first = all.first().map_or_else(progress, |(.., progress)| Arc::clone(progress));
+            let others_too = others.iter().map(|other| (*other, Arc::clone(&first)));
+            let entries = pairwise.chain(others_too).collect();
+            if let Some(entered) = self.core.snapshots_in_progress.enter(entries) {
+                let prepare = || -> Outcome<_> {
+                    self.refuse_without_space(&pairs)?;
+                    let writes = self.begin_write_scopes(&pairs)?;
+                    let progress = all.into_iter().map(|(.., progress)| progress);
+                    let specs =
+                        pairs.iter().zip(progress).map(|(pair, progress)| self.prepare(pair, progress));
+                    let specs: Outcome<Vec<SnapshotSpec>> = specs.collect();
+                    Ok((specs.inspect_err(|_| self.undo_snapshots(&pairs))?, writes))
+                };
+                let (specs, writes) = change.beside(prepare)?;
+                return Ok(Begun { pairs, specs, writes, concerned, _entered: entered });
+            }
+            drop(change);
+            if !self.core.snapshots_in_progress.wait(&concerned, until) {
+                return Err(busy(&pairs[0].source));
+            }
+        }
+    }
+
+    /// Records a new volume durably as `creating`, and makes its files.
+    fn prepare(&self, pair: &Pair, progress: Arc<SnapshotProgress>) -> Outcome<SnapshotSpec> {
+        let Pair { source, target } = pair;
+        let key = keys::volume(target.id);
+        self.core.catalogue.commit(Transaction::default().compare(&key, 0).put(&key, target)?)?;
+        let mut targets = BTreeMap::new();
+        for (drive, store) in self.core.stores_there(source) {
+            let extents: Vec<u32> = target.placement.extents_on(drive, target.size_bytes).collect();
+            targets.insert(drive, store.begin_snapshot(target.id, &extents)?);
+        }
+        Ok(SnapshotSpec { volume: source.id, targets, progress })
+    }
+
+    /// Refuses snapshots that do not fit. Filesystems that cannot share duplicate everything, and this must
+    /// not fill a drive.
+    fn refuse_without_space(&self, pairs: &[Pair]) -> Outcome<()> {
+        let mut needed: BTreeMap<u64, u64> = BTreeMap::new();
+        for source in pairs.iter().map(|pair| &pair.source) {
+            for (drive, store) in self
+                .core
+                .stores_there(source)
+                .into_iter()
+                .filter(|(_, store)| !store.look_whether_it_shares())
+            {
+                let usage = store.usage()?;
+                let bytes = needed.entry(usage.filesystem).or_default();
+                *bytes += store.used_bytes(source.id)?;
+                if *bytes > usage.available_bytes {
+                    let name =
+                        self.core.model().drives.get(&drive).map(|drive| drive.record.name.to_string());
+                    return Err(ControlError::full(format!(
+                        "the filesystem of drive '{}' cannot share: {} would have to be copied there, and {} are free",
+                        name.unwrap_or_default(),
+                        Size(*bytes),
+                        Size(usage.available_bytes)
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes prepared snapshots and makes volumes of them.
+    ///
+    /// `publish` records the volumes once all files are in place. It is called under the decision lock. If
+    /// anything fails, nothing is left.
+    pub(crate) fn finish_snapshots<T>(
+        &self,
+        begun: Begun<'_>,
+        publish: impl FnOnce(&mut Change<'_>, &[Pair]) -> Outcome<T>,
+    ) -> Outcome<T> {
+        let in_snapshot = self.core.engine.snapshot(&begun.specs);
+        let in_snapshot = in_snapshot.map_err(|error| ControlError::refused(error.to_string()));
+        // This makes most data durable before the locks are taken, so that the final sync under locks is
+        // short.
+        let settled = in_snapshot.and_then(|in_snapshot| {
+            begun.writes.values().try_for_each(WriteScope::make_durable)?;
+            Ok(in_snapshot)
+        });
+        let begun_change = self.core.begin_volume_change(&begun.concerned);
+        let mut change = begun_change.inspect_err(|_| self.undo_snapshots(&begun.pairs))?;
+        let in_place =
+            change.beside(|| settled.and_then(|in_snapshot| self.put_in_place(&begun, &in_snapshot)));
+        let published = in_place.and_then(|pairs| {
+            let published = publish(&mut change, &pairs)?;
+            // Replicas that are not in the snapshot are added again.
+            pairs.iter().for_each(|pair| self.moves.begin_moves(pair.target.id));
+            Ok(published)
+        });
+        published.inspect_err(|_| change.beside(|| self.undo_snapshots(&begun.pairs)))
+    }
+
+    /// Reclaims the files that were made so far. Files that cannot be reclaimed now are reclaimed at the next
+    /// start, because the catalogue has the records.
+    ///
+    /// No client knows these volumes. Another volume may have one of their names, and is not touched.
+    fn undo_snapshots(&self, pairs: &[Pair]) {
+        for Pair { target, .. } in pairs {
+            match self.core.mark_deleting(target) {
+                Ok(deleting) => self.extents.begin_reclaims(&deleting),
+                Err(error) => {
+                    tracing::error!(volume = %target.id, %error, "a snapshot that failed could not be undone yet");
+                }
+            }
+        }
+    }
+
+    /// Opens a scope of writes on each drive of the source volumes, once per drive.
+    fn begin_write_scopes(&self, pairs: &[Pair]) -> Outcome<BTreeMap<DriveId, WriteScope>> {
+        let stores: BTreeMap<DriveId, Store> =
+            pairs.iter().flat_map(|pair| self.core.stores_there(&pair.source)).collect();
+        stores.into_iter().map(|(drive, store)| Ok((drive, store.begin_writes()?))).collect()
+    }
+
+    /// Completes the new volumes durably.
+    fn put_in_place(&self, begun: &Begun<'_>, in_snapshot: &[Vec<Slots>]) -> Outcome<Vec<Pair>> {
+        let complete = |(pair, in_snapshot): (&Pair, &Vec<Slots>)| self.complete_pair(pair, in_snapshot);
+        let pairs: Vec<Pair> = begun.pairs.iter().zip(in_snapshot).map(complete).collect::<Outcome<_>>()?;
+        let mut by_drive: BTreeMap<DriveId, (Store, Vec<VolumeId>)> = BTreeMap::new();
+        for target in pairs.iter().map(|pair| &pair.target) {
+            for (drive, store) in self.core.stores_of(target)? {
+                by_drive.entry(drive).or_insert_with(|| (store, Vec::new())).1.push(target.id);
+            }
+        }
+        for (drive, (store, volumes)) in &by_drive {
+            let writes = begun.writes.get(drive).ok_or_else(|| came_late(*drive))?;
+            store.adopt_snapshots(writes, volumes)?;
+        }
+        Ok(pairs)
+    }
+
+    /// Completes the files of a new volume, with replica metadata. Replicas that are not in the snapshot are
+    /// removed from its placement.
+    fn complete_pair(&self, pair: &Pair, in_snapshot: &[Slots]) -> Outcome<Pair> {
+        let mut target = pair.target.clone();
+        let count = extent_count(target.size_bytes);
+        let has_replicas = target.placement.has_replicas();
+        for (extent, slots) in (0..).zip(in_snapshot) {
+            let missed: Vec<usize> = target.placement.replicas_of(extent).map(|(slot, _)| slot).collect();
+            for slot in missed.into_iter().filter(|slot| !slots.contains(*slot)) {
+                target.placement.set(count, (extent, slot), None);
+            }
+        }
+        if has_replicas {
+            let extents = 0..u32::try_from(count).expect("a volume's size is bounded");
+            epoch_record::begin(&self.core.epoch_records(target.id), extents, FIRST_EPOCH_RECORD)?;
+        }
+        // No request goes to a drive that did not answer before.
+        let unused: Vec<DriveId> = target
+            .placement
+            .drives()
+            .into_iter()
+            .filter(|drive| target.placement.forget(count, *drive))
+            .collect();
+        unused.into_iter().for_each(|drive| {
+            self.extents.reclaims.give_back_part(target.id, drive, "a snapshot of", &target)
+        });
+        let record = self.core.record_backup(&target)?;
+        for (drive, store) in self.core.stores_of(&target)? {
+            let made = pair.target.placement.extents_on(drive, target.size_bytes);
+            let (kept, missed): (Vec<u32>, Vec<u32>) =
+                made.partition(|extent| is_on(&target, drive, *extent));
+            let metadata = |extent: &u32| (*extent, metadata_of(in_snapshot[*extent as usize]));
+            let all_metadata: Vec<(u32, ReplicaMetadata)> =
+                if has_replicas { kept.iter().map(metadata).collect() } else { Vec::new() };
+            store.complete_snapshot(target.id, &missed, &all_metadata, &record.content)?;
+        }
+        Ok(Pair { source: pair.source.clone(), target })
+    }
+}
