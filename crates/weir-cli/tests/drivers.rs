@@ -3,9 +3,9 @@
 mod support;
 
 use support::drivers::drive_policy_file;
-use weir_testkit::driver::{EDITED, run};
+use weir_testkit::driver::{ANY_BYTES, EDITED, run};
 
 #[test]
 fn generated_policy_files_pass_the_driver() {
-    run(5_000, 80, drive_policy_file, &[EDITED]);
+    run(5_000, 80, drive_policy_file, &[ANY_BYTES, EDITED]);
 }
