@@ -24,8 +24,6 @@ use weir_types::{
 
 use crate::error::{ControlError, Outcome};
 
-pub use super::credits::SavedCredits;
-pub use super::drive_records::DriveListBackup;
 pub use measured::{ClassChoice, DatedMeasurement, Measured, MeasurementFailure};
 pub use placement::Placement;
 

@@ -10,10 +10,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use weir_control::records::{
-    DriveListBackup, DriveRecord, NodeRecord, PolicyGroupRecord, RecordBackup, SavedCredits, TemplateRecord,
-    TenantRecord, VolumeRecord, keys,
+    DriveRecord, NodeRecord, PolicyGroupRecord, RecordBackup, TemplateRecord, TenantRecord, VolumeRecord,
+    keys,
 };
 use weir_control::system_tables::{is_swap, mounts_of, signatures};
+use weir_control::{DriveListBackup, SavedCredits};
 use weir_store::format::{self, FormatRecord};
 use weir_testkit::choices::Choices;
 use weir_testkit::driver::{ANY_BYTES, Case, EDITED, JSON_WORDS};
