@@ -191,7 +191,7 @@ fn storage(core: &Arc<Core>, journal_bytes: u64, pool_full_percent: u8) -> Stora
     }
 }
 
-fn drive_parts(core: &Arc<Core>, storage: &Storage) -> DriveParts {
+fn drive_parts(core: &Arc<Core>, space: &Arc<StateSpace>, storage: &Storage) -> DriveParts {
     let devices = Arc::new(Devices::new(core.clone()));
     let drains = Arc::new(Drains::new(
         core.clone(),
@@ -204,6 +204,7 @@ fn drive_parts(core: &Arc<Core>, storage: &Storage) -> DriveParts {
     ));
     let drives = Arc::new(Drives {
         core: core.clone(),
+        space: space.clone(),
         figures: storage.figures.clone(),
         drive_records: storage.drive_records.clone(),
         measurements: storage.measurements.clone(),
@@ -213,6 +214,7 @@ fn drive_parts(core: &Arc<Core>, storage: &Storage) -> DriveParts {
     });
     let returns = Arc::new(Returns {
         core: core.clone(),
+        space: space.clone(),
         figures: storage.figures.clone(),
         journals: storage.journals.clone(),
         absences: storage.absences.clone(),
@@ -321,9 +323,9 @@ impl Control {
     /// Puts the components together above the core.
     pub(crate) fn assemble(core: Arc<Core>, journal_bytes: u64, pool_full_percent: u8) -> Control {
         let storage = storage(&core, journal_bytes, pool_full_percent);
-        let parts = drive_parts(&core, &storage);
-        let volumes = volume_parts(&core, &storage);
         let space = Arc::new(StateSpace::new(core.clone()));
+        let parts = drive_parts(&core, &space, &storage);
+        let volumes = volume_parts(&core, &storage);
         let policies = policy_parts(&core, &storage);
         let recordings = Arc::new(Recordings { core: core.clone(), figures: storage.figures.clone() });
         let statistics = Arc::new(Statistics {

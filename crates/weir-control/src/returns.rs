@@ -26,6 +26,7 @@ use crate::moves::Moves;
 use crate::reclaims::Reclaims;
 use crate::records::{DriveRecord, VolumeRecord, VolumeState, keys};
 use crate::serving::Serving;
+use crate::space::StateSpace;
 
 /// A drive that was looked for, with its files or why it is not used.
 pub(crate) struct Found<Files = Store> {
@@ -55,6 +56,7 @@ impl<Files> Found<Files> {
 /// Takes drives and extent replicas back into use.
 pub struct Returns {
     pub(crate) core: Arc<Core>,
+    pub(crate) space: Arc<StateSpace>,
     pub(crate) figures: Arc<Figures>,
     pub(crate) journals: Arc<Journals>,
     pub(crate) absences: Arc<Absences>,
@@ -132,7 +134,10 @@ impl Returns {
         let id = record.id;
         // This comes first, or the drive would be shown as online while its volumes answer EIO.
         let files = change.beside(|| {
-            files.iter().for_each(|store| self.figures.note_space(id, store));
+            files.iter().for_each(|store| {
+                self.figures.note_space(id, store);
+                self.space.count_drive(id, store);
+            });
             files.and_then(|store| {
                 self.absences.go_on_with(id, &store).map(|()| store).map_err(Unused::Missing)
             })

@@ -7,7 +7,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use weir_store::Store;
 use weir_store::space::{Obstacle, Space};
+use weir_types::DriveId;
 use weir_types::control_bounds::{STATE_RESERVE_BYTES_MAX, STATE_RESERVE_PART};
 
 use crate::alarms::{ActiveAlarm, AlarmSource};
@@ -86,6 +88,16 @@ impl StateSpace {
         for (drive, store) in self.core.stores() {
             self.core.engine.set_is_counted(drive, store.filesystem() == space.filesystem);
         }
+    }
+
+    /// Tells the data plane whether a drive shares the state folder's filesystem, before a volume is there:
+    /// until the next regular check its volumes could otherwise fill the reserve. While the filesystem of the
+    /// state folder is unknown, the drive counts as one that shares it.
+    pub(crate) fn count_drive(&self, drive: DriveId, store: &Store) {
+        let is_elsewhere =
+            |seen: Result<Space, String>| seen.is_ok_and(|space| space.filesystem != store.filesystem());
+        let is_counted = !self.state_filesystem.seen().is_some_and(is_elsewhere);
+        self.core.engine.set_is_counted(drive, is_counted);
     }
 }
 

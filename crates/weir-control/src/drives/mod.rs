@@ -37,6 +37,7 @@ use crate::model::Drive;
 use crate::model::pools::joined;
 use crate::reclaims::Reclaims;
 use crate::records::{DeviceRecord, DriveRecord, LostWrites, PoolSettings, VolumeRecord, keys};
+use crate::space::StateSpace;
 
 /// Name of the default drive's folder in the state folder.
 const DEFAULT_FOLDER: &str = "drive";
@@ -197,6 +198,7 @@ fn make_default_drive(state: &Path, catalogue: &dyn Catalogue) -> Outcome<()> {
 /// Operations on drives.
 pub struct Drives {
     pub(crate) core: Arc<Core>,
+    pub(crate) space: Arc<StateSpace>,
     pub(crate) figures: Arc<Figures>,
     pub(crate) drive_records: Arc<DriveRecords>,
     pub(crate) measurements: Arc<Measurements>,
@@ -298,6 +300,7 @@ impl Drives {
         let store = change.beside(|| {
             let store = Store::adopt_directory(path, &Marker::new(self.core.node, id))?;
             self.figures.note_space(id, &store);
+            self.space.count_drive(id, &store);
             Ok(store)
         });
         let store = store.map_err(|error: StoreError| {

@@ -7,6 +7,9 @@ use super::super::records::VolumeRecord;
 use super::super::tests::{World, error, inventory, name, settle, state, volume};
 use super::super::{CreateVolume, DeleteVolume, ErrorKind};
 use super::*;
+use crate::Control;
+use crate::engine::fake::FakeEngine;
+use crate::testing::configuration;
 
 const GIB: u64 = 1 << 30;
 
@@ -51,6 +54,15 @@ fn removed_drive_leaves_no_files() {
     assert_eq!(error(control.drives.drive(&name("fast"))).0, ErrorKind::NotFound);
     assert_eq!(error(control.drives.remove_drive(&name("default"), None)).0, ErrorKind::Refused);
     assert_eq!(error(control.volumes.create_volume(volume_on("fast", "vol1"))).0, ErrorKind::NotFound);
+}
+
+#[test]
+fn space_on_a_new_drive_counts_before_a_volume_is_there() {
+    let (_folder, state) = state();
+    let engine = Arc::new(FakeEngine::default());
+    let control = Control::start(&configuration(&state), engine.clone(), Arc::default()).unwrap();
+    let drive = control.drives.add_drive(add(&folder(&state, "beside"), None)).unwrap();
+    assert_eq!(engine.is_counted(drive.record.id), Some(true), "it shares the state folder's filesystem");
 }
 
 #[test]

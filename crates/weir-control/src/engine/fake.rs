@@ -24,6 +24,8 @@ type Done = Result<(), DataPlaneError>;
 #[derive(Default)]
 pub struct FakeEngine {
     volumes: Mutex<BTreeMap<VolumeId, FakeVolume>>,
+    /// Whether space on a drive counts, for each drive of which that was told.
+    counted: Mutex<BTreeMap<DriveId, bool>>,
 }
 
 #[derive(Default)]
@@ -44,6 +46,11 @@ impl FakeEngine {
         order: impl FnOnce(&mut FakeVolume) -> T,
     ) -> Result<T, DataPlaneError> {
         self.volumes().get_mut(&volume).map(order).ok_or(DataPlaneError::UnknownVolume(volume))
+    }
+
+    /// Whether space on a drive counts, if that was told.
+    pub fn is_counted(&self, drive: DriveId) -> Option<bool> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner).get(&drive).copied()
     }
 
     /// The terms that a volume is under, from the top.
@@ -205,5 +212,7 @@ impl Engine for FakeEngine {
     fn stop_recording(&self, _: &[VolumeId]) {}
     fn set_drive_away(&self, _: DriveId, _: bool) {}
     fn set_space_aside(&self, _: SpaceLook, _: u64, _: u64) {}
-    fn set_is_counted(&self, _: DriveId, _: bool) {}
+    fn set_is_counted(&self, drive: DriveId, is_counted: bool) {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner).insert(drive, is_counted);
+    }
 }
