@@ -90,7 +90,7 @@ fn judge_answer(
     let (mut times, mut has_all, mut most_bytes) = (Vec::new(), true, 0);
     for _ in 0..QUESTIONS {
         let (body, elapsed) = watched(
-            || http::get(&socket, path),
+            || http::get_all(&socket, path),
             || {
                 most_bytes = most_bytes.max(stage.daemon.process().resident_bytes().unwrap_or(0));
             },

@@ -26,6 +26,25 @@ pub fn get(socket: &Path, path: &str) -> Result<(String, Duration)> {
     Ok((body.to_owned(), elapsed))
 }
 
+/// Reads all pages of a list, or the one answer of what has no pages. Returns their text, and the time.
+pub fn get_all(socket: &Path, path: &str) -> Result<(String, Duration)> {
+    const TOKEN: &str = "\"next_page_token\":\"";
+    let (mut all, mut elapsed) = get(socket, path)?;
+    let mut next = token_after(&all, TOKEN);
+    while let Some(token) = next {
+        let (page, time) = get(socket, &format!("{path}?page_token={token}"))?;
+        next = token_after(&page, TOKEN);
+        all.push_str(&page);
+        elapsed += time;
+    }
+    Ok((all, elapsed))
+}
+
+fn token_after(text: &str, field: &str) -> Option<String> {
+    let (_, rest) = text.rsplit_once(field)?;
+    rest.split('"').next().map(str::to_owned)
+}
+
 /// Creates a volume without a process for it.
 pub fn create_volume(socket: &Path, name: &str, policy: &str) -> Result<()> {
     let body = format!("{{\"name\":\"{name}\",\"size_bytes\":1073741824,\"qos_policy_group\":\"{policy}\"}}");
