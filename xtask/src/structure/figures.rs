@@ -131,6 +131,13 @@ pub fn calls(source: &CrateSource) -> Vec<(usize, usize, Vec<String>)> {
     calls.into_iter().map(|((from, to), methods)| (from, to, names(methods))).collect()
 }
 
+/// Methods of the standard library's types that methods of ours share the name with. Without types, a call on
+/// a value of unknown type says nothing; calls by path still count.
+const STANDARD_METHODS: [&str; 14] = [
+    "contains", "drain", "extend", "find", "forget", "get", "insert", "next", "open", "position", "remove",
+    "shutdown", "start", "take",
+];
+
 /// The files that define each method.
 struct Definitions<'a> {
     /// By name and number of arguments, for calls on a value of unknown type.
@@ -155,6 +162,7 @@ impl Definitions<'_> {
     fn file_of(&self, call: &Call) -> Option<usize> {
         let files = match (&call.of, call.arguments) {
             (Some(of), _) => self.by_type.get(&(of.as_str(), call.name.as_str())),
+            (None, Some(_)) if STANDARD_METHODS.contains(&call.name.as_str()) => None,
             (None, Some(arguments)) => self.by_signature.get(&(call.name.as_str(), arguments)),
             (None, None) => None,
         };
