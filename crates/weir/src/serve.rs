@@ -12,7 +12,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::notify;
-use crate::settings::Settings;
+use crate::settings::{NBD_SOCKET, Settings};
 use crate::state_folder;
 use crate::supervise::Supervised;
 use weir_api::{ApiListeners, Facts, ListenError};
@@ -30,8 +30,6 @@ use weir_store::space::{Obstacle, explain};
 
 /// File name of the API's socket.
 const API_SOCKET: &str = "api.sock";
-/// File name of the socket for NBD clients.
-pub(crate) const NBD_SOCKET: &str = "nbd.sock";
 
 /// Width of the process ID in the lock file, in digits.
 const HOLDER_DIGITS: usize = 10;

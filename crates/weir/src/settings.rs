@@ -8,7 +8,6 @@ use nix::unistd::Group;
 use weir_types::ClassThresholds;
 
 use crate::configuration::Config;
-use crate::serve::NBD_SOCKET;
 use crate::state_folder;
 use weir_api::{ApiListeners, Facts};
 use weir_cli::CommandError;
@@ -21,6 +20,8 @@ use weir_host::socket::SocketAccess;
 use weir_host::token::{Token, read_token};
 use weir_types::control_bounds::{POOL_FULL_PERCENT, POOL_FULL_PERCENT_DEFAULT};
 
+/// File name of the socket for NBD clients.
+pub(crate) const NBD_SOCKET: &str = "nbd.sock";
 /// Default mode of NBD sockets: the daemon's user and the socket's group may connect.
 const NBD_SOCKET_MODE: u32 = 0o660;
 /// Bits that a socket's mode may have.

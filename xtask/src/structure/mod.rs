@@ -6,6 +6,8 @@ mod figures;
 mod parse;
 mod paths;
 
+use std::path::Path;
+
 use anyhow::{Result, bail};
 
 use crate::arguments::Arguments;
@@ -29,12 +31,22 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
             print_calls(source);
         }
         print_figures(source, &figures);
+        figures.excess().iter().for_each(|fault| println!("  BEYOND: {fault}"));
         excess += figures.excess().len();
     }
     if excess > 0 {
         bail!("{excess} figures are beyond their bound");
     }
     Ok(())
+}
+
+/// Each figure of a crate that is beyond its bound, in words.
+///
+/// # Errors
+/// If a source cannot be read.
+pub fn excess(root: &Path) -> Result<Vec<String>> {
+    let crates = parse::read_crates(root)?;
+    Ok(crates.iter().flat_map(|source| Figures::of(source).excess()).collect())
 }
 
 fn print_tree(source: &CrateSource) {

@@ -11,6 +11,7 @@ mod programs;
 mod promises;
 mod purity;
 mod source;
+mod structure;
 mod style;
 mod terms;
 mod tests_index;
@@ -55,14 +56,15 @@ impl Complaint {
 type Check = fn(&Tree) -> Result<Vec<Complaint>>;
 
 /// Number of checks, from the first on, that look at sources alone.
-const SOURCE_CHECKS: usize = 9;
+const SOURCE_CHECKS: usize = 10;
 
-const CHECKS: [(&str, Check); 12] = [
+const CHECKS: [(&str, Check); 13] = [
     ("crate edges", edges::check),
     ("unsafe code", unsafety::check),
     ("purity", purity::check),
     ("promises", promises::check),
     ("house style", style::check),
+    ("structure", structure::check),
     ("terms", terms::check),
     ("clocks in tests", clocks::check),
     ("interface description", description::check),
