@@ -414,7 +414,7 @@ fn check_damage(daemon: &Daemon, what: &str) {
     wait_until(&format!("status tells of the {what} extent"), || {
         let status = daemon.json(&["status"]);
         let alarms = status["alarms"].as_array().unwrap();
-        alarms.iter().any(|alarm| alarm["volume"] == "damaged" && alarm["extent"] == 1)
+        alarms.iter().any(|alarm| alarm["object"]["name"] == "damaged" && alarm["extent"] == 1)
     });
     let status = daemon.json(&["status"]);
     assert_eq!(status["status"], "degraded");
