@@ -94,7 +94,7 @@ pub(super) async fn modify(
     let new_name = convert::optional_name(request.name.as_deref())?;
     let terms = request.terms.map(convert_policy::adaptive_change);
     let modify = move |control: &Control| -> Outcome<PolicyGroupView> {
-        let (terms, Some(new_name)) = (terms.clone(), new_name) else {
+        let (terms, Some(new_name)) = (terms, new_name) else {
             return control.groups.modify_adaptive_policy_group(
                 Some(&tenant),
                 &name,

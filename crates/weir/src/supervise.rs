@@ -162,7 +162,7 @@ fn serve_api(
     stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let served = runtime.block_on(weir_api::serve(&listeners, control, facts, stop));
+    let served = runtime.block_on(weir_api::serve(listeners, control, facts, stop));
     runtime.shutdown_timeout(RETRY_INTERVAL);
     served
 }

@@ -10,8 +10,11 @@ use weir_api_types::{ErrorCode, Problem};
 /// Content type of all errors.
 const PROBLEM_JSON: &str = "application/problem+json";
 
-/// The errors of the API by status: the name of the answer, its description, and an example of each code.
-const ERRORS: [(&str, &str, &[(ErrorCode, &str)]); 12] = [
+/// An error answer: its name, its description, and a message of each of its codes.
+type ErrorAnswer = (&'static str, &'static str, &'static [(ErrorCode, &'static str)]);
+
+/// The errors of the API, by status.
+const ERRORS: [ErrorAnswer; 12] = [
     (
         "Invalid",
         "A value is not accepted",
