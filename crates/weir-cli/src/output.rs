@@ -132,6 +132,13 @@ pub fn rough_size(bytes: u64) -> String {
     Size(bytes).to_string()
 }
 
+/// A size as the tables of Portworx's status and service commands have it, for example `1.5 GiB`.
+pub fn spaced_size(bytes: u64) -> String {
+    let size = rough_size(bytes);
+    let unit = size.find(|character: char| character.is_ascii_alphabetic()).unwrap_or(size.len());
+    format!("{} {}", &size[..unit], &size[unit..])
+}
+
 /// A size for people, or `-` if it is unknown.
 pub fn optional_size(bytes: Option<u64>) -> String {
     bytes.map_or("-".to_owned(), rough_size)

@@ -3,7 +3,7 @@
 use super::super::arguments::{ServiceCommand, ServiceDriveCommand};
 use super::super::client::Client;
 use super::super::errors::CommandError;
-use super::super::output::{self, rough_size};
+use super::super::output::{self, spaced_size};
 use super::pool as pool_words;
 use super::shown::{class, location, media_type, state};
 use crate::items::Items;
@@ -37,7 +37,7 @@ fn pool(pool: &Pool) -> String {
     let drives = pool.drives.iter().zip(1..).map(|(pool_drive, number)| drive(pool_drive, number));
     let fields = [
         ("Class", class(pool.class)),
-        ("Size", rough_size(pool.size_bytes)),
+        ("Size", spaced_size(pool.size_bytes)),
         ("Status", pool_words::state(pool)),
         ("Has metadata", if pool.has_metadata { "yes" } else { "no" }.to_owned()),
     ];
@@ -47,7 +47,7 @@ fn pool(pool: &Pool) -> String {
 
 fn drive(drive: &PoolDrive, number: usize) -> String {
     let space = match (drive.used_bytes, drive.size_bytes) {
-        (Some(used), Some(size)) => format!("{} used of {}", rough_size(used), rough_size(size)),
+        (Some(used), Some(size)) => format!("{} used of {}", spaced_size(used), spaced_size(size)),
         _ => "of unknown size".to_owned(),
     };
     let device = drive.device.as_ref();

@@ -3,7 +3,7 @@
 use super::super::arguments::ReadArguments;
 use super::super::client::Client;
 use super::super::errors::CommandError;
-use super::super::output::{self, Column, optional_size, or_dash, rough_size};
+use super::super::output::{self, Column, or_dash, spaced_size};
 use super::background::job_table;
 use super::pool;
 use super::shown::{class, location, media_type, state};
@@ -66,8 +66,8 @@ fn pool_table(status: &Status) -> String {
         vec![
             pool.number.to_string(),
             class(pool.class),
-            rough_size(pool.size_bytes),
-            rough_size(pool.used_bytes),
+            spaced_size(pool.size_bytes),
+            spaced_size(pool.used_bytes),
             pool::state(pool),
             or_dash(&status.zone),
             or_dash(&status.region),
@@ -92,7 +92,7 @@ fn device_table(status: &Status) -> String {
             drive.name.clone(),
             location(&drive.path, drive.device.as_ref()),
             media_type(drive.emulation, drive.device.as_ref()),
-            optional_size(drive.size_bytes),
+            drive.size_bytes.map_or("-".to_owned(), spaced_size),
             state(drive.state).to_owned(),
             drive.scanned_at.strftime("%d %b %y %H:%M UTC").to_string(),
         ]
@@ -106,7 +106,7 @@ fn device_table(status: &Status) -> String {
         text(),
         "-".to_owned(),
         text(),
-        rough_size(status.size_bytes),
+        spaced_size(status.size_bytes),
         text(),
         text(),
     ];
@@ -115,7 +115,7 @@ fn device_table(status: &Status) -> String {
 
 /// The node in its cluster, and the total space.
 fn cluster(status: &Status) -> String {
-    let (used, size) = (rough_size(status.used_bytes), rough_size(status.size_bytes));
+    let (used, size) = (spaced_size(status.used_bytes), spaced_size(status.size_bytes));
     let id = status.cluster_id.as_ref().map(|id| format!("        Cluster ID: {id}\n")).unwrap_or_default();
     let host = &status.host_name;
     format!(
@@ -133,8 +133,8 @@ fn volumes(status: &Status) -> String {
     format!(
         "Volumes: {} ({} provisioned, {} used), {} connections\n",
         volumes.count,
-        rough_size(volumes.provisioned_bytes),
-        rough_size(volumes.used_bytes),
+        spaced_size(volumes.provisioned_bytes),
+        spaced_size(volumes.used_bytes),
         volumes.connections
     )
 }

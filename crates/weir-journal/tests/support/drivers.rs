@@ -133,7 +133,7 @@ pub fn drive_recovery(data: &[u8]) -> Case {
     let mut choices = Choices::new(data);
     let geometry = Geometry::tiny(LOG_BLOCKS);
     let mut file = vec![0; geometry.file_bytes() as usize];
-    let way = if choices.byte() % 8 == 0 { ANY_BYTES } else { RECORDS };
+    let way = if choices.byte().is_multiple_of(8) { ANY_BYTES } else { RECORDS };
     if way == RECORDS {
         put_log(&mut choices, geometry, &mut file);
     }
