@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 /// Stable code of an alarm: the part of the daemon that noticed the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum), value(rename_all = "snake_case"))]
 #[serde(rename_all = "snake_case")]
 pub enum AlarmCode {
     /// The daemon, at its start or at a change.
@@ -37,6 +38,7 @@ pub enum AlarmCode {
 
 /// Severity of an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum), value(rename_all = "snake_case"))]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Data is lost or cannot be reached.

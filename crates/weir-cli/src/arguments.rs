@@ -1,5 +1,6 @@
 //! Command-line arguments: the commands and their options.
 
+mod alarm;
 mod background;
 mod drive;
 mod dry_run;
@@ -22,6 +23,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use alarm::{AlarmCommand, AlarmFilter, EventCommand};
 pub use background::{BackgroundPolicyCommand, BackgroundStatisticsCommand};
 pub use drive::{DriveChanges, DriveCommand};
 pub use dry_run::{LoadArguments, RecordArguments, SimulateArguments};
@@ -131,6 +133,20 @@ pub enum Command {
         /// The command about templates.
         #[command(subcommand)]
         command: TemplateCommand,
+    },
+    /// Show alarms: faults that exist now, with what is at risk and what to do
+    #[command(after_help = "Example:\n  weir alarm list")]
+    Alarm {
+        /// The command about alarms.
+        #[command(subcommand)]
+        command: AlarmCommand,
+    },
+    /// Show events: what happened, or what happens
+    #[command(after_help = "Example:\n  weir event list --follow")]
+    Event {
+        /// The command about events.
+        #[command(subcommand)]
+        command: EventCommand,
     },
     /// Show the write journals of volumes, which take the writes of replicas on slow drives
     #[command(after_help = "Example:\n  weir journal list")]

@@ -115,6 +115,11 @@ impl Client {
         }
     }
 
+    /// Begins to read an answer that has no end.
+    pub fn stream(&self, path: &str, query: Query<'_>) -> Result<Response, CommandError> {
+        self.send(self.request(Method::GET, path, query), CHANGE_TIMEOUT)
+    }
+
     /// Creates an object, or performs an action on one.
     pub fn post<T: DeserializeOwned>(
         &self,

@@ -127,6 +127,12 @@ pub fn progress_bar(part: f64) -> String {
     format!("[{:<BAR_WIDTH$}] {:.0}%", "#".repeat(filled), part * 100.0)
 }
 
+/// A code as it is written in JSON.
+pub fn word(code: impl Serialize) -> String {
+    let value = serde_json::to_value(code).ok();
+    value.and_then(|value| value.as_str().map(str::to_owned)).expect("a code is a word in JSON")
+}
+
 /// A size for people, for example `1.5GiB`.
 pub fn rough_size(bytes: u64) -> String {
     Size(bytes).to_string()

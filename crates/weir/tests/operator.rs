@@ -5,7 +5,7 @@
 
 mod common;
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::Command;
 
@@ -477,4 +477,49 @@ fn unreachable_daemon_has_its_own_exit_status() {
         let message = state.weir(&words(command)).refused(5);
         assert!(message.contains("cannot reach the daemon"), "{message}");
     }
+}
+
+/// Asks for a class that no drive has, which is an alarm.
+fn raise_alarm(daemon: &Daemon) {
+    daemon.ok(&words("volume create slow --size 1 --class high --class-policy prefer"));
+}
+
+#[test]
+fn alarms_are_listed_and_shown() {
+    let daemon = Daemon::fresh();
+    assert_eq!(daemon.json(&words("alarm list"))["items"], json!([]));
+    raise_alarm(&daemon);
+    let list = daemon.json(&words("alarm list --severity warning --code class"))["items"].clone();
+    assert_eq!((list.as_array().unwrap().len(), &list[0]["object"]["name"]), (1, &json!("slow")));
+    assert_eq!(daemon.json(&words("alarm list --severity critical"))["items"], json!([]));
+    let id = list[0]["id"].as_str().unwrap();
+    assert_eq!(daemon.json(&["alarm", "show", id]), list[0]);
+    for text in [daemon.ok(&["alarm", "inspect", id]), daemon.ok(&words("alarm list"))] {
+        assert!(text.contains("volume slow") && text.contains("requested high"), "{text}");
+    }
+    let daemon = daemon.stop().start(&["--reactors", "1"]);
+    assert_eq!(daemon.json(&["alarm", "show", id])["id"], id, "it is the same alarm after a restart");
+    daemon.stop();
+}
+
+#[test]
+fn events_are_listed_and_followed() {
+    let daemon = Daemon::fresh();
+    let mut command = daemon.state().command(&words("event list --follow -o json"));
+    let mut follower = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(follower.stdout.take().unwrap()).lines();
+    let mut next = move || object(&lines.next().unwrap().unwrap());
+    assert_eq!(next()["code"], "daemon_started");
+    raise_alarm(&daemon);
+    let (changed, raised) = (next(), next());
+    assert_eq!((&changed["code"], &changed["object"]["name"]), (&json!("changed"), &json!("slow")));
+    assert_eq!((&raised["code"], &raised["severity"]), (&json!("alarm_raised"), &json!("warning")));
+    follower.kill().unwrap();
+    follower.wait().unwrap();
+    let after = changed["sequence"].to_string();
+    let later = daemon.json(&[&words("event list --severity warning --after")[..], &[&after]].concat());
+    assert_eq!(later["items"], json!([raised]));
+    let text = daemon.ok(&words("event list"));
+    assert!(text.contains("daemon_started") && text.contains("volume slow"), "{text}");
+    daemon.stop();
 }

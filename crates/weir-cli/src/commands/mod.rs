@@ -1,10 +1,12 @@
 //! Commands that send requests to the daemon, or need no daemon.
 
+pub mod alarm;
 pub mod background;
 pub mod documents;
 mod drain;
 pub mod drive;
 pub mod effect;
+pub mod event;
 pub mod journal;
 mod measuring;
 pub mod moving;

@@ -4,10 +4,11 @@ use super::super::arguments::ReadArguments;
 use super::super::client::Client;
 use super::super::errors::CommandError;
 use super::super::output::{self, Column, or_dash, spaced_size};
+use super::alarm::severity;
 use super::background::job_table;
 use super::pool;
 use super::shown::{class, location, media_type, state};
-use weir_api_types::{Alarm, Health, ObjectKind, Pool, PoolDrive, Severity, Status};
+use weir_api_types::{Alarm, Health, ObjectKind, Pool, PoolDrive, Status};
 
 /// Prints the state of the daemon.
 pub fn show(client: &Client, read: &ReadArguments) -> Result<(), CommandError> {
@@ -158,10 +159,7 @@ fn sentence(alarm: &Alarm) -> String {
         _ => format!("{}, ", alarm.object),
     };
     let extent = alarm.extent.map(|extent| format!("extent {extent}: ")).unwrap_or_default();
-    let severity = match alarm.severity {
-        Severity::Critical => "critical",
-        Severity::Warning => "warning",
-    };
+    let severity = severity(alarm.severity);
     let Alarm { message, since, at_risk, remedy, .. } = alarm;
     format!("{severity} since {since}: {object}{extent}{message}. At risk: {at_risk}. Do: {remedy}.")
 }
