@@ -115,7 +115,7 @@ pub(crate) fn check_group(model: &Model, record: &PolicyGroupRecord) -> Outcome<
 fn refuse_used(model: &Model, record: &PolicyGroupRecord) -> Outcome<()> {
     let name = &record.name;
     let members = list_names(model.members(record.id).map(|volume| &volume.name));
-    let option = if record.adaptive.is_some() { "-qos-adaptive-policy-group" } else { "-qos-policy-group" };
+    let option = if record.adaptive.is_some() { "--adaptive-policy-group" } else { "--policy-group" };
     if !members.is_empty() {
         return Err(ControlError::refused(format!(
             "policy group '{name}' is bound to the volumes: {members}; \
@@ -128,12 +128,12 @@ fn refuse_used(model: &Model, record: &PolicyGroupRecord) -> Outcome<()> {
     if !children.is_empty() {
         return Err(ControlError::refused(format!(
             "policy group '{name}' is the parent of: {children}; \
-             release them first with 'qos policy-group modify NAME --parent none'"
+             release them first with 'policy-group modify NAME --parent none'"
         )));
     }
     let tenant = &model.tenant(Some(&record.tenant))?.record;
     for (of, option) in
-        [(tenant.policy_group, "--qos-policy-group"), (tenant.default_policy_group, "--default-policy-group")]
+        [(tenant.policy_group, "--policy-group"), (tenant.default_policy_group, "--default-policy-group")]
     {
         if of == Some(record.id) {
             return Err(ControlError::refused(format!(

@@ -129,7 +129,7 @@ fn ceilings_are_named_at_each_level_and_dimension() {
     };
     bind(&daemon, "v1", "own");
     let found = explained(&daemon, "v1", ceiling("volume", "v1", "own", "iops", 100));
-    assert_eq!(found["advice"], "raise -max-throughput of policy group own above 100IOPS");
+    assert_eq!(found["advice"], "raise --max-throughput of policy group own above 100IOPS");
     let told = daemon.ok(&["qos", "explain", "v1", "--interval", "0.5"]);
     let command =
         told.lines().find_map(|line| line.trim().strip_prefix("weir ")).expect("a command is proposed");

@@ -30,8 +30,8 @@ impl Model {
         refuse_beside(
             name,
             &[
-                (request.replicas.is_some(), "a number of replicas (--repl)"),
-                (request.io_priority.is_some(), "a class (--io-priority)"),
+                (request.replicas.is_some(), "a number of replicas (--replicas)"),
+                (request.io_priority.is_some(), "a class (--class)"),
                 (request.class_policy.is_some(), "a class policy (--class-policy)"),
                 (request.drive.is_some(), "a drive (--drive)"),
             ],
@@ -70,8 +70,8 @@ impl Model {
                 refuse_beside(
                     name,
                     &[
-                        (request.replicas.is_some(), "a number of replicas (--repl)"),
-                        (request.io_priority.is_some(), "a class (--io-priority)"),
+                        (request.replicas.is_some(), "a number of replicas (--replicas)"),
+                        (request.io_priority.is_some(), "a class (--class)"),
                         (request.class_policy.is_some(), "a class policy (--class-policy)"),
                     ],
                 )?;

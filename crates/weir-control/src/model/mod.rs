@@ -187,10 +187,10 @@ impl Model {
         match (kind, group.record.adaptive.is_some()) {
             (GroupKind::Fixed, true) => Err(ControlError::invalid(format!(
                 "policy group '{name}' is adaptive; \
-                 'qos adaptive-policy-group' and -qos-adaptive-policy-group take it"
+                 'adaptive-policy-group' and --adaptive-policy-group take it"
             ))),
             (GroupKind::Adaptive, false) => Err(ControlError::invalid(format!(
-                "policy group '{name}' is not adaptive; 'qos policy-group' and -qos-policy-group take it"
+                "policy group '{name}' is not adaptive; 'policy-group' and --policy-group take it"
             ))),
             _ => Ok(group),
         }

@@ -164,7 +164,7 @@ fn choose<'a>(offers: &'a [Offer], wish: &Wish) -> Outcome<&'a Offer> {
 pub(crate) fn class_policy(asked: Option<Class>, policy: Option<ClassPolicy>) -> Outcome<ClassPolicy> {
     match (asked, policy) {
         (None, Some(ClassPolicy::Strict | ClassPolicy::Prefer)) => Err(ControlError::invalid(
-            "a class policy says what becomes of a class that cannot be had; name one with --io-priority",
+            "a class policy says what becomes of a class that cannot be had; name one with --class",
         )),
         (None, _) => Ok(ClassPolicy::Any),
         (Some(_), policy) => Ok(policy.unwrap_or(ClassPolicy::Strict)),

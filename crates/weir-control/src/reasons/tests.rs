@@ -73,19 +73,19 @@ fn ceilings_are_named_by_level() {
         ("tenant", "the ceiling 50IOPS of tenant svm01 (policy group policy1), for"),
     ] {
         let strongest = binding(level, Dimension::TotalOperations, Rate::Sustained, 50, 90);
-        check_ceiling(strongest, words, "raise -max-throughput of policy group policy1 above 50IOPS");
+        check_ceiling(strongest, words, "raise --max-throughput of policy group policy1 above 50IOPS");
     }
 }
 
 #[test]
 fn ceilings_are_named_by_dimension_and_rate() {
     for (dimension, rate, value, words, option) in [
-        (Dimension::TotalOperations, Rate::Sustained, 50, "ceiling 50IOPS", "-max-throughput"),
-        (Dimension::TotalBytes, Rate::Sustained, 300_000_000, "ceiling 300MB/s", "-max-throughput"),
-        (Dimension::ReadOperations, Rate::Sustained, 70, "ceiling on reads 70IOPS", "-max-read"),
-        (Dimension::ReadBytes, Rate::Sustained, 70_000, "ceiling on reads 70kB/s", "-max-read"),
-        (Dimension::WriteOperations, Rate::Sustained, 80, "ceiling on writes 80IOPS", "-max-write"),
-        (Dimension::WriteBytes, Rate::Sustained, 90_000, "ceiling on writes 90kB/s", "-max-write"),
+        (Dimension::TotalOperations, Rate::Sustained, 50, "ceiling 50IOPS", "--max-throughput"),
+        (Dimension::TotalBytes, Rate::Sustained, 300_000_000, "ceiling 300MB/s", "--max-throughput"),
+        (Dimension::ReadOperations, Rate::Sustained, 70, "ceiling on reads 70IOPS", "--max-read"),
+        (Dimension::ReadBytes, Rate::Sustained, 70_000, "ceiling on reads 70kB/s", "--max-read"),
+        (Dimension::WriteOperations, Rate::Sustained, 80, "ceiling on writes 80IOPS", "--max-write"),
+        (Dimension::WriteBytes, Rate::Sustained, 90_000, "ceiling on writes 90kB/s", "--max-write"),
         (Dimension::TotalOperations, Rate::Burst, 2000, "burst rate 2000IOPS", "--burst"),
         (Dimension::ReadOperations, Rate::Burst, 60, "burst rate of reads 60IOPS", "--burst-read"),
         (Dimension::WriteBytes, Rate::Burst, 1_000_000, "burst rate of writes 1MB/s", "--burst-write"),
@@ -202,7 +202,7 @@ fn adaptive_and_built_in_groups_are_raised_by_their_own_options() {
     let change = advice(&explain(seen.clone())).unwrap();
     assert_eq!(
         change,
-        "raise -peak-iops of adaptive policy group policy1, whose ceiling is 150IOPS at this size"
+        "raise --peak-iops of adaptive policy group policy1, whose ceiling is 150IOPS at this size"
     );
     seen.bindings[0].limit.group.as_mut().unwrap().is_built_in = true;
     let change = advice(&explain(seen)).unwrap();

@@ -135,13 +135,13 @@ fn raise(limit: &NamedLimit) -> Option<String> {
         return Some(format!("bind it to another group: {} cannot be changed", described(group)));
     }
     let option = match (group.kind, limit.limit.rate, limit.limit.dimension.direction()) {
-        (GroupKind::Adaptive, _, _) if limit.limit.dimension.is_bytes() => "-block-size",
-        (GroupKind::Adaptive, Rate::Burst, _) => "-peak-iops",
-        (GroupKind::Adaptive, Rate::Sustained, _) if limit.credit.is_some() => "-expected-iops",
-        (GroupKind::Adaptive, Rate::Sustained, _) => "-peak-iops",
-        (GroupKind::Fixed, Rate::Sustained, None) => "-max-throughput",
-        (GroupKind::Fixed, Rate::Sustained, Some(Direction::Read)) => "-max-read",
-        (GroupKind::Fixed, Rate::Sustained, Some(Direction::Write)) => "-max-write",
+        (GroupKind::Adaptive, _, _) if limit.limit.dimension.is_bytes() => "--block-size",
+        (GroupKind::Adaptive, Rate::Burst, _) => "--peak-iops",
+        (GroupKind::Adaptive, Rate::Sustained, _) if limit.credit.is_some() => "--expected-iops",
+        (GroupKind::Adaptive, Rate::Sustained, _) => "--peak-iops",
+        (GroupKind::Fixed, Rate::Sustained, None) => "--max-throughput",
+        (GroupKind::Fixed, Rate::Sustained, Some(Direction::Read)) => "--max-read",
+        (GroupKind::Fixed, Rate::Sustained, Some(Direction::Write)) => "--max-write",
         (GroupKind::Fixed, Rate::Burst, None) => "--burst",
         (GroupKind::Fixed, Rate::Burst, Some(Direction::Read)) => "--burst-read",
         (GroupKind::Fixed, Rate::Burst, Some(Direction::Write)) => "--burst-write",

@@ -287,11 +287,11 @@ fn volume_has_fixed_or_adaptive_policy_and_errors_name_the_option() {
     control.volumes.create_volume(volume(None, "vol1", GIB)).unwrap();
     let (_, message) = error(control.volumes.modify_volume(None, &name("vol1"), bind("adaptive-policy2")));
     assert!(
-        message.contains("is adaptive; 'qos adaptive-policy-group' and -qos-adaptive-policy-group take it")
+        message.contains("is adaptive; 'adaptive-policy-group' and --adaptive-policy-group take it")
     );
     let (_, message) = error(control.volumes.modify_volume(None, &name("vol1"), adapt("policy1")));
     assert!(
-        message.contains("is not adaptive; 'qos policy-group' and -qos-policy-group take it"),
+        message.contains("is not adaptive; 'policy-group' and --policy-group take it"),
         "{message}"
     );
     control.volumes.modify_volume(None, &name("vol1"), bind("policy1")).unwrap();
@@ -302,12 +302,12 @@ fn volume_has_fixed_or_adaptive_policy_and_errors_name_the_option() {
     let (_, message) =
         error(control.volumes.modify_volume(None, &name("vol1"), release(Some(GroupKind::Fixed))));
     assert!(
-        message.ends_with("'adaptive-policy2'; -qos-adaptive-policy-group none releases it"),
+        message.ends_with("'adaptive-policy2'; --adaptive-policy-group none releases it"),
         "{message}"
     );
     let (_, message) =
         error(control.groups.delete_policy_group(GroupKind::Adaptive, None, &name("adaptive-policy2"), None));
-    assert!(message.contains("-qos-adaptive-policy-group none"), "{message}");
+    assert!(message.contains("--adaptive-policy-group none"), "{message}");
     control.volumes.modify_volume(None, &name("vol1"), release(None)).unwrap();
     control.groups.delete_policy_group(GroupKind::Adaptive, None, &name("adaptive-policy2"), None).unwrap();
     let (kind, _) = error(control.groups.create_adaptive_policy_group(adaptive("policy1", document())));

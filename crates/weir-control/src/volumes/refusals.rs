@@ -53,8 +53,8 @@ pub(crate) fn refuse_floor(model: &Model, tenant: &Name, group: PolicyGroupId) -
 pub(crate) fn refuse_other_kind(model: &Model, volume: &VolumeRecord, kind: GroupKind) -> Outcome<()> {
     let Some(group) = model.policy_of(volume) else { return Ok(()) };
     let (is_other, option) = match kind {
-        GroupKind::Fixed => (group.adaptive.is_some(), "-qos-adaptive-policy-group"),
-        GroupKind::Adaptive => (group.adaptive.is_none(), "-qos-policy-group"),
+        GroupKind::Fixed => (group.adaptive.is_some(), "--adaptive-policy-group"),
+        GroupKind::Adaptive => (group.adaptive.is_none(), "--policy-group"),
     };
     if is_other {
         let (volume, kind, group) = (&volume.name, group.kind(), &group.name);
