@@ -50,6 +50,20 @@ type Kind = fn(u64) -> Settings;
 const ONCE_BROKEN: &[(Kind, u64)] =
     &[(Settings::all_at_once, 2588), (Settings::all_at_once, 118), (Settings::forgetful, 2033)];
 
+/// Worlds of each kind that every run makes anew.
+const FRESH_WORLDS: u64 = 20;
+
+#[test]
+fn promises_hold_for_fresh_seeds() {
+    let first = weir_testkit::seed::fresh();
+    let kinds: [fn(u64) -> Settings; 3] = [Settings::quiet, Settings::all_at_once, Settings::forgetful];
+    for (settings, seed) in
+        kinds.into_iter().flat_map(|kind| (0..FRESH_WORLDS).map(move |seed| (kind, first + seed)))
+    {
+        run(settings(seed)).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
+    }
+}
+
 #[test]
 fn promises_hold_for_once_broken_seeds() {
     for (kind, seed) in ONCE_BROKEN {

@@ -142,6 +142,34 @@ const ONCE_BROKEN: &[(Kind, u64)] = &[
     (Settings::moved, 11613),
 ];
 
+/// Worlds of each kind that every run makes anew.
+const FRESH_WORLDS: u64 = 20;
+
+#[test]
+fn promises_hold_for_fresh_seeds() {
+    let first = weir_testkit::seed::fresh();
+    let kinds: [fn(u64) -> Settings; 13] = [
+        Settings::all_at_once,
+        Settings::swapped,
+        Settings::snapshotted,
+        Settings::scrubbed,
+        Settings::rotting,
+        Settings::stalled,
+        Settings::moved,
+        Settings::killed,
+        Settings::mixed,
+        Settings::journaled,
+        Settings::absent,
+        Settings::resized,
+        Settings::doubtful,
+    ];
+    for (settings, seed) in
+        kinds.into_iter().flat_map(|kind| (0..FRESH_WORLDS).map(move |seed| (kind, first + seed)))
+    {
+        run(settings(seed)).unwrap_or_else(|broken| panic!("seed {seed}: {broken}"));
+    }
+}
+
 #[test]
 fn promises_hold_for_once_broken_seeds() {
     for (settings, seed) in ONCE_BROKEN {

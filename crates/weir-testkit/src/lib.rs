@@ -5,4 +5,5 @@
 pub mod choices;
 pub mod documented;
 pub mod driver;
+pub mod seed;
 pub mod wait;

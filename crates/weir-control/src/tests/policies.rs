@@ -286,14 +286,9 @@ fn volume_has_fixed_or_adaptive_policy_and_errors_name_the_option() {
     control.groups.create_adaptive_policy_group(adaptive("adaptive-policy2", document())).unwrap();
     control.volumes.create_volume(volume(None, "vol1", GIB)).unwrap();
     let (_, message) = error(control.volumes.modify_volume(None, &name("vol1"), bind("adaptive-policy2")));
-    assert!(
-        message.contains("is adaptive; 'adaptive-policy-group' and --adaptive-policy-group take it")
-    );
+    assert!(message.contains("is adaptive; 'adaptive-policy-group' and --adaptive-policy-group take it"));
     let (_, message) = error(control.volumes.modify_volume(None, &name("vol1"), adapt("policy1")));
-    assert!(
-        message.contains("is not adaptive; 'policy-group' and --policy-group take it"),
-        "{message}"
-    );
+    assert!(message.contains("is not adaptive; 'policy-group' and --policy-group take it"), "{message}");
     control.volumes.modify_volume(None, &name("vol1"), bind("policy1")).unwrap();
     control.volumes.modify_volume(None, &name("vol1"), adapt("adaptive-policy2")).unwrap();
     assert_eq!(control.groups.policy_group(GroupKind::Fixed, None, &name("policy1")).unwrap().workloads, 0);
@@ -301,10 +296,7 @@ fn volume_has_fixed_or_adaptive_policy_and_errors_name_the_option() {
         |kind| ModifyVolume { policy: Some(PolicyChange::Release(kind)), ..ModifyVolume::default() };
     let (_, message) =
         error(control.volumes.modify_volume(None, &name("vol1"), release(Some(GroupKind::Fixed))));
-    assert!(
-        message.ends_with("'adaptive-policy2'; --adaptive-policy-group none releases it"),
-        "{message}"
-    );
+    assert!(message.ends_with("'adaptive-policy2'; --adaptive-policy-group none releases it"), "{message}");
     let (_, message) =
         error(control.groups.delete_policy_group(GroupKind::Adaptive, None, &name("adaptive-policy2"), None));
     assert!(message.contains("--adaptive-policy-group none"), "{message}");
