@@ -15,7 +15,7 @@ const LABEL_WIDTH: usize = 24;
 /// Columns of the list.
 const COLUMNS: &[ListColumn<Alarm>] = &[
     ListColumn::text("Severity", |alarm| severity(alarm.severity).to_owned()),
-    ListColumn::text("Code", |alarm| code(alarm)),
+    ListColumn::text("Code", code),
     ListColumn::text("Object", |alarm| alarm.object.to_string()),
     ListColumn::text("Since", |alarm| alarm.since.to_string()),
     ListColumn::text("Message", |alarm| alarm.message.clone()),
