@@ -514,7 +514,7 @@ fn call_templates(api: &mut World) {
     check_refused(
         api,
         [
-            ("POST", VOLUMES, "", both, 400, "invalid", "--repl"),
+            ("POST", VOLUMES, "", both, 400, "invalid", "--replicas"),
             ("PATCH", VOLUME, "x", json!({"replicas": 2}), 409, "refused", "follows template 'single'"),
             ("PATCH", VOLUME, "x", json!({"template": "no"}), 404, "not_found", "there are: hdd, hybrid"),
             ("PATCH", VOLUME, "x", json!({"template": "hdd"}), 409, "refused", "class low in 3 replicas"),
@@ -677,7 +677,7 @@ fn invalid_policy_or_tenant_error_names_the_value() {
             ),
             ("POST", GROUPS, "", json!({"name": "p", "heavy": 0}), 400, "invalid", "unknown field `heavy`"),
             ("POST", GROUPS, "", json!({"name": "extreme"}), 409, "conflict", "'extreme' is built in"),
-            ("PATCH", GROUP, "value", json!({}), 400, "invalid", "'value' is adaptive; 'qos adaptive-"),
+            ("PATCH", GROUP, "value", json!({}), 400, "invalid", "'value' is adaptive; 'adaptive-"),
             ("PATCH", ADAPTIVE_GROUP, "value", json!({}), 409, "refused", "built in and cannot be changed"),
             ("POST", ADAPTIVE_GROUPS, "", no_peak, 400, "invalid", "needs an expected and a peak rate"),
             ("PATCH", TENANT, "default", adaptive_tenant, 400, "invalid", "'extreme' is adaptive"),

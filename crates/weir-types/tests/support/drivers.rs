@@ -88,7 +88,12 @@ fn is_parsed(text: &str) -> bool {
 
 fn is_size(text: &str) -> bool {
     let Ok(size) = Size::parse(text, 1 << 30) else { return false };
-    assert_eq!(Size::parse(&size.to_string(), 1), Ok(size));
+    assert_eq!(Size::parse(&size.exact(), 1), Ok(size));
+    // A person sees three digits.
+    let shown = Size::parse(&size.to_string(), 1).map(|shown| shown.0.abs_diff(size.0));
+    // Rounded up, the largest of all is more than a size can be.
+    let is_near = shown.map_or(size.0 >= u64::MAX - u64::MAX / 199, |difference| difference <= size.0 / 199 + 1);
+    assert!(is_near, "{size} for {text}");
     true
 }
 
