@@ -83,7 +83,7 @@ struct InFlight {
     failed_at: u64,
 }
 
-struct World {
+struct MirrorWorld {
     settings: Settings,
     random: Random,
     now: u64,
@@ -159,7 +159,7 @@ struct World {
 /// # Errors
 /// Names the promise that was broken.
 pub fn run(settings: Settings) -> Result<Report, String> {
-    let mut world = World::new(settings);
+    let mut world = MirrorWorld::new(settings);
     for _ in 0..settings.steps {
         world.step()?;
     }
@@ -185,8 +185,8 @@ fn foreign_piece() -> Vec<Stamp> {
     vec![FOREIGN; PIECE_SECTORS]
 }
 
-impl World {
-    fn new(settings: Settings) -> World {
+impl MirrorWorld {
+    fn new(settings: Settings) -> MirrorWorld {
         let replica_state =
             |slot| if slot < settings.replicas { ReplicaState::InSync } else { ReplicaState::Absent };
         let metadata =
@@ -201,7 +201,7 @@ impl World {
         let begun = control
             .recovered_extents(&drives, &[true; REPLICA_SLOTS_MAX], &epoch_record)
             .expect("all is there");
-        let mut world = World {
+        let mut world = MirrorWorld {
             settings,
             random: Random::new(settings.seed),
             now: 1,

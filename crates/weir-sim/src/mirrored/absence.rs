@@ -8,11 +8,11 @@ use weir_volume::mirror::Answer;
 use weir_volume::mirror::absence::is_asked_while_away;
 use weir_volume::{Action, Fault};
 
-use super::World;
+use super::MirrorWorld;
 use crate::disk::File;
 use crate::requests::EXTENTS;
 
-impl World {
+impl MirrorWorld {
     /// Has folders of drives go and return.
     pub(super) fn go_and_return(&mut self) -> Result<(), String> {
         let per_ten_thousand = self.settings.absences_per_ten_thousand;

@@ -6,7 +6,7 @@ use weir_volume::mirror::resync_queue::{Next, RETRY_NS};
 use weir_volume::mirror::{Effect, FileState, ReplicaChange, ReplicaState};
 
 use super::checksums::ChecksumFile;
-use super::{World, foreign_piece};
+use super::{MirrorWorld, foreign_piece};
 use crate::disk::File;
 use crate::requests::EXTENTS;
 
@@ -15,7 +15,7 @@ const STEP_NS: u64 = RETRY_NS / 20;
 /// Regions that are resynced at a time where a resync is to end soon.
 const RESYNC_DEPTH: usize = 4;
 
-impl World {
+impl MirrorWorld {
     /// Replicas, promotes or tidies something.
     pub(super) fn work_in_the_background(&mut self) -> Result<(), String> {
         let extent = self.random.below(EXTENTS.into()) as u32;

@@ -10,7 +10,7 @@ use weir_volume::mirror::{
 };
 use weir_volume::{Content, OperationId};
 
-use super::{Pending, Rot, Sabotage, World};
+use super::{MirrorWorld, Pending, Rot, Sabotage};
 use crate::disk::{Block, File};
 use crate::requests::EXTENTS;
 use crate::{BLOCK_SECTORS, Stamp};
@@ -53,7 +53,7 @@ fn sum_of(block: &Block) -> u32 {
 /// Sections in which simulated clients write.
 const HOT_SECTIONS: [u32; 2] = [0, SECTIONS - 1];
 
-impl World {
+impl MirrorWorld {
     /// Begins to scrub a random section, or continues with one.
     pub(super) fn scrub_some(&mut self) -> Result<(), String> {
         let extent = self.random.below(EXTENTS.into()) as u32;
@@ -153,7 +153,7 @@ impl World {
 
     /// Carries out work on checksum files.
     pub(super) fn carry_out_keep(&mut self, extent: u32, work: ChecksumWork, effects: &mut Vec<Effect>) {
-        let is_away = |world: &World, slot: &usize| world.drives[*slot].is_away();
+        let is_away = |world: &MirrorWorld, slot: &usize| world.drives[*slot].is_away();
         let kept = match work {
             ChecksumWork::Load { section, slots } => {
                 let block_checksums = |slot: usize| {

@@ -7,7 +7,7 @@ use weir_volume::zeroing::{Filesystem, Next, Step};
 use weir_volume::{AllocationMap, Fault};
 
 use super::checksums::ChecksumFile;
-use super::{Abilities, Sabotage, Settings, World};
+use super::{Abilities, MirrorWorld, Sabotage, Settings};
 use crate::disk::File;
 use crate::requests::EXTENTS;
 use crate::transfer;
@@ -54,7 +54,7 @@ impl Drive {
     }
 }
 
-impl World {
+impl MirrorWorld {
     /// Allocation map of a file, as the filesystem reports it.
     pub(super) fn map_of(&self, slot: usize, extent: u32) -> AllocationMap {
         let is_exact = self.settings.abilities[slot].tells_holes;

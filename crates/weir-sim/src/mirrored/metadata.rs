@@ -14,7 +14,7 @@ use weir_volume::mirror::{
 };
 use weir_volume::{Action, Fault};
 
-use super::{Pending, Sabotage, World};
+use super::{MirrorWorld, Pending, Sabotage};
 use crate::requests::EXTENTS;
 
 /// Duration of a step of the world, in nanoseconds, for code that reads a clock.
@@ -100,7 +100,7 @@ impl Record {
     }
 }
 
-impl World {
+impl MirrorWorld {
     fn now_ns(&self) -> u64 {
         self.now * STEP_NS
     }

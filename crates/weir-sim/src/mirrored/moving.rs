@@ -17,7 +17,7 @@ use weir_volume::mirror::{
 };
 
 use super::checksums::ChecksumFile;
-use super::{Drive, Settings, World};
+use super::{Drive, MirrorWorld, Settings};
 use crate::disk::File;
 use crate::requests::EXTENTS;
 
@@ -177,7 +177,7 @@ fn candidate(slot: usize, provisioned_bytes: u64) -> Candidate {
     Candidate { room, class: Some(class_of(slot)) }
 }
 
-impl World {
+impl MirrorWorld {
     /// Takes the next step of the move that is under way, or begins one.
     pub(super) fn move_replicas(&mut self) -> Result<(), String> {
         let extent = self.random.below(EXTENTS.into()) as u32;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use weir_types::bounds::{BLOCK_BYTES, REGION_BYTES};
 use weir_volume::mirror::{Effect, Slots};
 
-use super::{Pending, Sabotage, World};
+use super::{MirrorWorld, Pending, Sabotage};
 use crate::disk::File;
 use crate::requests::place_of;
 
@@ -27,7 +27,7 @@ pub(super) struct Piece {
     pub length: u32,
 }
 
-impl World {
+impl MirrorWorld {
     /// Quiesces changes for a snapshot, which begins some steps later.
     pub(super) fn quiesce_for_snapshot(&mut self) {
         if self.snapshot.is_none() {

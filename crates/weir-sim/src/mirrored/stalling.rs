@@ -8,7 +8,7 @@ use weir_volume::mirror::stall::{ChecksumPhase, goes_on_without_late};
 use weir_volume::mirror::{Answer, ChecksumWork, ReplicaMetadata, Slots};
 use weir_volume::{Action, Fault};
 
-use super::{Pending, World};
+use super::{MirrorWorld, Pending};
 use crate::{Stamp, transfer};
 
 /// Orphaned I/O: no caller waits for it, and the drive may still carry it out.
@@ -57,7 +57,7 @@ fn slots_of(work: &ChecksumWork) -> Slots {
     }
 }
 
-impl World {
+impl MirrorWorld {
     /// Makes drives silent and responsive again, and lets orphaned I/O end. True if the step is used up.
     pub(super) fn stall(&mut self) -> Result<bool, String> {
         if self.random.chance(self.settings.stalls_per_ten_thousand, 10_000) {

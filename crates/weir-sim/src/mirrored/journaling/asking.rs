@@ -6,13 +6,13 @@ use weir_journal::{
 use weir_volume::mirror::{Answer, MirrorId};
 use weir_volume::{Action, Fault, Generation, OperationId};
 
-use super::super::{Pending, World};
+use super::super::{MirrorWorld, Pending};
 use super::{Asked, Asker, BLOCK, JOURNAL_DRIVE, Reading, Target, Work};
 use crate::disk::Block;
 use crate::journal_file::{self, block_at};
 use crate::transfer;
 
-impl World {
+impl MirrorWorld {
     /// Hands an action of a journaled replica to the journal.
     pub(in crate::mirrored) fn ask_journal(
         &mut self,

@@ -17,7 +17,7 @@ use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES, REPLICA_SLOTS_MAX};
 use weir_volume::mirror::{MirrorId, ReplicaState};
 use weir_volume::{AllocationMap, EdgeRead, Generation, OperationId};
 
-use super::{Sabotage, Settings, World};
+use super::{MirrorWorld, Sabotage, Settings};
 use crate::disk::{Block, File, SyncPoint};
 use crate::journal_file::{self, Cell, block_at};
 use crate::requests::EXTENTS;
@@ -286,7 +286,7 @@ impl Journaling {
     }
 }
 
-impl World {
+impl MirrorWorld {
     fn journal(&mut self) -> &mut Journaling {
         self.journaling.as_mut().expect("there is a journal, or nothing is asked of it")
     }
