@@ -52,7 +52,7 @@ impl MirrorWorld {
         }
     }
 
-    fn begin_resync(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) {
+    pub(super) fn begin_resync(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) {
         if let Some(id) = self.mirror.resync_region(extent, slot, effects) {
             self.steps.insert(id, foreign_piece());
         }
@@ -97,31 +97,5 @@ impl MirrorWorld {
         self.attach_at((slot, extent));
         // All places are recorded here.
         self.mirror.confirm_added(extent, slot);
-    }
-
-    /// Makes up for everything that replicas lack, without faults.
-    pub(super) fn make_up(&mut self) -> Result<(), String> {
-        (self.settings.full_per_mille, self.settings.errors_per_mille) = (0, 0);
-        // What is said beside a replica at rest is taken back in one turn, and then it counts in the next.
-        for _ in 0..3 {
-            for (extent, slot) in (0..EXTENTS).flat_map(|e| (0..REPLICA_SLOTS_MAX).map(move |slot| (e, slot)))
-            {
-                let mut effects = Vec::new();
-                loop {
-                    let steps = self.steps.len();
-                    self.begin_resync(extent, slot, &mut effects);
-                    let is_begun = self.steps.len() > steps;
-                    self.take(std::mem::take(&mut effects))?;
-                    self.settle()?;
-                    if !is_begun {
-                        break;
-                    }
-                }
-                self.mirror.promote(extent, slot, &mut effects);
-                self.take(effects)?;
-                self.settle()?;
-            }
-        }
-        Ok(())
     }
 }

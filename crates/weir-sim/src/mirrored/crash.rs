@@ -6,7 +6,9 @@ use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, REPLICA_SLOTS_MAX};
 use weir_volume::Mirror;
 use weir_volume::mirror::{Agenda, MetadataWrites, RecoveredExtent, ReplicaState, ResyncQueue};
 
-use super::{MirrorWorld, Pending, Sabotage};
+use super::MirrorWorld;
+use super::settings::Sabotage;
+use super::work::Pending;
 use crate::requests::{EXTENTS, place_of};
 
 impl MirrorWorld {

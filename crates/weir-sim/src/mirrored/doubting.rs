@@ -4,7 +4,9 @@
 
 use weir_volume::mirror::MetadataFault;
 
-use super::{MirrorWorld, Pending, Work};
+use super::MirrorWorld;
+use super::journal::Work;
+use super::work::Pending;
 
 /// Steps for which the consequences of a doubtful answer may last.
 const DOUBT_STEPS: u64 = 100;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use weir_volume::mirror::{MetadataFault, ReplicaMetadata};
+use weir_volume::mirror::absence::is_asked_while_away;
+use weir_volume::mirror::{Answer, MetadataFault, ReplicaMetadata};
 use weir_volume::zeroing::{Filesystem, Next, Step};
-use weir_volume::{AllocationMap, Fault};
+use weir_volume::{Action, AllocationMap, Fault};
 
 use super::checksums::ChecksumFile;
 use super::{Abilities, MirrorWorld, Sabotage, Settings};
@@ -89,6 +90,20 @@ impl MirrorWorld {
                 Next::Ask(next) => step = next,
                 Next::End(result) => return result,
             }
+        }
+    }
+
+    /// The answer of a drive that is away, unless it is asked all the same, or was asked before it went.
+    pub(super) fn refusal(&mut self, slot: usize, action: &Action) -> Option<Answer> {
+        if !self.drives[slot].is_absent || is_asked_while_away(action) {
+            return None;
+        }
+        match *action {
+            Action::Open { extent, generation } => Some(Answer::Opened(extent, generation, Err(Fault::Away))),
+            Action::Allocate { extent, generation, piece } => {
+                Some(Answer::Refused(extent, generation, piece, Fault::Away))
+            }
+            _ => action.operation().map(|operation| Answer::Completed(operation, Err(Fault::Away))),
         }
     }
 }

@@ -5,7 +5,8 @@ use weir_types::bounds::REPLICA_SLOTS_MAX;
 use weir_volume::mirror::{Answer, MirrorId, ReplicaState, regions_of};
 use weir_volume::{Content, Fault, Kind, Request};
 
-use super::{InFlight, MirrorWorld};
+use super::MirrorWorld;
+use super::work::InFlight;
 
 impl MirrorWorld {
     /// Notes a fault that may be a reason for a later failed request.

@@ -4,7 +4,8 @@
 use weir_types::bounds::{EXTENT_BYTES, REPLICA_SLOTS_MAX};
 use weir_volume::mirror::{EpochRecord, RecoveredExtent, ReplicaMetadata, ReplicaState, epoch_record};
 
-use super::{MirrorWorld, Sabotage};
+use super::MirrorWorld;
+use super::settings::Sabotage;
 use crate::SECTOR_BYTES;
 use crate::disk::File;
 use crate::requests::EXTENTS;

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use weir_types::bounds::{BLOCK_BYTES, REGION_BYTES};
 use weir_volume::mirror::{Effect, Slots};
 
-use super::{MirrorWorld, Pending, Sabotage};
+use super::MirrorWorld;
+use super::settings::Sabotage;
+use super::work::{Pending, Piece};
 use crate::disk::File;
 use crate::requests::place_of;
 
@@ -16,15 +18,6 @@ pub(super) struct VolumeSnapshot {
     /// Instant of the snapshot; 0 while changes are only quiesced.
     at: u64,
     files: BTreeMap<(usize, u32), File>,
-}
-
-/// A piece that the executor must add to the snapshot.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
-    pub extent: u32,
-    pub slots: Slots,
-    pub offset: u32,
-    pub length: u32,
 }
 
 impl MirrorWorld {

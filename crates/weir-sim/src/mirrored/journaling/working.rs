@@ -3,10 +3,12 @@
 use weir_journal::{Action as JournalAction, DestageFault, SlowFault};
 use weir_volume::Fault;
 
-use super::super::{MirrorWorld, Pending};
-use super::{JOURNAL_DRIVE, Work};
+use super::JOURNAL_DRIVE;
 use crate::disk::Block;
 use crate::journal_file::Cell;
+use crate::mirrored::MirrorWorld;
+use crate::mirrored::journal::Work;
+use crate::mirrored::work::Pending;
 use crate::requests::EXTENTS;
 
 impl MirrorWorld {
