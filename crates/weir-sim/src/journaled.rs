@@ -7,11 +7,12 @@
 mod client;
 mod crash;
 mod machine;
+mod requests;
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use weir_journal::{FileId, FileKey, Geometry, Journal, Pin, Ticket};
+use weir_journal::{FileId, FileKey, Geometry, Journal, Ticket};
 
 use crate::Stamp;
 use crate::disk::File;
@@ -19,8 +20,8 @@ use crate::history::History;
 use crate::journal_file;
 use weir_types::random::Random;
 
-use client::InFlight;
 use machine::Pending;
+use requests::InFlight;
 
 /// Number of files behind the journal.
 const FILES: u32 = 3;
@@ -169,21 +170,7 @@ struct Slow {
     is_forgetting: bool,
 }
 
-/// A client's read, which takes several steps.
-#[derive(Debug)]
-struct Read {
-    file: usize,
-    incarnation: u32,
-    block: u32,
-    began: u64,
-    /// Parts still to be read: offset in the buffer, source file, first block and block count. The source
-    /// `None` is the journal.
-    parts: Vec<(u32, Option<usize>, u32, u32)>,
-    buffer: Vec<Stamp>,
-    pin: Option<Pin>,
-}
-
-struct World {
+struct JournalWorld {
     settings: Settings,
     random: Random,
     now: u64,
@@ -211,7 +198,7 @@ fn file_key(index: usize) -> FileKey {
 /// # Errors
 /// Names the promise that was broken.
 pub fn run(settings: Settings) -> Result<Report, String> {
-    let mut world = World::new(settings)?;
+    let mut world = JournalWorld::new(settings)?;
     for _ in 0..settings.steps {
         world.step()?;
     }
@@ -224,12 +211,12 @@ pub fn run(settings: Settings) -> Result<Report, String> {
     Ok(world.report)
 }
 
-impl World {
-    fn new(settings: Settings) -> Result<World, String> {
+impl JournalWorld {
+    fn new(settings: Settings) -> Result<JournalWorld, String> {
         let geometry = Geometry::tiny(settings.log_blocks).absorbing(settings.absorbing_per_mille);
         let mut journal_file = File::default();
         let journal = journal_file::make(&mut journal_file, geometry, 1)?;
-        let mut world = World {
+        let mut world = JournalWorld {
             settings,
             random: Random::new(settings.seed),
             now: 1,

@@ -61,7 +61,7 @@ struct InFlight {
     buffer: Vec<Stamp>,
 }
 
-struct World {
+struct VolumeWorld {
     settings: Settings,
     random: Random,
     now: u64,
@@ -82,7 +82,7 @@ struct World {
 /// # Errors
 /// Names the promise that was broken.
 pub fn run(settings: Settings) -> Result<Report, String> {
-    let mut world = World::new(settings);
+    let mut world = VolumeWorld::new(settings);
     for _ in 0..settings.requests {
         world.step()?;
     }
@@ -92,9 +92,9 @@ pub fn run(settings: Settings) -> Result<Report, String> {
     Ok(world.report)
 }
 
-impl World {
-    fn new(settings: Settings) -> World {
-        World {
+impl VolumeWorld {
+    fn new(settings: Settings) -> VolumeWorld {
+        VolumeWorld {
             settings,
             random: Random::new(settings.seed),
             now: 1,

@@ -4,29 +4,15 @@ use weir_journal::{Action, Fault, Kind, Part, Request, Ticket};
 use weir_types::bounds::{BLOCK_BYTES, JOURNAL_BYPASS_BYTES};
 
 use super::machine::Pending;
-use super::{FILE_BLOCKS, FILES, Read, Sabotage, World};
+use super::requests::{InFlight, Read, What};
+use super::{FILE_BLOCKS, FILES, JournalWorld, Sabotage};
 use crate::Stamp;
 use crate::journal_file::{self, block_at};
 
 const BLOCK: u32 = BLOCK_BYTES as u32;
 const LARGE_BLOCKS: u32 = JOURNAL_BYPASS_BYTES / BLOCK;
 
-/// A request without an answer yet.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct InFlight {
-    pub file: usize,
-    pub incarnation: u32,
-    pub began: u64,
-    pub what: What,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) enum What {
-    Change { request: Request, stamp: Stamp },
-    Sync,
-}
-
-impl World {
+impl JournalWorld {
     pub(super) fn send(&mut self) -> Result<(), String> {
         let file = self.random.below(FILES.into()) as usize;
         let kind = self.random.below(20);

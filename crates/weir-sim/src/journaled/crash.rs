@@ -2,14 +2,14 @@
 
 use weir_types::bounds::BLOCK_BYTES;
 
-use super::client::InFlight;
 use super::machine::Pending;
-use super::{Cell, FILE_BLOCKS, Sabotage, World};
+use super::requests::InFlight;
+use super::{Cell, FILE_BLOCKS, JournalWorld, Sabotage};
 use crate::{Stamp, journal_file};
 
 const BLOCK: u32 = BLOCK_BYTES as u32;
 
-impl World {
+impl JournalWorld {
     /// Crashes the machine and recovers the journal. A power cut may lose everything that was not stable. A
     /// kill may lose only operations in flight.
     pub(super) fn crash(&mut self, is_power_cut: bool) -> Result<(), String> {

@@ -3,8 +3,8 @@
 use weir_journal::{Action, DestageContent, DestageFault, DestageId, SlowFault, Ticket};
 use weir_types::bounds::BLOCK_BYTES;
 
-use super::client::What;
-use super::{Cell, Read, Sabotage, World};
+use super::requests::{Read, What};
+use super::{Cell, JournalWorld, Sabotage};
 use crate::Stamp;
 use crate::disk::SyncPoint;
 use crate::journal_file::{self, block_at};
@@ -62,7 +62,7 @@ impl Pending {
     }
 }
 
-impl World {
+impl JournalWorld {
     /// Begins the operation of an action.
     pub(super) fn begin(&mut self, action: Action) {
         let pending = match action {

@@ -4,15 +4,12 @@
 
 use weir_plan::replica_return::{AfterReturn, FileContent, FoundFile, after_return};
 use weir_types::bounds::REPLICA_SLOTS_MAX;
-use weir_volume::mirror::Answer;
-use weir_volume::mirror::absence::is_asked_while_away;
-use weir_volume::{Action, Fault};
 
-use super::World;
+use super::MirrorWorld;
 use crate::disk::File;
 use crate::requests::EXTENTS;
 
-impl World {
+impl MirrorWorld {
     /// Has folders of drives go and return.
     pub(super) fn go_and_return(&mut self) -> Result<(), String> {
         let per_ten_thousand = self.settings.absences_per_ten_thousand;
@@ -103,20 +100,6 @@ impl World {
     /// A file was made anew where another one had been put: that one is gone.
     pub(super) fn forget_original(&mut self, extent: u32, slot: usize) {
         self.originals.remove(&(slot, extent));
-    }
-
-    /// The answer of a drive that is away, unless it is asked all the same, or was asked before it went.
-    pub(super) fn refusal(&mut self, slot: usize, action: &Action) -> Option<Answer> {
-        if !self.drives[slot].is_absent || is_asked_while_away(action) {
-            return None;
-        }
-        match *action {
-            Action::Open { extent, generation } => Some(Answer::Opened(extent, generation, Err(Fault::Away))),
-            Action::Allocate { extent, generation, piece } => {
-                Some(Answer::Refused(extent, generation, piece, Fault::Away))
-            }
-            _ => action.operation().map(|operation| Answer::Completed(operation, Err(Fault::Away))),
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use weir_volume::mirror::resync_queue::{Next, RETRY_NS};
 use weir_volume::mirror::{Effect, FileState, ReplicaChange, ReplicaState};
 
 use super::checksums::ChecksumFile;
-use super::{World, foreign_piece};
+use super::{MirrorWorld, foreign_piece};
 use crate::disk::File;
 use crate::requests::EXTENTS;
 
@@ -15,7 +15,7 @@ const STEP_NS: u64 = RETRY_NS / 20;
 /// Regions that are resynced at a time where a resync is to end soon.
 const RESYNC_DEPTH: usize = 4;
 
-impl World {
+impl MirrorWorld {
     /// Replicas, promotes or tidies something.
     pub(super) fn work_in_the_background(&mut self) -> Result<(), String> {
         let extent = self.random.below(EXTENTS.into()) as u32;
@@ -52,7 +52,7 @@ impl World {
         }
     }
 
-    fn begin_resync(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) {
+    pub(super) fn begin_resync(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) {
         if let Some(id) = self.mirror.resync_region(extent, slot, effects) {
             self.steps.insert(id, foreign_piece());
         }
@@ -97,31 +97,5 @@ impl World {
         self.attach_at((slot, extent));
         // All places are recorded here.
         self.mirror.confirm_added(extent, slot);
-    }
-
-    /// Makes up for everything that replicas lack, without faults.
-    pub(super) fn make_up(&mut self) -> Result<(), String> {
-        (self.settings.full_per_mille, self.settings.errors_per_mille) = (0, 0);
-        // What is said beside a replica at rest is taken back in one turn, and then it counts in the next.
-        for _ in 0..3 {
-            for (extent, slot) in (0..EXTENTS).flat_map(|e| (0..REPLICA_SLOTS_MAX).map(move |slot| (e, slot)))
-            {
-                let mut effects = Vec::new();
-                loop {
-                    let steps = self.steps.len();
-                    self.begin_resync(extent, slot, &mut effects);
-                    let is_begun = self.steps.len() > steps;
-                    self.take(std::mem::take(&mut effects))?;
-                    self.settle()?;
-                    if !is_begun {
-                        break;
-                    }
-                }
-                self.mirror.promote(extent, slot, &mut effects);
-                self.take(effects)?;
-                self.settle()?;
-            }
-        }
-        Ok(())
     }
 }

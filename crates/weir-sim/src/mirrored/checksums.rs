@@ -1,17 +1,20 @@
-//! Data at rest on simulated drives: checksum files, scrubs, and drives that corrupt data.
+//! Checksum files beside the replicas of the simulated machine, and the checks of what a scrub reports. Effects are handed
+//! back; when a scrub runs is said elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use weir_types::bounds::{BLOCK_BYTES, REPLICA_SLOTS_MAX, SECTION_BYTES};
+use weir_types::bounds::{BLOCK_BYTES, REPLICA_SLOTS_MAX};
 use weir_volume::mirror::{
     ChecksumHeader, ChecksumResult, ChecksumWork, Effect, MetadataFault, MirrorId, SECTION_BLOCKS, SECTIONS,
     SectionReport, Sections, Slots,
 };
 use weir_volume::{Content, OperationId};
 
-use super::{Pending, Rot, Sabotage, World};
-use crate::disk::{Block, File};
+use super::MirrorWorld;
+use super::settings::{Rot, Sabotage};
+use super::work::Pending;
+use crate::disk::Block;
 use crate::requests::EXTENTS;
 use crate::{BLOCK_SECTORS, Stamp};
 
@@ -44,77 +47,23 @@ pub(super) struct Scrubs {
 }
 
 /// Checksum of a block.
-fn sum_of(block: &Block) -> u32 {
+pub(super) fn sum_of(block: &Block) -> u32 {
     let mut hasher = DefaultHasher::new();
     block.hash(&mut hasher);
     hasher.finish() as u32
 }
 
 /// Sections in which simulated clients write.
-const HOT_SECTIONS: [u32; 2] = [0, SECTIONS - 1];
+pub(super) const HOT_SECTIONS: [u32; 2] = [0, SECTIONS - 1];
 
-impl World {
-    /// Begins to scrub a random section, or continues with one.
-    pub(super) fn scrub_some(&mut self) -> Result<(), String> {
-        let extent = self.random.below(EXTENTS.into()) as u32;
-        let section = HOT_SECTIONS[self.random.below(2) as usize];
-        let in_sync = self.mirror.readable(extent, 0, 0).iter().count();
-        if self.settings.rot == Rot::Always && in_sync < self.settings.replicas {
-            // Without the missing replica a later scrub cannot tell the correct content.
-            return Ok(());
-        }
-        let mut effects = Vec::new();
-        if self.random.chance(1, 60) {
-            self.mirror.scrubs().abandon_section(extent, &mut effects);
-        } else if !self.mirror.scrubs().begin_section(
-            extent,
-            section,
-            sum_of(&Block::default()),
-            &mut effects,
-        ) {
-            self.begin_piece(extent, &mut effects);
-        }
-        self.take(effects)
-    }
-
-    fn begin_piece(&mut self, extent: u32, effects: &mut Vec<Effect>) {
-        if let Some(id) = self.mirror.scrubs().begin_piece(extent, effects) {
-            self.scrubs.pieces.insert(id);
-            self.steps.insert(id, super::foreign_piece());
-        }
-    }
-
-    /// Scrubs all sections while no other work runs.
-    pub(super) fn scrub_all(&mut self) -> Result<(), String> {
-        for (extent, section) in (0..EXTENTS).flat_map(|extent| HOT_SECTIONS.map(|section| (extent, section)))
-        {
-            self.finish_section(extent)?;
-            let mut effects = Vec::new();
-            self.mirror.scrubs().begin_section(extent, section, sum_of(&Block::default()), &mut effects);
-            self.take(effects)?;
-            self.settle()?;
-            self.finish_section(extent)?;
-        }
-        Ok(())
-    }
-
-    fn finish_section(&mut self, extent: u32) -> Result<(), String> {
-        while self.mirror.scrubs().has_piece(extent) {
-            let mut effects = Vec::new();
-            self.begin_piece(extent, &mut effects);
-            self.take(effects)?;
-            self.settle()?;
-        }
-        self.settle()
-    }
-
+impl MirrorWorld {
     /// Computes the checksums of the data that a scrub read, and hands them to the mirror.
     pub(super) fn examine(
         &mut self,
         id: MirrorId,
         (slot, operation): (usize, OperationId),
         content: Content,
-    ) -> Result<(), String> {
+    ) -> Vec<Effect> {
         let zeroes = vec![0; super::PIECE_SECTORS];
         let buffer = self.buffers.get(&(slot, operation)).filter(|_| content == Content::Data);
         let stamps: &[Stamp] = buffer.unwrap_or(&zeroes);
@@ -130,11 +79,11 @@ impl World {
             self.scrubs.seen.insert((request.extent, block), *sum);
         }
         self.mirror.scrubs().examined(id, block_checksums, &mut effects);
-        self.take(effects)
+        effects
     }
 
     /// Queues work on checksum files.
-    pub(super) fn keep(&mut self, extent: u32, work: ChecksumWork) -> Result<(), String> {
+    pub(super) fn keep(&mut self, extent: u32, work: ChecksumWork) -> Vec<Effect> {
         if let (Sabotage::ChecksumsStayValid, ChecksumWork::WriteHeaders(_)) = (self.settings.sabotage, &work)
         {
             self.pending.push(Pending::ChecksumWork(extent, Box::new(work)));
@@ -145,15 +94,15 @@ impl World {
                 ChecksumResult::HeadersWritten { failed, dropped },
                 &mut effects,
             );
-            return self.take(effects);
+            return effects;
         }
         self.pending.push(Pending::ChecksumWork(extent, Box::new(work)));
-        Ok(())
+        Vec::new()
     }
 
     /// Carries out work on checksum files.
     pub(super) fn carry_out_keep(&mut self, extent: u32, work: ChecksumWork, effects: &mut Vec<Effect>) {
-        let is_away = |world: &World, slot: &usize| world.drives[*slot].is_away();
+        let is_away = |world: &MirrorWorld, slot: &usize| world.drives[*slot].is_away();
         let kept = match work {
             ChecksumWork::Load { section, slots } => {
                 let block_checksums = |slot: usize| {
@@ -247,31 +196,6 @@ impl World {
         }
     }
 
-    /// Keeps resyncs from reading the faulty drive unless no other replica has the data. A replica resynced
-    /// from corrupt data confirms it, and two equal wrong replicas would outvote the correct one.
-    pub(super) fn leave_rot_alone(&mut self) {
-        if self.settings.rot == Rot::Always {
-            let slot = self.settings.replicas - 1;
-            (0..EXTENTS).for_each(|extent| self.mirror.set_read_cost(extent, slot, u32::MAX));
-        }
-    }
-
-    /// Gives all good drives the newest metadata that any drive has before the start. Otherwise a faulty
-    /// drive with the newest metadata could be authoritative, and its corrupt data would be resynced
-    /// everywhere unnoticed.
-    pub(super) fn keep_rot_from_deciding(&mut self) {
-        if self.settings.rot != Rot::Always {
-            return;
-        }
-        let good = self.settings.replicas - 1;
-        for extent in 0..EXTENTS as usize {
-            let all_metadata = self.drives.iter().filter_map(|drive| drive.all_metadata[extent].clone());
-            let newest = all_metadata.max_by_key(|metadata| metadata.number);
-            let good = self.drives[..good].iter_mut();
-            good.for_each(|drive| drive.all_metadata[extent].clone_from(&newest));
-        }
-    }
-
     /// Gives a starting volume the checksum headers found beside its replicas.
     pub(super) fn find_checksums(&mut self) {
         self.scrubs.pieces.clear();
@@ -327,89 +251,6 @@ impl World {
             file.sections.insert(section, block_checksums.clone());
             let headers = file.headers.get_or_insert_default();
             headers.valid = headers.valid.with(Sections::one(section));
-        }
-    }
-
-    /// Corrupts a random data block of the last replica.
-    pub(super) fn rot_a_block(&mut self, extent: u32) {
-        let slot = self.settings.replicas - 1;
-        let blocks: Vec<u32> = self.drives[slot].files[extent as usize].data_blocks().into_iter().collect();
-        if blocks.is_empty() {
-            return;
-        }
-        let block = blocks[self.random.below(blocks.len() as u64) as usize];
-        self.spoil(extent, block);
-    }
-
-    fn spoil(&mut self, extent: u32, block: u32) {
-        let slot = self.settings.replicas - 1;
-        let garbage = Stamp::MAX - 1 - self.random.below(1 << 40);
-        self.drives[slot].files[extent as usize].write(block, [garbage; BLOCK_SECTORS], true);
-        self.scrubs.rotten.insert((extent, block));
-    }
-
-    /// Lets a faulty drive misdirect a write. True if the write is lost; some lost writes land on another
-    /// block.
-    pub(super) fn is_misled(&mut self, slot: usize, extent: u32, (offset, length): (u32, u32)) -> bool {
-        let is_faulty = self.settings.rot == Rot::Always && slot == self.settings.replicas - 1;
-        if !is_faulty || self.is_resting || !self.random.chance(1, 20) {
-            return false;
-        }
-        let block = BLOCK_BYTES as u32;
-        (offset / block..(offset + length) / block).for_each(|block| {
-            self.scrubs.rotten.insert((extent, block));
-        });
-        if self.random.chance(1, 2) {
-            let beside = (offset + length) % (SECTION_BYTES as u32 * SECTIONS - block) / block;
-            self.spoil(extent, beside);
-        }
-        true
-    }
-
-    /// True if a block that was read from a replica may be corrupt.
-    pub(super) fn may_be_rotten(&self, slot: usize, extent: u32, block: u32) -> bool {
-        slot == self.settings.replicas - 1 && self.scrubs.rotten.contains(&(extent, block))
-    }
-
-    /// Scrubs a volume at rest, corrupts blocks, and scrubs the volume again.
-    pub(super) fn rot_some(&mut self) -> Result<(), String> {
-        if self.settings.rot == Rot::None {
-            return Ok(());
-        }
-        self.is_resting = true;
-        self.make_up()?;
-        self.scrub_all()?;
-        let is_alone = self.settings.replicas == 1;
-        if self.settings.rot == Rot::AtRest {
-            (0..40).for_each(|_| self.rot_a_block(self.now as u32 % EXTENTS));
-            if self.random.chance(1, 2) {
-                self.crash()?;
-                self.make_up()?;
-            }
-            self.scrub_all()?;
-            if is_alone && self.scrubs.rotten.iter().any(|(extent, block)| !self.is_reported(*extent, *block))
-            {
-                return Err("a block that rotted is not reported".to_owned());
-            }
-        }
-        // With more than one replica, the second scrub has repaired all corrupt blocks.
-        if !is_alone {
-            self.scrubs.rotten.clear();
-        }
-        Ok(())
-    }
-
-    fn is_reported(&self, extent: u32, block: u32) -> bool {
-        self.mirror.damaged(extent).iter().any(|damaged| damaged.block == block)
-    }
-
-    /// Makes the deliberate mistake of repairing all replicas from a bad one.
-    pub(super) fn mend_the_wrong_way(&mut self, slot: usize, extent: u32, (offset, length): (u32, u32)) {
-        let block = BLOCK_BYTES as u32;
-        for block in offset / block..(offset + length) / block {
-            let content = self.drives[slot].files[extent as usize].read(block);
-            let write = |file: &mut File| file.write(block, content, false);
-            (0..self.settings.replicas).for_each(|slot| write(&mut self.drives[slot].files[extent as usize]));
         }
     }
 }

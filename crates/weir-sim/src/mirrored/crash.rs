@@ -6,10 +6,12 @@ use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, REPLICA_SLOTS_MAX};
 use weir_volume::Mirror;
 use weir_volume::mirror::{Agenda, MetadataWrites, RecoveredExtent, ReplicaState, ResyncQueue};
 
-use super::{Pending, Sabotage, World};
+use super::MirrorWorld;
+use super::settings::Sabotage;
+use super::work::Pending;
 use crate::requests::{EXTENTS, place_of};
 
-impl World {
+impl MirrorWorld {
     /// True if the power fails in this step.
     pub(super) fn is_power_failing(&mut self) -> bool {
         if self.now < self.doubtful_until && self.random.chance(1, 30) {

@@ -4,12 +4,14 @@
 
 use weir_volume::mirror::MetadataFault;
 
-use super::{Pending, Work, World};
+use super::MirrorWorld;
+use super::journal::Work;
+use super::work::Pending;
 
 /// Steps for which the consequences of a doubtful answer may last.
 const DOUBT_STEPS: u64 = 100;
 
-impl World {
+impl MirrorWorld {
     /// Counts a doubtful answer, and makes a power cut likely soon.
     fn doubt(&mut self) {
         self.report.doubtful_answers += 1;

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use weir_volume::mirror::{MetadataFault, ReplicaMetadata};
+use weir_volume::mirror::absence::is_asked_while_away;
+use weir_volume::mirror::{Answer, MetadataFault, ReplicaMetadata};
 use weir_volume::zeroing::{Filesystem, Next, Step};
-use weir_volume::{AllocationMap, Fault};
+use weir_volume::{Action, AllocationMap, Fault};
 
 use super::checksums::ChecksumFile;
-use super::{Abilities, Sabotage, Settings, World};
+use super::{Abilities, MirrorWorld, Sabotage, Settings};
 use crate::disk::File;
 use crate::requests::EXTENTS;
 use crate::transfer;
@@ -54,7 +55,7 @@ impl Drive {
     }
 }
 
-impl World {
+impl MirrorWorld {
     /// Allocation map of a file, as the filesystem reports it.
     pub(super) fn map_of(&self, slot: usize, extent: u32) -> AllocationMap {
         let is_exact = self.settings.abilities[slot].tells_holes;
@@ -89,6 +90,20 @@ impl World {
                 Next::Ask(next) => step = next,
                 Next::End(result) => return result,
             }
+        }
+    }
+
+    /// The answer of a drive that is away, unless it is asked all the same, or was asked before it went.
+    pub(super) fn refusal(&mut self, slot: usize, action: &Action) -> Option<Answer> {
+        if !self.drives[slot].is_absent || is_asked_while_away(action) {
+            return None;
+        }
+        match *action {
+            Action::Open { extent, generation } => Some(Answer::Opened(extent, generation, Err(Fault::Away))),
+            Action::Allocate { extent, generation, piece } => {
+                Some(Answer::Refused(extent, generation, piece, Fault::Away))
+            }
+            _ => action.operation().map(|operation| Answer::Completed(operation, Err(Fault::Away))),
         }
     }
 }

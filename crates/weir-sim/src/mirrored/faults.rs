@@ -5,9 +5,10 @@ use weir_types::bounds::REPLICA_SLOTS_MAX;
 use weir_volume::mirror::{Answer, MirrorId, ReplicaState, regions_of};
 use weir_volume::{Content, Fault, Kind, Request};
 
-use super::{InFlight, World};
+use super::MirrorWorld;
+use super::work::InFlight;
 
-impl World {
+impl MirrorWorld {
     /// Notes a fault that may be a reason for a later failed request.
     pub(super) fn note_fault(&mut self, replica: (usize, u32), owner: Option<MirrorId>, answer: &Answer) {
         let (Answer::Opened(_, _, Err(fault))

@@ -3,18 +3,18 @@
 //! [`MetadataWrites`] decides the order of the writes, as in the daemon. Here, drives and the folder of the
 //! epoch records are full, fail or answer late, and power fails between any two steps.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use weir_types::bounds::REPLICA_SLOTS_MAX;
-use weir_volume::mirror::epoch_record::{self, RecordBlock, RecordBlocks};
 use weir_volume::mirror::{
-    Answer, EpochRecord, MetadataAction, MetadataFault, MetadataRequest, ReplicaMetadata, ReplicaState,
-    Written,
+    Answer, MetadataAction, MetadataFault, MetadataRequest, ReplicaMetadata, ReplicaState, Written,
+    epoch_record,
 };
 use weir_volume::{Action, Fault};
 
-use super::{Pending, Sabotage, World};
+use super::MirrorWorld;
+use super::settings::Sabotage;
+use super::work::Pending;
 use crate::requests::EXTENTS;
 
 /// Duration of a step of the world, in nanoseconds, for code that reads a clock.
@@ -29,78 +29,7 @@ pub(super) enum MetadataPlace {
     Drive(usize),
 }
 
-/// The file of the epoch records behind a page cache. The cache takes pages for clean once a sync of them has
-/// failed.
-#[derive(Debug, Default)]
-pub(super) struct Record {
-    pages: BTreeMap<u64, RecordBlock>,
-    dirty: BTreeSet<u64>,
-    durable: BTreeMap<u64, RecordBlock>,
-    /// Fault of writes to the file, while they fail.
-    fault: Option<MetadataFault>,
-    /// True if a failing sync writes the pages all the same.
-    is_kept: bool,
-}
-
-impl RecordBlocks for Record {
-    type Error = MetadataFault;
-
-    fn read(&mut self, block: u64) -> Result<RecordBlock, MetadataFault> {
-        Ok(self.pages.get(&block).copied().unwrap_or_default())
-    }
-
-    fn write(&mut self, block: u64, content: &RecordBlock) -> Result<(), MetadataFault> {
-        if self.fault == Some(MetadataFault::Shortage) {
-            return Err(MetadataFault::Shortage);
-        }
-        self.pages.insert(block, *content);
-        self.dirty.insert(block);
-        Ok(())
-    }
-
-    fn sync(&mut self) -> Result<(), MetadataFault> {
-        let written = std::mem::take(&mut self.dirty);
-        if self.fault.is_none() || self.is_kept {
-            written.into_iter().for_each(|block| _ = self.durable.insert(block, self.pages[&block]));
-        }
-        self.fault.map_or(Ok(()), Err)
-    }
-}
-
-impl Record {
-    /// The file of a volume whose extents all begin with this epoch.
-    pub(super) fn new(epoch: u64) -> Record {
-        let mut record = Record::default();
-        let new = EpochRecord { allocated: epoch, committed: epoch, is_failed: false };
-        epoch_record::begin(&mut record, 0..EXTENTS, new).expect("it is well");
-        record
-    }
-
-    pub(super) fn found(&mut self) -> Vec<EpochRecord> {
-        epoch_record::read_all(self, EXTENTS.into()).expect("reading does not fail")
-    }
-
-    /// True if the file can be written.
-    pub(super) fn is_well(&self) -> bool {
-        self.fault.is_none()
-    }
-
-    /// Ends the daemon. The kernel writes dirty pages, and the next start reads past the cache.
-    pub(super) fn lose_cache(&mut self) -> Vec<EpochRecord> {
-        for block in std::mem::take(&mut self.dirty) {
-            self.durable.insert(block, self.pages[&block]);
-        }
-        self.lose_power()
-    }
-
-    /// Loses power: all pages without a successful sync are lost.
-    pub(super) fn lose_power(&mut self) -> Vec<EpochRecord> {
-        (self.pages, self.dirty) = (self.durable.clone(), BTreeSet::new());
-        self.found()
-    }
-}
-
-impl World {
+impl MirrorWorld {
     fn now_ns(&self) -> u64 {
         self.now * STEP_NS
     }

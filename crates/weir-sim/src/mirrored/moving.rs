@@ -3,181 +3,19 @@
 //!
 //! A replica has the number of its drive. The planner chooses drives; numbers mean nothing to it.
 
-use std::collections::BTreeSet;
-
-use uuid::Uuid;
-use weir_plan::failure_domain::{FailureDomain, Room};
 use weir_plan::replica_change::{Action, Outcome, ReplicaChange};
-use weir_plan::replica_plan::{Candidate, ReplicaNow, Step, Wish, may_be_removed, next_step, unreachable};
+use weir_plan::replica_plan::{Candidate, Step, may_be_removed};
+use weir_types::Class;
 use weir_types::bounds::{EXTENT_BYTES, REPLICA_SLOTS_MAX};
-use weir_types::{Class, DriveId};
-use weir_volume::mirror::{
-    AwaitedChange, EpochRecord, FileState, Found, RecoveredExtent, ReplicaChange as Change, ReplicaState,
-    ReplicaStates, Slots,
-};
+use weir_volume::mirror::{AwaitedChange, FileState, ReplicaChange as Change, ReplicaState, Slots};
 
+use super::MirrorWorld;
 use super::checksums::ChecksumFile;
-use super::{Drive, Settings, World};
+use super::control::{Doing, candidate, class_of, slot_of};
 use crate::disk::File;
 use crate::requests::EXTENTS;
 
-/// The catalogue of the imagined machine, and the move that is under way.
-#[derive(Clone, Debug)]
-pub(super) struct Control {
-    /// The replicas of each extent that the record names, durably.
-    recorded: Vec<Slots>,
-    /// The class that each replica of an extent is to have.
-    wishes: Vec<Vec<Wish>>,
-    /// Drives that are being emptied.
-    draining: Slots,
-    /// Replicas whose files were found damaged or gone.
-    damaged: BTreeSet<(usize, u32)>,
-    doing: Option<Doing>,
-}
-
-/// A change of a replica in progress.
-#[derive(Clone, Copy, Debug)]
-struct Doing {
-    extent: u32,
-    slot: usize,
-    change: ReplicaChange,
-    /// The volume was asked for its part, and has not answered.
-    awaited: Option<AwaitedChange>,
-}
-
-fn drive_id(slot: usize) -> DriveId {
-    DriveId(Uuid::from_u128(slot as u128))
-}
-
-fn slot_of(drive: DriveId) -> usize {
-    (0..REPLICA_SLOTS_MAX)
-        .find(|slot| drive_id(*slot) == drive)
-        .expect("candidates are drives of the machine")
-}
-
-fn class_of(slot: usize) -> Class {
-    if slot.is_multiple_of(2) { Class::High } else { Class::Low }
-}
-
-impl Control {
-    pub fn new(settings: Settings) -> Control {
-        let count = if settings.is_moved { settings.replicas } else { REPLICA_SLOTS_MAX };
-        let slots: Slots = (0..count).collect();
-        Control {
-            recorded: vec![slots; EXTENTS as usize],
-            wishes: vec![vec![None; count]; EXTENTS as usize],
-            draining: Slots::default(),
-            damaged: BTreeSet::new(),
-            doing: None,
-        }
-    }
-
-    /// True if the record names a replica.
-    pub fn knows(&self, extent: u32, slot: usize) -> bool {
-        self.recorded[extent as usize].contains(slot)
-    }
-
-    /// True if a move is under way.
-    pub fn is_at_something(&self) -> bool {
-        self.doing.is_some()
-    }
-
-    /// The daemon starts anew: a move that was under way is forgotten.
-    pub fn restart(&mut self) {
-        self.doing = None;
-        self.damaged.clear();
-    }
-
-    /// The files of a replica were found damaged or gone.
-    pub fn is_damaged(&mut self, extent: u32, slot: usize) {
-        self.damaged.insert((slot, extent));
-    }
-
-    /// The replica states of an extent are durably these, or no replica is in sync any more.
-    pub fn hear(
-        &mut self,
-        extent: u32,
-        replica_states: Option<&ReplicaStates>,
-        has_answered: impl Fn(usize) -> bool,
-    ) {
-        let Some(doing) = &mut self.doing else { return };
-        let Some(awaited) = doing.awaited else { return };
-        let outcome = awaited.outcome(extent, replica_states, || !has_answered(doing.slot));
-        if let Some(has_come_about) = outcome {
-            doing.awaited = None;
-            doing.change.ended(if has_come_about { Outcome::Done } else { Outcome::Refused });
-        }
-    }
-
-    /// Recovers the extents from the drives that can be reached.
-    pub fn recovered_extents(
-        &self,
-        drives: &[Drive],
-        reachable: &[bool; REPLICA_SLOTS_MAX],
-        epoch_record: &[EpochRecord],
-    ) -> Result<Vec<RecoveredExtent>, String> {
-        let recovered_extent = |extent: u32| {
-            let found = self.found(extent, drives, reachable);
-            let recovered = RecoveredExtent::find(found, epoch_record[extent as usize]);
-            recovered.map_err(|error| format!("extent {extent}: {error}"))
-        };
-        (0..EXTENTS).map(recovered_extent).collect()
-    }
-
-    fn found(
-        &self,
-        extent: u32,
-        drives: &[Drive],
-        reachable: &[bool; REPLICA_SLOTS_MAX],
-    ) -> Vec<(usize, Found)> {
-        let index = extent as usize;
-        let recorded = self.recorded[index];
-        let is_found = |slot: usize| reachable[slot] && drives[slot].is_made[index];
-        let found = |slot: usize| match drives[slot].all_metadata[index].clone().filter(|_| is_found(slot)) {
-            Some(metadata) => (slot, Found::WithMetadata(metadata)),
-            None if is_found(slot) => (slot, Found::Bare),
-            None => (slot, Found::Nothing),
-        };
-        recorded.iter().map(found).collect()
-    }
-
-    /// The replicas of an extent as the planner sees them.
-    fn replicas(&self, extent: u32, replica_states: &ReplicaStates) -> Vec<ReplicaNow> {
-        let recorded = self.recorded[extent as usize];
-        let is_there =
-            |slot: &usize| recorded.contains(*slot) || replica_states[*slot] != ReplicaState::Absent;
-        let replica = |slot: usize| ReplicaNow {
-            slot,
-            drive: recorded.contains(slot).then(|| drive_id(slot)),
-            class: Some(class_of(slot)),
-            journal: None,
-            replica_state: replica_states[slot],
-            must_leave: self.draining.contains(slot) || self.damaged.contains(&(slot, extent)),
-        };
-        (0..REPLICA_SLOTS_MAX).filter(is_there).map(replica).collect()
-    }
-
-    /// The next step for an extent.
-    fn next(&self, extent: u32, replica_states: &ReplicaStates, candidates: &[Candidate]) -> Step {
-        next_step(&self.replicas(extent, replica_states), &self.wishes[extent as usize], candidates)
-    }
-
-    /// True if the drives that are not being emptied could meet all wishes.
-    fn can_be_met(&self) -> bool {
-        let free = (0..REPLICA_SLOTS_MAX).filter(|slot| !self.draining.contains(*slot));
-        let candidates: Vec<Candidate> = free.map(|slot| candidate(slot, 0)).collect();
-        self.wishes.iter().all(|wishes| unreachable(wishes, &candidates).is_none())
-    }
-}
-
-fn candidate(slot: usize, provisioned_bytes: u64) -> Candidate {
-    let size_bytes = 100 * EXTENT_BYTES;
-    let room =
-        Room { drive: drive_id(slot), domain: FailureDomain::default(), size_bytes, provisioned_bytes };
-    Candidate { room, class: Some(class_of(slot)) }
-}
-
-impl World {
+impl MirrorWorld {
     /// Takes the next step of the move that is under way, or begins one.
     pub(super) fn move_replicas(&mut self) -> Result<(), String> {
         let extent = self.random.below(EXTENTS.into()) as u32;
@@ -288,7 +126,7 @@ impl World {
             Action::Unrecord => self.control.recorded[extent as usize].remove(slot),
             Action::DeleteFile => self.give_back(extent, slot),
         }
-        self.end_step(Outcome::Done);
+        self.control.end_step(Outcome::Done);
         Ok(())
     }
 
@@ -301,7 +139,7 @@ impl World {
         };
         // A drive does in order what it is asked for beside a replica. Here it may answer in any order.
         if matches!(change, Change::Add) && self.touches(doing.extent, doing.slot) {
-            self.end_step(Outcome::Refused);
+            self.control.end_step(Outcome::Refused);
             return Ok(());
         }
         let awaited = Some(AwaitedChange::new(replica, change));
@@ -313,24 +151,9 @@ impl World {
             }
         } else {
             self.control.doing = Some(doing);
-            self.end_step(Outcome::Refused);
+            self.control.end_step(Outcome::Refused);
         }
         self.take(effects)
-    }
-
-    fn end_step(&mut self, outcome: Outcome) {
-        if let Some(doing) = &mut self.control.doing {
-            doing.awaited = None;
-            doing.change.ended(outcome);
-        }
-    }
-
-    /// No metadata could be written that names a replica.
-    pub(super) fn addition_refused(&mut self, extent: u32, slot: usize) {
-        let awaited = self.control.doing.and_then(|doing| doing.awaited);
-        if awaited.is_some_and(|awaited| awaited.is_refused_by(extent, slot)) {
-            self.end_step(Outcome::Refused);
-        }
     }
 
     /// Creates the file of a replica.

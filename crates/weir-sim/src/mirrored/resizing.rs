@@ -4,7 +4,8 @@
 use weir_types::bounds::{EXTENT_BYTES, REPLICA_SLOTS_MAX};
 use weir_volume::mirror::{EpochRecord, RecoveredExtent, ReplicaMetadata, ReplicaState, epoch_record};
 
-use super::{Sabotage, World};
+use super::MirrorWorld;
+use super::settings::Sabotage;
 use crate::SECTOR_BYTES;
 use crate::disk::File;
 use crate::requests::EXTENTS;
@@ -12,7 +13,7 @@ use crate::requests::EXTENTS;
 /// The extent that is deleted and created again.
 const LAST: u32 = EXTENTS - 1;
 
-impl World {
+impl MirrorWorld {
     /// Sometimes shrinks and grows the volume, once no operation is in flight. True if this step belongs to a
     /// resize.
     pub(super) fn resize_sometimes(&mut self) -> Result<bool, String> {

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use weir_types::bounds::{BLOCK_BYTES, REGION_BYTES};
 use weir_volume::mirror::{Effect, Slots};
 
-use super::{Pending, Sabotage, World};
+use super::MirrorWorld;
+use super::settings::Sabotage;
+use super::work::{Pending, Piece};
 use crate::disk::File;
 use crate::requests::place_of;
 
@@ -18,16 +20,7 @@ pub(super) struct VolumeSnapshot {
     files: BTreeMap<(usize, u32), File>,
 }
 
-/// A piece that the executor must add to the snapshot.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
-    pub extent: u32,
-    pub slots: Slots,
-    pub offset: u32,
-    pub length: u32,
-}
-
-impl World {
+impl MirrorWorld {
     /// Quiesces changes for a snapshot, which begins some steps later.
     pub(super) fn quiesce_for_snapshot(&mut self) {
         if self.snapshot.is_none() {

@@ -6,7 +6,7 @@ use weir_plan::replica_return::{JournalOf, Verdict, before_files, by_files};
 use weir_types::bounds::REPLICA_SLOTS_MAX;
 use weir_volume::mirror::{Effect, FileState, ReplicaChange, ReplicaMetadata, ReplicaState};
 
-use super::World;
+use super::MirrorWorld;
 use super::checksums::ChecksumFile;
 use crate::disk::File;
 use crate::requests::EXTENTS;
@@ -22,7 +22,7 @@ pub(super) struct OlderState {
     block_checksums: ChecksumFile,
 }
 
-impl World {
+impl MirrorWorld {
     /// Sometimes backs up a replica, or pauses clients so that no region is dirty for a while.
     pub(super) fn keep_older_states(&mut self) -> Result<(), String> {
         if self.settings.swaps_per_mille == 0 || !self.random.chance(1, 5) {

@@ -6,13 +6,15 @@ use weir_journal::{
 use weir_volume::mirror::{Answer, MirrorId};
 use weir_volume::{Action, Fault, Generation, OperationId};
 
-use super::super::{Pending, World};
-use super::{Asked, Asker, BLOCK, JOURNAL_DRIVE, Reading, Target, Work};
+use super::JOURNAL_DRIVE;
 use crate::disk::Block;
-use crate::journal_file::{self, block_at};
-use crate::transfer;
+use crate::journal_file::block_at;
+use crate::mirrored::MirrorWorld;
+use crate::mirrored::journal::{Asked, Asker, BLOCK, Reading, Target, Work};
+use crate::mirrored::work::Pending;
+use crate::{journal_file, transfer};
 
-impl World {
+impl MirrorWorld {
     /// Hands an action of a journaled replica to the journal.
     pub(in crate::mirrored) fn ask_journal(
         &mut self,

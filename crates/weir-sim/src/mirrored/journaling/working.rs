@@ -3,13 +3,15 @@
 use weir_journal::{Action as JournalAction, DestageFault, SlowFault};
 use weir_volume::Fault;
 
-use super::super::{Pending, World};
-use super::{JOURNAL_DRIVE, Work};
+use super::JOURNAL_DRIVE;
 use crate::disk::Block;
 use crate::journal_file::Cell;
+use crate::mirrored::MirrorWorld;
+use crate::mirrored::journal::Work;
+use crate::mirrored::work::Pending;
 use crate::requests::EXTENTS;
 
-impl World {
+impl MirrorWorld {
     /// Carries out the journal's actions.
     pub(super) fn take_from_journal(&mut self, actions: Vec<JournalAction>) -> Result<(), String> {
         for action in actions {

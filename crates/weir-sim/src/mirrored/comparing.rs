@@ -1,0 +1,55 @@
+//! Compares the replicas of a machine at rest: all in sync are equal, and none has bytes of another tenant.
+
+use std::collections::BTreeSet;
+
+use weir_types::bounds::{EXTENT_BYTES, REPLICA_SLOTS_MAX};
+use weir_volume::mirror::ReplicaState;
+
+use super::MirrorWorld;
+use crate::disk::Block;
+use crate::requests::{EXTENTS, FOREIGN};
+
+impl MirrorWorld {
+    /// No file holds what memory held before it was filled.
+    pub(super) fn look_for_foreign_bytes(&self) -> Result<(), String> {
+        for (slot, drive) in self.drives.iter().enumerate() {
+            for (extent, file) in drive.files.iter().enumerate() {
+                let is_foreign = |block: &u32| file.read(*block).contains(&FOREIGN);
+                if let Some(block) = file.data_blocks().into_iter().find(is_foreign) {
+                    return Err(format!(
+                        "block {block} of extent {extent} has foreign bytes on replica {slot}"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that all replicas in sync are equal.
+    pub(super) fn compare(&mut self) -> Result<(), String> {
+        self.look_for_foreign_bytes()?;
+        for extent in 0..EXTENTS {
+            let replica_states = self.mirror.replica_states(extent);
+            let is_stale =
+                |slot: &usize| self.reachable[*slot] && replica_states[*slot] == ReplicaState::Stale;
+            if let Some(slot) = (0..REPLICA_SLOTS_MAX).find(is_stale) {
+                let lacks = self.mirror.lacks(extent, slot);
+                return Err(format!(
+                    "replica {slot} of extent {extent} cannot be made up: it lacks {lacks} regions"
+                ));
+            }
+            let good: Vec<usize> = self.mirror.readable(extent, 0, EXTENT_BYTES as u32).iter().collect();
+            let blocks: BTreeSet<u32> =
+                good.iter().flat_map(|slot| self.blocks_of((*slot, extent))).collect();
+            for block in blocks {
+                let contents: Result<BTreeSet<Block>, String> =
+                    good.iter().map(|slot| self.content((*slot, extent), block)).collect();
+                let contents = contents?;
+                if contents.len() > 1 {
+                    return Err(format!("block {block} of extent {extent} differs on replicas {good:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
