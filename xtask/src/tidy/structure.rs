@@ -7,13 +7,8 @@ use super::{Complaint, Tree};
 use crate::structure;
 
 /// Beginnings of figures that are still beyond their bound. An entry goes when its figure is good; none comes.
-const NOT_YET: [&str; 5] = [
-    "weir-engine: Reactor has ",
-    "weir-engine: VolumeJournals has ",
-    "weir-sim: World has ",
-    "weir-sim: 16 files with ",
-    "weir-sim: modules name each other: in journaled",
-];
+const NOT_YET: [&str; 3] =
+    ["weir-engine: Reactor has ", "weir-engine: VolumeJournals has ", "weir-sim: MirrorWorld has "];
 
 /// Complains about each figure beyond its bound, and about each exception that is no longer needed.
 pub fn check(tree: &Tree) -> Result<Vec<Complaint>> {

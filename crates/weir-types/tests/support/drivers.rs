@@ -92,7 +92,8 @@ fn is_size(text: &str) -> bool {
     // A person sees three digits.
     let shown = Size::parse(&size.to_string(), 1).map(|shown| shown.0.abs_diff(size.0));
     // Rounded up, the largest of all is more than a size can be.
-    let is_near = shown.map_or(size.0 >= u64::MAX - u64::MAX / 199, |difference| difference <= size.0 / 199 + 1);
+    let is_near =
+        shown.map_or(size.0 >= u64::MAX - u64::MAX / 199, |difference| difference <= size.0 / 199 + 1);
     assert!(is_near, "{size} for {text}");
     true
 }
