@@ -33,7 +33,7 @@ struct World {
     thread: Option<JoinHandle<()>>,
     data_plane: Arc<DataPlane>,
     control: Arc<Control>,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 /// Token of the TCP listener, and its form in a request header.
@@ -70,7 +70,7 @@ impl World {
             thread: Some(thread),
             data_plane,
             control,
-            _folder: folder,
+            folder,
         };
         world.description =
             world.client.get(format!("{}/openapi.json", world.base)).send().unwrap().json().unwrap();

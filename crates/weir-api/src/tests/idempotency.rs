@@ -1,5 +1,7 @@
 //! A request that is sent again with the same key happens once.
 
+use std::io::Write;
+
 use serde_json::{Value, json};
 
 use super::World;
@@ -54,5 +56,31 @@ fn creation_sent_twice_at_once_happens_once() {
     for (status, is_replayed, answer) in &answers {
         let is_waiting = *status == 409 && answer["detail"].as_str().unwrap().contains("in progress");
         assert!(*status == 201 || is_waiting, "{status} {is_replayed} {answer}");
+    }
+}
+
+/// Sends a creation with a key and leaves before the answer.
+fn create_and_leave(world: &World, name: &str) {
+    let socket = world.folder.path().join("api.sock");
+    let mut stream = std::os::unix::net::UnixStream::connect(socket).unwrap();
+    let body = json!({"name": name, "size_bytes": 4096}).to_string();
+    let head =
+        "POST /v1/tenants/default/volumes HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json";
+    let length = body.len();
+    write!(stream, "{head}\r\nIdempotency-Key: {name}\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();
+}
+
+#[test]
+fn creation_whose_client_left_is_answered_to_the_retry() {
+    let world = World::start(false);
+    for number in 0..20 {
+        let name = format!("v{number}");
+        create_and_leave(&world, &name);
+        weir_testkit::wait::wait_until("the retry is answered", || {
+            let (status, _, answer) = create(&world, &name, &json!({"name": name, "size_bytes": 4096}));
+            let is_waiting = status == 409 && answer["detail"].as_str().unwrap().contains("in progress");
+            assert!(status == 201 || is_waiting, "{name}: {answer}");
+            status == 201
+        });
     }
 }
