@@ -4,8 +4,8 @@ use std::io;
 
 use weir_reactor::{Carried, Descriptor};
 use weir_types::BackgroundKind;
-use weir_volume::mirror::{Answer, Effect};
-use weir_volume::{Action, Fault};
+use weir_volume::mirror::{Answer, Effect, MirrorId};
+use weir_volume::{Action, Content, Fault, OperationId};
 
 use crate::alarms::Alarm;
 use crate::clients::EndedOperation;
@@ -52,25 +52,7 @@ impl Reactor {
             }
             Effect::Refused { extent, slot } => self.addition_refused(index, (extent, slot)),
             Effect::Done { operation, result, source } => {
-                let owner = self.volumes[index].take_owner(operation, source);
-                match owner.purpose {
-                    Purpose::Client(ticket) => {
-                        let Owner { part, memory, spent, .. } = owner;
-                        let ended = EndedOperation { part, memory, spent };
-                        self.clients.operation_ended(&mut self.io, ticket, ended, result);
-                        self.serve_clients();
-                    }
-                    Purpose::Resync { extent, slot } => {
-                        drop(owner);
-                        self.region_ended(index, (extent, slot), result.is_ok());
-                    }
-                    Purpose::Scrubbing { extent } => {
-                        drop(owner);
-                        let policy = self.policies.of(BackgroundKind::Scrub);
-                        self.volumes[index].piece_scrubbed(extent, self.io.now_ns, policy);
-                        self.ask_for_pieces(index);
-                    }
-                }
+                self.end_operation(index, operation, source, result);
             }
             Effect::Examine { id, slot, operation, content } => {
                 self.volumes[index].examine(id, (slot, operation), content);
@@ -101,6 +83,35 @@ impl Reactor {
             Effect::ReplicaFailed { slot, extent, .. } => self.replica_failed(index, slot, extent),
             Effect::ReplicaStates { extent, replica_states, .. } => {
                 self.stands(index, extent, replica_states)
+            }
+        }
+    }
+
+    /// Gives the result of a mirror's operation to what it was for.
+    fn end_operation(
+        &mut self,
+        index: VolumeIndex,
+        operation: MirrorId,
+        source: Option<(usize, OperationId)>,
+        result: Result<Content, Fault>,
+    ) {
+        let owner = self.volumes[index].take_owner(operation, source);
+        match owner.purpose {
+            Purpose::Client(ticket) => {
+                let Owner { part, memory, spent, .. } = owner;
+                let ended = EndedOperation { part, memory, spent };
+                self.clients.operation_ended(&mut self.io, ticket, ended, result);
+                self.serve_clients();
+            }
+            Purpose::Resync { extent, slot } => {
+                drop(owner);
+                self.region_ended(index, (extent, slot), result.is_ok());
+            }
+            Purpose::Scrubbing { extent } => {
+                drop(owner);
+                let policy = self.policies.of(BackgroundKind::Scrub);
+                self.volumes[index].piece_scrubbed(extent, self.io.now_ns, policy);
+                self.ask_for_pieces(index);
             }
         }
     }

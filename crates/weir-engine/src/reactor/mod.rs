@@ -311,75 +311,76 @@ impl Reactor {
 
     fn take_commands(&mut self) {
         while let Ok(command) = self.commands.try_recv() {
-            match command {
-                Command::Open { spec, homes, journals, statistics, done } => {
-                    self.open_volume(spec, (homes, journals), statistics);
-                    answer(done);
-                }
-                Command::Close { volume, done } => self.close_volume(volume, done),
-                Command::Resize { volume, resizing, done } => self.resize(volume, resizing, done),
-                Command::SetReadOnly { volume, is_read_only, done } => {
-                    self.set_read_only(volume, is_read_only, done);
-                }
-                Command::Bind { volume, binding, done } => self.bind(volume, &binding, done),
-                Command::LookAtPolicyTrees { done } => {
-                    self.release_all();
-                    answer(done);
-                }
-                Command::Tap { volume, tap, done } => {
-                    if let Some(&index) = self.by_id.get(&volume) {
-                        self.clients.set_tap(index, tap);
-                    }
-                    answer(done);
-                }
-                Command::Reclaim(new) => {
-                    let policy = self.policies.of(BackgroundKind::Reclaim);
-                    self.background.begin_reclaim(&mut self.io, &mut self.drive_queues, *new, policy);
-                }
-                Command::ChangeBackground { kind, policy, done } => {
-                    self.change_background(kind, policy);
-                    answer(done);
-                }
-                Command::ChangeReplica { volume, replica, change, done } => {
-                    self.change_replica(volume, replica, change, done);
-                }
-                Command::ConfirmAdded { volume, replica } => self.confirm_added(volume, replica),
-                Command::AddJournal { volume, journal, done } => {
-                    // The caller may have stopped waiting; the same holds below.
-                    let _ = done.send(self.add_journal_to(volume, *journal));
-                }
-                Command::DropJournal { volume, drive, done } => {
-                    let _ = done.send(self.drop_journal(volume, drive));
-                }
-                Command::SetReadCosts { volume, read_costs, done } => {
-                    self.set_read_costs(volume, &read_costs);
-                    answer(done);
-                }
-                Command::Quiesce { volume, done } => self.quiesce(volume, done),
-                Command::Snapshot(new) => self.begin_snapshot(*new),
-                Command::AbandonSnapshot { volume } => {
-                    if let Some(&index) = self.by_id.get(&volume) {
-                        self.end_snapshot(index, "it was given up");
-                    }
-                }
-                Command::Scrub { volume, progress, done } => self.begin_scrub(volume, progress, done),
-                Command::EndScrub { volume, done } => {
-                    let index = self.by_id.get(&volume).copied();
-                    index.into_iter().for_each(|index| self.end_scrub(index, ScrubEnd::Cancelled));
-                    answer(done);
-                }
-                Command::SetAway { drive, is_away } => self.set_away(drive, is_away),
-                Command::OpenFiles { drive, done } => {
-                    // The caller may have stopped waiting.
-                    let _ = done.send(self.open_files(drive));
-                }
-                Command::FailReplica { volume, replica, message } => {
-                    self.fail_replica(volume, replica, &message)
-                }
-                Command::GiveUpJournal { volume, drive } => self.give_up_journal(volume, drive),
-                Command::Serve { volume, connection } => self.serve(volume, *connection),
-                Command::Stop => self.stop(),
+            self.take_command(command);
+        }
+    }
+
+    fn take_command(&mut self, command: Command) {
+        match command {
+            Command::Open { spec, homes, journals, statistics, done } => {
+                self.open_volume(spec, (homes, journals), statistics);
+                answer(done);
             }
+            Command::Close { volume, done } => self.close_volume(volume, done),
+            Command::Resize { volume, resizing, done } => self.resize(volume, resizing, done),
+            Command::SetReadOnly { volume, is_read_only, done } => {
+                self.set_read_only(volume, is_read_only, done);
+            }
+            Command::Bind { volume, binding, done } => self.bind(volume, &binding, done),
+            Command::LookAtPolicyTrees { done } => {
+                self.release_all();
+                answer(done);
+            }
+            Command::Tap { volume, tap, done } => {
+                if let Some(&index) = self.by_id.get(&volume) {
+                    self.clients.set_tap(index, tap);
+                }
+                answer(done);
+            }
+            Command::Reclaim(new) => {
+                let policy = self.policies.of(BackgroundKind::Reclaim);
+                self.background.begin_reclaim(&mut self.io, &mut self.drive_queues, *new, policy);
+            }
+            Command::ChangeBackground { kind, policy, done } => {
+                self.change_background(kind, policy);
+                answer(done);
+            }
+            Command::ChangeReplica { volume, replica, change, done } => {
+                self.change_replica(volume, replica, change, done);
+            }
+            Command::ConfirmAdded { volume, replica } => self.confirm_added(volume, replica),
+            Command::AddJournal { volume, journal, done } => {
+                // The caller may have stopped waiting; the same holds below.
+                let _ = done.send(self.add_journal_to(volume, *journal));
+            }
+            Command::DropJournal { volume, drive, done } => {
+                let _ = done.send(self.drop_journal(volume, drive));
+            }
+            Command::SetReadCosts { volume, read_costs, done } => {
+                self.set_read_costs(volume, &read_costs);
+                answer(done);
+            }
+            Command::Quiesce { volume, done } => self.quiesce(volume, done),
+            Command::Snapshot(new) => self.begin_snapshot(*new),
+            Command::AbandonSnapshot { volume } => {
+                if let Some(&index) = self.by_id.get(&volume) {
+                    self.end_snapshot(index, "it was given up");
+                }
+            }
+            Command::Scrub { volume, progress, done } => self.begin_scrub(volume, progress, done),
+            Command::EndScrub { volume, done } => {
+                let index = self.by_id.get(&volume).copied();
+                index.into_iter().for_each(|index| self.end_scrub(index, ScrubEnd::Cancelled));
+                answer(done);
+            }
+            Command::SetAway { drive, is_away } => self.set_away(drive, is_away),
+            Command::OpenFiles { drive, done } => {
+                let _ = done.send(self.open_files(drive));
+            }
+            Command::FailReplica { volume, replica, message } => self.fail_replica(volume, replica, &message),
+            Command::GiveUpJournal { volume, drive } => self.give_up_journal(volume, drive),
+            Command::Serve { volume, connection } => self.serve(volume, *connection),
+            Command::Stop => self.stop(),
         }
     }
 
