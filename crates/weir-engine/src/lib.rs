@@ -14,6 +14,7 @@ mod checksums;
 mod clients;
 mod command;
 mod data_plane;
+mod disk;
 mod drive_queue;
 mod emulation;
 pub mod exports;

@@ -19,7 +19,7 @@ const PAUSE_NS_MAX: u64 = 1_000_000;
 
 /// Times of the last client request and of the last step.
 #[derive(Debug, Default)]
-pub(super) struct ResyncThrottle {
+pub struct ResyncThrottle {
     client_asked_ns: u64,
     step_began_ns: u64,
     paused_until_ns: u64,

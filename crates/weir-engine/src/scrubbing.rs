@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use weir_qos::{Cost, Kind};
 use weir_reactor::Clock;
 use weir_types::BackgroundKind;
-use weir_types::bounds::{BLOCK_BYTES, PIECE_BYTES, SECTION_BYTES};
+use weir_types::bounds::{BLOCK_BYTES, PIECE_BYTES, SCRUBS_PER_REACTOR_MAX, SECTION_BYTES};
 use weir_volume::mirror::{SECTIONS, SectionReport};
 
 use super::token::VolumeIndex;
@@ -126,16 +126,67 @@ pub struct Scrubbing {
 /// The scrubs of a reactor.
 #[derive(Debug, Default)]
 pub struct Scrubs {
-    pub running: BTreeSet<VolumeIndex>,
-    pub waiting: VecDeque<VolumeIndex>,
+    running: BTreeSet<VolumeIndex>,
+    waiting: VecDeque<VolumeIndex>,
     /// When to check the scrubs although nothing ended, in nanoseconds.
-    pub wake_ns: Option<u64>,
+    wake_ns: Option<u64>,
 }
 
 impl Scrubs {
+    /// When to check next, in nanoseconds.
+    pub fn next_ns(&self) -> Option<u64> {
+        self.wake_ns
+    }
+
     /// True if no volume is scrubbed or waits for its scrub.
     pub fn are_none(&self) -> bool {
         self.running.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Adds a volume, whose scrub begins now or after others.
+    pub fn add(&mut self, index: VolumeIndex, now_ns: u64) {
+        self.waiting.push_back(index);
+        self.wake_at(now_ns);
+    }
+
+    /// Schedules a check at this time or earlier.
+    pub fn wake_at(&mut self, at_ns: u64) {
+        self.wake_ns = Some(self.wake_ns.map_or(at_ns, |wake_ns| wake_ns.min(at_ns)));
+    }
+
+    /// True if it is time for a check. The next one is not scheduled yet.
+    pub fn take_due(&mut self, now_ns: u64) -> bool {
+        self.wake_ns.take_if(|wake_ns| *wake_ns <= now_ns).is_some()
+    }
+
+    /// The next volume whose scrub may begin.
+    pub fn begin_next(&mut self) -> Option<VolumeIndex> {
+        let has_room = self.running.len() < SCRUBS_PER_REACTOR_MAX;
+        let index = if has_room { self.waiting.pop_front() } else { None };
+        self.running.extend(index);
+        index
+    }
+
+    /// The volumes whose scrubs run.
+    pub fn running(&self) -> Vec<VolumeIndex> {
+        self.running.iter().copied().collect()
+    }
+
+    /// The volumes whose scrubs run, and then those that wait.
+    pub fn all(&self) -> Vec<VolumeIndex> {
+        self.running.iter().chain(&self.waiting).copied().collect()
+    }
+
+    pub fn is_running(&self, index: VolumeIndex) -> bool {
+        self.running.contains(&index)
+    }
+
+    /// The scrub of a volume has ended, so the next one may begin.
+    pub fn ended(&mut self, index: VolumeIndex, now_ns: u64) {
+        self.forget(index);
+        if !self.waiting.is_empty() {
+            self.wake_at(now_ns);
+        }
     }
 
     /// Removes a volume whose scrub has ended.

@@ -398,6 +398,7 @@ fn drive_answering_zeroing_steps_is_not_failed() {
     world.reactor.io.now_ns += STALL_NS + 1;
     assert!(is_late(&world.reactor));
     world.reactor.volumes[index].operations.end();
-    world.reactor.zeroing_step_ended(replica, operation, Step::Zero, Err(Fault::Unsupported));
+    let mut disk = world.reactor.volumes[index].disk(&mut world.reactor.io);
+    disk.zeroing_step_ended(replica, operation, Step::Zero, Err(Fault::Unsupported));
     assert!(!is_late(&world.reactor), "it has just been asked for the next step");
 }

@@ -46,3 +46,20 @@ pub enum Token {
     /// An operation of one of a volume's journals.
     Journal { volume: VolumeIndex, journal: usize, flight: u64 },
 }
+
+impl Token {
+    /// The volume of an operation on a volume's files.
+    pub fn volume(&self) -> Option<VolumeIndex> {
+        match self {
+            Token::Operation(replica, ..) | Token::Edge(replica, ..) | Token::Zero(replica, ..) => {
+                Some(replica.volume)
+            }
+            Token::Allocate { replica, .. } | Token::Sync { replica, .. } => Some(replica.volume),
+            Token::Receive(_)
+            | Token::ReceivePayload(_)
+            | Token::HangUp(_)
+            | Token::Send(_)
+            | Token::Journal { .. } => None,
+        }
+    }
+}

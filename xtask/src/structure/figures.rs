@@ -47,6 +47,13 @@ pub struct Circle {
     lines: usize,
 }
 
+impl TypeFigures {
+    /// True if a figure of the type is beyond its bound.
+    pub fn is_beyond(&self) -> bool {
+        self.methods > METHODS_MAX || self.written_fields > WRITTEN_FIELDS_MAX
+    }
+}
+
 impl Figures {
     /// Counts the figures of a crate.
     pub fn of(source: &CrateSource) -> Figures {

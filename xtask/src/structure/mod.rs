@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 
 use crate::arguments::Arguments;
 use crate::repository::repository_root;
-use figures::{Figures, METHODS_MAX, PERCENT_MAX, WRITTEN_FIELDS_MAX};
+use figures::{Figures, METHODS_MAX, PERCENT_MAX, TypeFigures, WRITTEN_FIELDS_MAX};
 use parse::CrateSource;
 
 /// Prints the figures of every crate, or those of one crate and its tree. Fails if a bound is exceeded.
@@ -66,7 +66,8 @@ fn print_calls(source: &CrateSource) {
 
 fn print_figures(source: &CrateSource, figures: &Figures) {
     println!("{}: {} lines in {} files", source.name, figures.lines, source.files.len());
-    for one in figures.types.iter().take(3) {
+    let is_shown = |(place, one): &(usize, &TypeFigures)| *place < 3 || one.is_beyond();
+    for (_, one) in figures.types.iter().enumerate().filter(is_shown) {
         println!(
             "  {}: {} methods (at most {METHODS_MAX}), {} fields that other files write (at most \
              {WRITTEN_FIELDS_MAX})",

@@ -65,7 +65,7 @@ impl VolumeJournals {
     /// True unless a write bypasses its journal. A write that has to wait is decided anew when the journal
     /// accepts it.
     pub fn needs_checksum(&self, binding: Binding, offset: u32, length: u32) -> bool {
-        self.at(binding.journal).needs_checksum(binding.file, offset, length)
+        self.all.at(binding.journal).needs_checksum(binding.file, offset, length)
     }
 
     /// Submits a change of a replica.
@@ -77,7 +77,7 @@ impl VolumeJournals {
         desk: &mut Desk<'_>,
     ) {
         let mut actions = Vec::new();
-        let journal = self.at_mut(binding.journal);
+        let journal = self.all.at_mut(binding.journal);
         let ticket = journal.enter(asked);
         let request = Request { ticket, file: binding.file, offset, length, kind };
         if !journal.unasked.is_empty() || journal.core.change(request, &mut actions) == Err(QueueFull) {
@@ -94,13 +94,13 @@ impl VolumeJournals {
     /// Records the time of a change behind a journal.
     pub fn note_change(&mut self, journal_index: usize, desk: &mut Desk<'_>) {
         let mut actions = Vec::new();
-        self.at_mut(journal_index).note_change(desk.io.now_ns, &mut actions);
+        self.all.at_mut(journal_index).note_change(desk.io.now_ns, &mut actions);
         self.carry_out(journal_index, actions, desk);
     }
 
     /// Submits a sync of a replica.
     pub fn sync(&mut self, binding: Binding, token: Token, desk: &mut Desk<'_>) {
-        let journal = self.at_mut(binding.journal);
+        let journal = self.all.at_mut(binding.journal);
         let mut actions = Vec::new();
         journal.ask_sync(Asked::of_replica(token, 0), binding.file, &mut actions);
         self.carry_out(binding.journal, actions, desk);
@@ -115,7 +115,7 @@ impl VolumeJournals {
         result: Result<(), Fault>,
         desk: &mut Desk<'_>,
     ) {
-        let journal = self.at_mut(journal_index);
+        let journal = self.all.at_mut(journal_index);
         let Asked { asker, length, payload, .. } =
             journal.asked.remove(&ticket).expect("what was asked for ends once");
         let carried = payload.map_or(Carried::Nothing, Carried::from);

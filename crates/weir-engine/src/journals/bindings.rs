@@ -36,8 +36,8 @@ impl VolumeJournals {
             bindings,
             keeps,
         } = spec;
-        let journal_index = self.all.len();
-        self.all.push(Some(VolumeJournal {
+        let journal_index = self.all.next_index();
+        self.all.add(VolumeJournal {
             place: (self.volume, journal_index),
             drive: drive.id,
             home,
@@ -58,7 +58,7 @@ impl VolumeJournals {
             changed_ns: desk.io.now_ns,
             is_draining: false,
             is_told_empty: false,
-        }));
+        });
         for (replica, file) in bindings {
             self.attach_at(journal_index, (replica, home_of(replica)), file.map(Descriptor::file));
         }
@@ -68,26 +68,26 @@ impl VolumeJournals {
 
     /// The journal that was added last is in use.
     pub fn begin_last(&mut self) {
-        self.publish(self.all.len() - 1);
+        self.publish(self.all.next_index() - 1);
         self.effects.push(JournalEffect::Wake);
     }
 
     /// True if there is a journal on a drive.
     pub fn has_on(&self, drive: DriveId) -> bool {
-        self.on(drive).is_some()
+        self.all.on(drive).is_some()
     }
 
     /// Removes the journal on a drive. False if replicas are behind the journal or operations are under way;
     /// the caller may ask again.
     pub fn remove(&mut self, drive: DriveId) -> bool {
-        let Some(journal_index) = self.on(drive) else { return true };
+        let Some(journal_index) = self.all.on(drive) else { return true };
         let is_in_use = self.bindings.values().any(|binding| binding.journal == journal_index);
-        let journal = self.at(journal_index);
+        let journal = self.all.at(journal_index);
         let is_quiet = journal.flights.is_empty() && (journal.files.is_empty() || journal.has_failed);
         if is_in_use || !is_quiet {
             return false;
         }
-        self.all[journal_index] = None;
+        self.all.remove(journal_index);
         self.statistics.journals.is_gone(drive);
         true
     }
@@ -97,7 +97,7 @@ impl VolumeJournals {
         self.statistics.journals.forget(extent, slot);
         let key = key_of((extent, slot));
         self.bindings.remove(&(extent, slot));
-        for journal_index in self.journal_indices() {
+        for journal_index in self.all.indices() {
             self.forget_in(journal_index, |other| other == key, desk);
         }
     }
@@ -107,7 +107,7 @@ impl VolumeJournals {
     pub fn suspend(&mut self, (extent, slot): (u32, usize), desk: &mut Desk<'_>) {
         let Some(Binding { journal: journal_index, file }) = self.binding(extent, slot) else { return };
         let mut actions = Vec::new();
-        self.at_mut(journal_index).core.suspend(file, &mut actions);
+        self.all.at_mut(journal_index).core.suspend(file, &mut actions);
         self.carry_out(journal_index, actions, desk);
     }
 
@@ -115,7 +115,7 @@ impl VolumeJournals {
     pub fn resume(&mut self, (extent, slot): (u32, usize), desk: &mut Desk<'_>) {
         let Some(Binding { journal: journal_index, file }) = self.binding(extent, slot) else { return };
         let mut actions = Vec::new();
-        self.at_mut(journal_index).core.resume(file, &mut actions);
+        self.all.at_mut(journal_index).core.resume(file, &mut actions);
         self.carry_out(journal_index, actions, desk);
     }
 
@@ -123,7 +123,7 @@ impl VolumeJournals {
     pub fn detach_from(&mut self, first: u32, desk: &mut Desk<'_>) {
         self.statistics.journals.forget_from(first);
         self.bindings.retain(|(extent, _), _| *extent < first);
-        for journal_index in self.journal_indices() {
+        for journal_index in self.all.indices() {
             self.forget_in(journal_index, |key| key.extent >= first, desk);
         }
     }
@@ -132,7 +132,7 @@ impl VolumeJournals {
     /// replica's file.
     pub fn forget_elsewhere(&mut self, replica: (u32, usize), desk: &mut Desk<'_>) {
         let own = self.binding(replica.0, replica.1).map(|binding| binding.journal);
-        for journal_index in self.journal_indices() {
+        for journal_index in self.all.indices() {
             if Some(journal_index) != own {
                 self.forget_in(journal_index, |other| other == key_of(replica), desk);
             }
@@ -141,9 +141,9 @@ impl VolumeJournals {
 
     /// Discards for good the data that journals hold for the last extent beyond the volume's end.
     pub fn trim_beyond(&mut self, size_bytes: u64, desk: &mut Desk<'_>) {
-        for journal_index in self.journal_indices() {
+        for journal_index in self.all.indices() {
             let mut actions = Vec::new();
-            let journal = self.all[journal_index].as_mut().expect("it was just found");
+            let journal = self.all.at_mut(journal_index);
             for ((extent, _), binding) in
                 self.bindings.iter().filter(|(_, binding)| binding.journal == journal_index)
             {
@@ -157,7 +157,7 @@ impl VolumeJournals {
     }
 
     fn forget_in(&mut self, journal_index: usize, is_meant: impl Fn(FileKey) -> bool, desk: &mut Desk<'_>) {
-        let journal = self.at_mut(journal_index);
+        let journal = self.all.at_mut(journal_index);
         let mut actions = Vec::new();
         for file in journal.files_that(is_meant) {
             journal.forget(file, &mut actions);
@@ -167,30 +167,30 @@ impl VolumeJournals {
 
     /// A journal holds nothing of a file any more. Waiters check this at the end of the round.
     pub fn forgotten(&mut self, journal_index: usize, key: FileKey) {
-        let journal = self.at_mut(journal_index);
+        let journal = self.all.at_mut(journal_index);
         journal.files.values_mut().filter(|file| file.key == key).for_each(|file| file.is_forgotten = true);
         journal.remove_forgotten();
     }
 
     /// A journal could not destage to a file.
     pub fn file_failed(&mut self, journal_index: usize, file: FileId) {
-        let (extent, slot) = replica_of(self.at(journal_index).files[&file].key);
+        let (extent, slot) = replica_of(self.all.at(journal_index).files[&file].key);
         self.invalidate(extent, slot);
     }
 
     /// Invalidates the journal on a drive and all replicas behind it, because the next start would not find
     /// the journal's data.
     pub fn give_up(&mut self, drive: DriveId, desk: &mut Desk<'_>) {
-        let Some(journal_index) = self.on(drive) else { return };
+        let Some(journal_index) = self.all.on(drive) else { return };
         let mut actions = Vec::new();
-        self.at_mut(journal_index).core.journal_unreadable(&mut actions);
+        self.all.at_mut(journal_index).core.journal_unreadable(&mut actions);
         self.carry_out(journal_index, actions, desk);
     }
 
     /// A journal has failed, and all replicas behind it fail too.
     pub fn journal_failed(&mut self, journal_index: usize) {
         let volume = self.id;
-        let journal = self.at_mut(journal_index);
+        let journal = self.all.at_mut(journal_index);
         journal.has_failed = true;
         tracing::error!(%volume, drive = %journal.drive, "a write journal has failed");
         let behind = self.bindings.iter().filter(|(_, binding)| binding.journal == journal_index);
@@ -207,7 +207,7 @@ impl VolumeJournals {
 
     /// Refuses the actions that waited for a file to be opened.
     pub fn refuse_parked(&mut self, journal_index: usize, file: FileId, desk: &mut Desk<'_>) {
-        let journal = self.at_mut(journal_index);
+        let journal = self.all.at_mut(journal_index);
         let mut actions = Vec::new();
         journal.refuse_parked(file, &mut actions);
         self.carry_out(journal_index, actions, desk);
@@ -221,7 +221,7 @@ impl VolumeJournals {
         desk: &mut Desk<'_>,
     ) {
         let Some(Binding { journal: journal_index, file: name }) = self.binding(extent, slot) else { return };
-        let slow = self.at_mut(journal_index).files.get_mut(&name);
+        let slow = self.all.at_mut(journal_index).files.get_mut(&name);
         let slow = slow.expect("a journal knows the files of those behind it");
         (slow.home, slow.descriptor) = (home, Some(file.clone()));
         let parked = std::mem::take(&mut slow.parked);
@@ -235,8 +235,8 @@ impl VolumeJournals {
         }
         let binding = self.binding(extent, slot);
         let Some(drive) = drive else { return binding.is_none() };
-        let Some(journal_index) = self.on(drive) else { return false };
-        let journal = self.at(journal_index);
+        let Some(journal_index) = self.all.on(drive) else { return false };
+        let journal = self.all.at(journal_index);
         let is_other = binding.is_some_and(|binding| binding.journal != journal_index);
         !is_other
             && !journal.is_stopped
@@ -247,7 +247,7 @@ impl VolumeJournals {
     /// Attaches a replica, which is at a home, to the journal on a drive. The caller has checked that this
     /// is possible.
     pub fn attach(&mut self, replica: ((u32, usize), Option<usize>), drive: DriveId, file: Option<OwnedFd>) {
-        let journal_index = self.on(drive).expect("it was looked whether it can be");
+        let journal_index = self.all.on(drive).expect("it was looked whether it can be");
         self.attach_at(journal_index, replica, file.map(Descriptor::file));
     }
 
@@ -257,7 +257,7 @@ impl VolumeJournals {
         (replica, home): ((u32, usize), Option<usize>),
         descriptor: Option<Descriptor>,
     ) {
-        let journal = self.at_mut(journal_index);
+        let journal = self.all.at_mut(journal_index);
         let file = journal.core.open(key_of(replica));
         let file = file.expect("a volume has fewer replicas of extents than a journal takes files");
         let new = SlowFile::new(key_of(replica), home, None);
@@ -269,7 +269,7 @@ impl VolumeJournals {
 
     /// Makes a journal forget replicas that are neither attached to it nor in `keeps`.
     fn forget_others(&mut self, journal_index: usize, keeps: &[(u32, usize)]) -> Vec<Action> {
-        let journal = self.all[journal_index].as_mut().expect("it was just added");
+        let journal = self.all.at_mut(journal_index);
         let mut actions = Vec::new();
         let known: Vec<(FileKey, FileId)> = journal.core.files().collect();
         for (key, file) in known {
@@ -285,7 +285,7 @@ impl VolumeJournals {
 
     /// Publishes how a journal is used.
     pub fn publish(&mut self, journal_index: usize) {
-        let journal = self.at_mut(journal_index);
+        let journal = self.all.at_mut(journal_index);
         let usage = journal.core.usage();
         let bytes = |blocks: u32| u64::from(blocks) * BLOCK_BYTES;
         let (size_bytes, used_bytes) = (bytes(usage.log_blocks), bytes(usage.used_blocks));
@@ -318,7 +318,7 @@ impl VolumeJournals {
 
     /// Pieces of a file for which a journal has data.
     fn pieces(&self, binding: Binding) -> Vec<u32> {
-        let live = self.at(binding.journal).core.live(binding.file);
+        let live = self.all.at(binding.journal).core.live(binding.file);
         let piece = |byte: u32| byte / ALLOCATION_BYTES as u32;
         live.flat_map(|(offset, length)| piece(offset)..=piece(offset + length - 1)).collect()
     }

@@ -31,11 +31,11 @@ impl VolumeJournals {
     pub fn carry_out(&mut self, journal_index: usize, mut actions: Vec<Action>, desk: &mut Desk<'_>) {
         while !actions.is_empty() {
             for action in std::mem::take(&mut actions) {
-                if !self.at(journal_index).is_stopped {
+                if !self.all.at(journal_index).is_stopped {
                     self.take_action(journal_index, action, desk);
                 }
             }
-            let journal = self.at_mut(journal_index);
+            let journal = self.all.at_mut(journal_index);
             if !journal.unasked.is_empty() {
                 journal.ask_again(&mut actions);
             }
@@ -45,23 +45,23 @@ impl VolumeJournals {
     fn take_action(&mut self, journal_index: usize, action: Action, desk: &mut Desk<'_>) {
         match action {
             Action::WriteRecord { position_bytes, is_durable, .. } => {
-                self.at_mut(journal_index).write_record(position_bytes, is_durable, desk);
+                self.all.at_mut(journal_index).write_record(position_bytes, is_durable, desk);
             }
-            Action::SyncJournal => self.at_mut(journal_index).sync_journal_file(desk),
+            Action::SyncJournal => self.all.at_mut(journal_index).sync_journal_file(desk),
             Action::WriteSuperblock { position_bytes } => {
-                self.at_mut(journal_index).write_superblock(position_bytes, desk)
+                self.all.at_mut(journal_index).write_superblock(position_bytes, desk)
             }
             Action::Destage { file, .. } | Action::SyncSlow { file }
-                if self.at(journal_index).files[&file].descriptor.is_none() =>
+                if self.all.at(journal_index).files[&file].descriptor.is_none() =>
             {
                 self.park(journal_index, file, action, desk);
             }
             Action::Destage { operation, file, offset, length, content } => {
-                self.at_mut(journal_index).bring((operation, file), (offset, length), content, desk);
+                self.all.at_mut(journal_index).bring((operation, file), (offset, length), content, desk);
             }
-            Action::SyncSlow { file } => self.at_mut(journal_index).sync_slow_file(file, desk),
+            Action::SyncSlow { file } => self.all.at_mut(journal_index).sync_slow_file(file, desk),
             Action::PassBy { ticket, file, offset, length, is_durable } => {
-                self.at_mut(journal_index).pass_by((ticket, file), (offset, length), is_durable, desk);
+                self.all.at_mut(journal_index).pass_by((ticket, file), (offset, length), is_durable, desk);
             }
             Action::Done { ticket, result } => self.journal_done(journal_index, ticket, result, desk),
             Action::Forgotten { file } => self.forgotten(journal_index, file),
@@ -73,7 +73,7 @@ impl VolumeJournals {
     /// Defers an action on a slow file that is not open yet. If the file is being forgotten, the action is
     /// refused.
     fn park(&mut self, journal_index: usize, file: FileId, action: Action, desk: &mut Desk<'_>) {
-        let journal = self.at_mut(journal_index);
+        let journal = self.all.at_mut(journal_index);
         let slow = journal.files.get_mut(&file).expect("a journal acts on files that it knows");
         slow.parked.push(action);
         if slow.is_forgetting {
@@ -84,7 +84,7 @@ impl VolumeJournals {
     /// When an emulated drive answers an operation that the kernel has ended, in nanoseconds; 0 for other
     /// drives.
     pub fn landed(&self, journal_index: usize, flight: u64) -> u64 {
-        self.at(journal_index).flights.get(&flight).expect("a flight lands once").due_ns
+        self.all.at(journal_index).flights.get(&flight).expect("a flight lands once").due_ns
     }
 
     /// Returns the result of an operation to a journal.
@@ -95,7 +95,7 @@ impl VolumeJournals {
         carried: Carried,
         desk: &mut Desk<'_>,
     ) {
-        let journal = self.at_mut(journal_index);
+        let journal = self.all.at_mut(journal_index);
         let Flight { work, .. } = journal.flights.remove(&flight).expect("a flight is answered once");
         let mut actions = Vec::new();
         if let Err(error) = &result {
@@ -131,7 +131,7 @@ impl VolumeJournals {
 
     /// Carries out the consequences of an ended operation.
     pub fn end_flight(&mut self, journal_index: usize, actions: Vec<Action>, desk: &mut Desk<'_>) {
-        self.at_mut(journal_index).remove_forgotten();
+        self.all.at_mut(journal_index).remove_forgotten();
         self.carry_out(journal_index, actions, desk);
     }
 
@@ -147,12 +147,12 @@ impl VolumeJournals {
         let memory = carried.into_unfilled().expect("it was read into memory");
         if whole(result, length).is_err() {
             let mut actions = Vec::new();
-            let journal = self.at_mut(journal_index);
+            let journal = self.all.at_mut(journal_index);
             journal.end_part(fetching.operation, Err(DestageFault::Journal), &mut actions);
             return self.end_flight(journal_index, actions, desk);
         }
         fetching.gathered += length;
-        let journal = self.at_mut(journal_index);
+        let journal = self.all.at_mut(journal_index);
         if journal.is_stopped {
             // The journal is stopped, so the destage ends here.
             return;
@@ -164,8 +164,8 @@ impl VolumeJournals {
             return self.end_flight(journal_index, actions, desk);
         }
         match fetching.sources.is_empty() {
-            false => self.at_mut(journal_index).fetch(fetching, memory, desk),
-            true => self.at_mut(journal_index).write_slow(&fetching, memory.completed(), desk),
+            false => self.all.at_mut(journal_index).fetch(fetching, memory, desk),
+            true => self.all.at_mut(journal_index).write_slow(&fetching, memory.completed(), desk),
         }
     }
 }

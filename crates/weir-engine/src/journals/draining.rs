@@ -17,14 +17,14 @@ impl VolumeJournals {
     /// Empties journals that receive no writes. Answers the replicas that are in the way of a full journal.
     pub fn look(&mut self, desk: &mut Desk<'_>) -> Vec<(u32, usize)> {
         let mut in_the_way = Vec::new();
-        for journal_index in self.journal_indices() {
+        for journal_index in self.all.indices() {
             let mut actions = Vec::new();
-            if self.at_mut(journal_index).look(desk.io.now_ns, &mut actions) {
+            if self.all.at_mut(journal_index).look(desk.io.now_ns, &mut actions) {
                 self.effects.push(JournalEffect::Wake);
             }
             self.carry_out(journal_index, actions, desk);
             self.publish(journal_index);
-            in_the_way.extend(self.at(journal_index).in_the_way());
+            in_the_way.extend(self.all.at(journal_index).in_the_way());
         }
         in_the_way
     }

@@ -20,6 +20,7 @@ mod draining;
 mod faults;
 mod flights;
 mod reading;
+mod set;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -40,6 +41,7 @@ pub use desk::{Desk, JournalEffect};
 pub use draining::LOOK_INTERVAL_NS;
 use flights::Flight;
 pub use flights::Wanted;
+use set::JournalSet;
 
 /// A recovered journal for a volume, as control hands it over.
 pub struct JournalSpec {
@@ -76,8 +78,7 @@ pub struct VolumeJournals {
     id: VolumeId,
     statistics: Arc<VolumeStatistics>,
     effects: Vec<JournalEffect>,
-    /// A journal keeps its index as long as the volume is open.
-    all: Vec<Option<VolumeJournal>>,
+    all: JournalSet,
     bindings: BTreeMap<(u32, usize), Binding>,
     /// Pieces that journals had of replicas when the opening of these replicas began.
     opening: BTreeMap<(u32, usize), Vec<u32>>,
@@ -139,7 +140,7 @@ impl<F> Parts<F> {
 }
 
 /// A file behind a journal.
-struct SlowFile {
+pub struct SlowFile {
     key: FileKey,
     /// The file's home in the volume, if it is known.
     home: Option<usize>,
@@ -175,7 +176,7 @@ impl VolumeJournals {
             id,
             statistics,
             effects: Vec::new(),
-            all: Vec::new(),
+            all: JournalSet::default(),
             bindings: BTreeMap::new(),
             opening: BTreeMap::new(),
         }
@@ -196,18 +197,18 @@ impl VolumeJournals {
         if self.bindings.is_empty() {
             return None;
         }
-        self.binding(extent, slot).map(|binding| self.at(binding.journal).home)
+        self.binding(extent, slot).map(|binding| self.all.at(binding.journal).home)
     }
 
     /// The log that takes a replica's writes first, if the replica is behind a journal.
     pub fn log_of(&self, extent: u32, slot: usize) -> Option<&Descriptor> {
-        self.binding(extent, slot).map(|binding| &self.at(binding.journal).file)
+        self.binding(extent, slot).map(|binding| &self.all.at(binding.journal).file)
     }
 
     /// Path, identity and size in bytes of the open log of the journal on a drive. `None` without a
     /// journal, or if the journal has failed.
     pub fn log_on(&self, drive: DriveId) -> Option<(PathBuf, FileIdentity, u64)> {
-        let journal = self.at(self.on(drive)?);
+        let journal = self.all.at(self.all.on(drive)?);
         let stat = rustix::fs::fstat(&journal.file).ok().filter(|_| !journal.has_failed)?;
         let identity = FileIdentity { device: stat.st_dev, inode: stat.st_ino };
         Some((weir_store::journal::log_path(&journal.directory), identity, journal.size_bytes))
@@ -216,59 +217,38 @@ impl VolumeJournals {
     /// Path of a replica's metadata, if the replica is behind a journal.
     pub fn metadata_path(&self, extent: u32, slot: usize) -> Option<PathBuf> {
         let binding = self.binding(extent, slot)?;
-        let folder = &self.at(binding.journal).directory;
+        let folder = &self.all.at(binding.journal).directory;
         Some(weir_store::journal::journaled_metadata_path(folder, extent, slot))
-    }
-
-    /// The index of the journal on a drive.
-    fn on(&self, drive: DriveId) -> Option<usize> {
-        self.all.iter().position(|journal| journal.as_ref().is_some_and(|journal| journal.drive == drive))
-    }
-
-    fn at(&self, journal: usize) -> &VolumeJournal {
-        self.all[journal].as_ref().expect("a journal is asked for while it is there")
-    }
-
-    fn at_mut(&mut self, journal: usize) -> &mut VolumeJournal {
-        self.all[journal].as_mut().expect("a journal is asked for while it is there")
-    }
-
-    fn journal_indices(&self) -> Vec<usize> {
-        (0..self.all.len()).filter(|journal_index| self.all[*journal_index].is_some()).collect()
     }
 
     /// True if any journal has a file of the replica.
     pub fn knows(&self, extent: u32, slot: usize) -> bool {
         let key = key_of((extent, slot));
-        self.files().any(|file| file.key == key)
+        self.all.files().any(|file| file.key == key)
     }
 
     /// True if any journal still holds data of a replica that it was told to forget.
     pub fn is_forgetting(&self, extent: u32, slot: usize) -> bool {
         let key = key_of((extent, slot));
-        self.files().any(|file| file.is_forgetting && file.key == key)
+        self.all.files().any(|file| file.is_forgetting && file.key == key)
     }
 
     /// True while any journal forgets replicas from this extent on, or trims data beyond the volume's end.
     pub fn is_cutting(&self, first: u32) -> bool {
         let is_trimming = |journal: &VolumeJournal| journal.asked.values().any(Asked::is_trim);
-        self.files().any(|file| file.is_forgetting && file.key.extent >= first)
-            || self.all.iter().flatten().any(is_trimming)
+        self.all.files().any(|file| file.is_forgetting && file.key.extent >= first)
+            || self.all.iter().any(is_trimming)
     }
 
     /// True if the file of a replica is open.
     fn is_open(&self, binding: Binding) -> bool {
-        self.at(binding.journal).files.get(&binding.file).is_some_and(|file| file.descriptor.is_some())
-    }
-
-    fn files(&self) -> impl Iterator<Item = &SlowFile> {
-        self.all.iter().flatten().flat_map(|journal| journal.files.values())
+        self.all.at(binding.journal).files.get(&binding.file).is_some_and(|file| file.descriptor.is_some())
     }
 
     /// Begins no further operation of any journal. True if no operation is under way.
     pub fn stop(&mut self) -> bool {
         let mut is_quiet = true;
-        for journal in self.all.iter_mut().flatten() {
+        for journal in self.all.iter_mut() {
             journal.is_stopped = true;
             is_quiet &= journal.flights.is_empty();
         }

@@ -15,10 +15,10 @@ impl VolumeJournals {
     /// Reads a range of a replica that is behind a journal.
     pub fn read(&mut self, binding: Binding, wanted: Wanted, target: Target, desk: &mut Desk<'_>) {
         let mut parts = Vec::new();
-        let journal = self.at_mut(binding.journal);
+        let journal = self.all.at_mut(binding.journal);
         match journal.core.read(binding.file, wanted.offset, wanted.length, &mut parts) {
             Ok(pin) => {
-                let slow = self.is_open(binding).then(|| self.at_mut(binding.journal).slow(binding.file));
+                let slow = self.is_open(binding).then(|| self.all.at_mut(binding.journal).slow(binding.file));
                 let gathering = Gathering { wanted, binding, slow, parts: parts.into(), done: 0, pin };
                 self.gather(gathering, target, desk);
             }
@@ -40,14 +40,14 @@ impl VolumeJournals {
                 self.gather(gathering, target, desk);
             }
             Some(Part::Journal { position_bytes, length }) => {
-                let due_ns = self.at_mut(journal_index).log_due((position_bytes, length), false, desk);
-                let (token, file) = self.at_mut(journal_index).fly(due_ns, Work::Read(gathering));
+                let due_ns = self.all.at_mut(journal_index).log_due((position_bytes, length), false, desk);
+                let (token, file) = self.all.at_mut(journal_index).fly(due_ns, Work::Read(gathering));
                 desk.io.ring.read(token, &file, position_bytes, target, range(length));
             }
             Some(Part::Slow { offset, length }) => {
                 let slow = gathering.slow.clone().expect("a replica is read once its file is open");
                 let due_ns = slow_due(&slow, (offset, length), false, desk);
-                let (token, _) = self.at_mut(journal_index).fly(due_ns, Work::Read(gathering));
+                let (token, _) = self.all.at_mut(journal_index).fly(due_ns, Work::Read(gathering));
                 desk.io.ring.read(token, &slow.descriptor, offset.into(), target, range(length));
             }
         }
@@ -79,7 +79,7 @@ impl VolumeJournals {
             Err(error) => {
                 let mut actions = Vec::new();
                 if is_in_journal && as_fault(&error) != SlowFault::Short {
-                    self.at_mut(journal_index).core.journal_unreadable(&mut actions);
+                    self.all.at_mut(journal_index).core.journal_unreadable(&mut actions);
                 }
                 self.end_gathering(gathering, Err(error), target, desk);
                 self.carry_out(journal_index, actions, desk);
@@ -96,7 +96,7 @@ impl VolumeJournals {
     ) {
         let Gathering { wanted, binding, pin, .. } = gathering;
         let mut actions = Vec::new();
-        self.at_mut(binding.journal).core.read_ended(pin, &mut actions);
+        self.all.at_mut(binding.journal).core.read_ended(pin, &mut actions);
         self.answer_replica(wanted.token, result.map(|()| wanted.length), target.into());
         self.carry_out(binding.journal, actions, desk);
     }

@@ -2,17 +2,14 @@
 
 use std::io;
 
-use weir_reactor::{Buffer, Carried, Descriptor, FallocateMode, Target};
-use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES};
-use weir_volume::geometry::Part;
-use weir_volume::mirror::{Answer, Effect};
-use weir_volume::zeroing::{Next, Step};
-use weir_volume::{Action, EdgeRead, Fault, OperationId};
+use weir_reactor::{Carried, Descriptor};
+use weir_types::BackgroundKind;
+use weir_volume::mirror::{Answer, Effect, MirrorId};
+use weir_volume::{Action, Content, Fault, OperationId};
 
 use crate::alarms::Alarm;
 use crate::clients::EndedOperation;
-use crate::helper::{Job, OpenError, OpenedExtent};
-use crate::memory::{Memory, scratch_start};
+use crate::helper::{OpenError, OpenedExtent};
 use crate::operations::{Owner, Purpose};
 use crate::reactor::Reactor;
 use crate::refusals::permission;
@@ -50,39 +47,39 @@ impl Reactor {
             Effect::Ended { slot, operation } => {
                 self.volumes[index].operations.end_operation(slot, operation)
             }
-            Effect::WriteMetadata(request) => self.begin_metadata_write(index, *request),
+            Effect::WriteMetadata(request) => {
+                self.with_metadata(index, |metadata, desk| metadata.begin(*request, desk));
+            }
             Effect::Refused { extent, slot } => self.addition_refused(index, (extent, slot)),
             Effect::Done { operation, result, source } => {
-                let owner = self.volumes[index].take_owner(operation, source);
-                match owner.purpose {
-                    Purpose::Client(ticket) => {
-                        let Owner { part, memory, spent, .. } = owner;
-                        let ended = EndedOperation { part, memory, spent };
-                        self.clients.operation_ended(&mut self.io, ticket, ended, result);
-                        self.serve_clients();
-                    }
-                    Purpose::Resync { extent, slot } => {
-                        self.region_ended(index, (extent, slot), owner, result)
-                    }
-                    Purpose::Scrubbing { extent } => self.piece_scrubbed(index, extent, owner),
-                }
+                self.end_operation(index, operation, source, result);
             }
             Effect::Examine { id, slot, operation, content } => {
                 self.volumes[index].examine(id, (slot, operation), content);
             }
             Effect::Zeroes { id } => self.volumes[index].operations.zero_memory(id),
-            Effect::ChecksumWork { extent, work } => self.keep(index, extent, *work),
-            Effect::Scrubbed { extent, report } => self.section_scrubbed(index, extent, &report),
+            Effect::ChecksumWork { extent, work } => {
+                let (checksums, mut desk) = self.volumes[index].checksums(&mut self.io);
+                checksums.begin(extent, *work, &mut desk);
+            }
+            Effect::Scrubbed { extent, report } => {
+                self.volumes[index].section_scrubbed(extent, &report);
+                self.ask_for_pieces(index);
+            }
             Effect::Flushed { flush, result } => {
                 let ticket = self.volumes[index].operations.end_flush(flush);
                 self.clients.flushed(&mut self.io, ticket, result);
                 self.serve_clients();
             }
             Effect::Snapshot { extent, slots, offset, length } => {
-                self.snapshot(index, extent, slots, (offset, length));
+                let (snapshot, mut desk) = self.volumes[index].snapshot(&mut self.io);
+                snapshot.ask((extent, slots), (offset, length), &mut desk);
             }
-            Effect::SnapshotEnded { replicas } => self.snapshot_ended(index, replicas),
-            Effect::RecordFailure { extent } => self.record_failure(index, extent),
+            Effect::SnapshotEnded { replicas } => self.volumes[index].snapshot.ended(replicas),
+            Effect::RecordFailure { extent } => {
+                let (metadata, mut desk) = self.volumes[index].metadata(&mut self.io);
+                metadata.record_failure(extent, &mut desk);
+            }
             Effect::ReplicaFailed { slot, extent, .. } => self.replica_failed(index, slot, extent),
             Effect::ReplicaStates { extent, replica_states, .. } => {
                 self.stands(index, extent, replica_states)
@@ -90,10 +87,33 @@ impl Reactor {
         }
     }
 
-    /// Returns the result of an action on a replica to its volume.
-    pub(crate) fn tell(&mut self, replica: ReplicaIndex, answer: Answer) {
-        let volume = &mut self.volumes[replica.volume];
-        volume.mirror.answer(replica.slot, answer, &mut volume.effects);
+    /// Gives the result of a mirror's operation to what it was for.
+    fn end_operation(
+        &mut self,
+        index: VolumeIndex,
+        operation: MirrorId,
+        source: Option<(usize, OperationId)>,
+        result: Result<Content, Fault>,
+    ) {
+        let owner = self.volumes[index].take_owner(operation, source);
+        match owner.purpose {
+            Purpose::Client(ticket) => {
+                let Owner { part, memory, spent, .. } = owner;
+                let ended = EndedOperation { part, memory, spent };
+                self.clients.operation_ended(&mut self.io, ticket, ended, result);
+                self.serve_clients();
+            }
+            Purpose::Resync { extent, slot } => {
+                drop(owner);
+                self.region_ended(index, (extent, slot), result.is_ok());
+            }
+            Purpose::Scrubbing { extent } => {
+                drop(owner);
+                let policy = self.policies.of(BackgroundKind::Scrub);
+                self.volumes[index].piece_scrubbed(extent, self.io.now_ns, policy);
+                self.ask_for_pieces(index);
+            }
+        }
     }
 
     pub(crate) fn submit(&mut self, replica: ReplicaIndex, action: Action) {
@@ -114,7 +134,7 @@ impl Reactor {
             Permission::Granted(taken) => {
                 let asked_ns = volume.emulated.submit(self.io.now_ns, home, slot, &action);
                 let number = number_of(volume, slot, &action, (asked_ns, taken));
-                self.act((replica, number), home, action);
+                volume.disk(&mut self.io).act((replica, number), home, action);
             }
             Permission::Refused(fault) => {
                 let number = number_of(volume, slot, &action, (self.io.now_ns, None));
@@ -122,119 +142,9 @@ impl Reactor {
             }
             Permission::AfterALook => {
                 let number = number_of(volume, slot, &action, (self.io.now_ns, None));
-                self.look_for_space((replica, number), home, action);
+                volume.disk(&mut self.io).look_for_space((replica, number), home, action);
             }
         }
-    }
-
-    /// Has the file of an extent carry out an action that has a number.
-    pub(crate) fn act(&mut self, (replica, number): (ReplicaIndex, AskNumber), home: usize, action: Action) {
-        let ReplicaIndex { volume: index, slot } = replica;
-        let volume = &mut self.volumes[index];
-        match action {
-            Action::Open { extent, .. } => {
-                volume.journals.note_pieces(slot, extent);
-                let (path, drive) = (volume.files.extent_path(slot, extent), volume.files.homes[home].drive);
-                self.io.helper.submit(Job::Open { replica, number, drive, extent, path });
-            }
-            Action::Read { operation, extent, offset, buffer_offset, length } => {
-                let file = volume.files.file(slot, extent);
-                let target = volume.operations.lend_target(slot, operation, false, &self.io.pool);
-                let range = buffer_offset as usize..(buffer_offset + length) as usize;
-                let token = Token::Operation(replica, operation, number);
-                self.io.ring.read(token, &file, offset.into(), target, range);
-            }
-            Action::Write { operation, extent, offset, buffer_offset, length, is_durable } => {
-                let (file, payload) =
-                    (volume.files.file(slot, extent), volume.operations.lend_payload(slot, operation));
-                let range = buffer_offset as usize..(buffer_offset + length) as usize;
-                let token = Token::Operation(replica, operation, number);
-                self.io.ring.write(token, &file, offset.into(), payload, range, is_durable);
-            }
-            Action::ReadEdge { operation, extent, edge } => self.read_edge(replica, operation, extent, edge),
-            Action::Allocate { extent, generation, piece } => {
-                let token = Token::Allocate { replica, number, file: (extent, generation), piece };
-                let file = volume.files.file(slot, extent);
-                let offset = u64::from(piece) * ALLOCATION_BYTES;
-                self.io.ring.fallocate(token, &file, offset, ALLOCATION_BYTES, FallocateMode::Reserve);
-            }
-            Action::Release { operation, extent, offset, length } => {
-                let (file, token) =
-                    (volume.files.file(slot, extent), Token::Operation(replica, operation, number));
-                self.io.ring.fallocate(token, &file, offset.into(), length.into(), FallocateMode::Release);
-            }
-            Action::Zero { operation, .. } => {
-                let step = volume.files.homes[home].filesystem.first(true);
-                self.submit_zeroing_step(replica, operation, step);
-            }
-            Action::Sync { extent, generation } => {
-                let token = Token::Sync { replica, number, file: (extent, generation) };
-                self.io.ring.sync(token, &volume.files.file(slot, extent));
-            }
-            Action::Done { .. } | Action::Flushed { .. } | Action::FailReplica { .. } => {
-                unreachable!("ends are not submitted")
-            }
-        }
-    }
-
-    /// Submits a step of zeroing.
-    fn submit_zeroing_step(&mut self, replica: ReplicaIndex, operation: OperationId, step: Step) {
-        let volume = &mut self.volumes[replica.volume];
-        let Some(Action::Zero { extent, offset, length, .. }) =
-            volume.mirror.zeroing(replica.slot, operation)
-        else {
-            unreachable!("only what zeroes takes steps")
-        };
-        let placement = match step {
-            Step::Zero => FallocateMode::Zero,
-            Step::Release | Step::ReleaseFirst => FallocateMode::Release,
-            Step::ReserveAgain => FallocateMode::Reserve,
-        };
-        let file = volume.files.file(replica.slot, extent);
-        let token =
-            Token::Zero(replica, operation, volume.operations.context(replica.slot, operation).number, step);
-        self.io.ring.fallocate(token, &file, offset.into(), length.into(), placement);
-    }
-
-    /// A step of zeroing has ended. Answers the operation's home if this was the last step and others wait
-    /// in its drive queue.
-    pub(crate) fn zeroing_step_ended(
-        &mut self,
-        replica: ReplicaIndex,
-        operation: OperationId,
-        step: Step,
-        result: Result<u32, Fault>,
-    ) -> Option<usize> {
-        let volume = &mut self.volumes[replica.volume];
-        let home = volume.operations.context(replica.slot, operation).home;
-        match volume.files.homes[home].filesystem.next(step, result) {
-            Next::Ask(step) => {
-                volume.operations.begin();
-                // The drive has answered, so its time limit begins anew for the next step.
-                volume.operations.context(replica.slot, operation).asked_ns = self.io.now_ns;
-                self.submit_zeroing_step(replica, operation, step);
-                None
-            }
-            Next::End(result) => self.completed(replica, operation, result),
-        }
-    }
-
-    /// Reads a partial block into the spare end of the write's buffer.
-    fn read_edge(&mut self, replica: ReplicaIndex, operation: OperationId, extent: u32, edge: EdgeRead) {
-        let ReplicaIndex { volume, slot } = replica;
-        let volume = &mut self.volumes[volume];
-        let file = volume.files.file(slot, extent);
-        let target = volume.operations.lend_target(slot, operation, true, &self.io.pool);
-        let (context, owner) = volume.operations.context_and_owner(slot, operation);
-        let (number, scratch) = (context.number, scratch_start(owner.part));
-        let range = scratch..scratch + BLOCK_BYTES as usize;
-        self.io.ring.read(
-            Token::Edge(replica, operation, number, edge),
-            &file,
-            edge.block_offset.into(),
-            target,
-            range,
-        );
     }
 
     pub(crate) fn on_disk_completion(
@@ -246,34 +156,9 @@ impl Reactor {
         if self.was_given_up(token) {
             return;
         }
-        let result = result.map_err(|error| self.note_fault(token, &error));
-        let (replica, waited_for) = match token {
-            Token::Operation(replica, operation, _) => {
-                (replica, self.operation_answered(replica, operation, result, Memory::of(carried)))
-            }
-            Token::Edge(replica, operation, _, edge) => {
-                (replica, self.edge_read(replica, operation, edge, result, carried.into_target()))
-            }
-            Token::Zero(replica, operation, _, step) => {
-                (replica, self.zeroing_step_ended(replica, operation, step, result))
-            }
-            // These operations do not go through the drive queue.
-            Token::Allocate { replica, file: (extent, generation), piece, .. } => {
-                self.tell(replica, Answer::Allocated(extent, generation, piece));
-                (replica, None)
-            }
-            Token::Sync { replica, file: (extent, generation), .. } => {
-                let result = result.map(drop).and_then(|()| self.refuse_nameless(replica, extent));
-                self.tell(replica, Answer::Synced(extent, generation, result));
-                (replica, None)
-            }
-            Token::Receive(_)
-            | Token::ReceivePayload(_)
-            | Token::HangUp(_)
-            | Token::Send(_)
-            | Token::Journal { .. } => unreachable!("neither sockets nor journals are disks"),
-        };
-        self.answered(replica.volume, waited_for);
+        let index = token.volume().expect("neither sockets nor journals are disks");
+        let waited_for = self.volumes[index].disk(&mut self.io).answered(token, result, carried);
+        self.answered(index, waited_for);
     }
 
     /// An operation on a volume's files has ended. `waited_for` is the home in whose drive queue others
@@ -308,73 +193,6 @@ impl Reactor {
             | Token::Send(_)
             | Token::Journal { .. } => false,
         }
-    }
-
-    /// The drive has ended an operation, successfully or not. Answers the operation's home if others wait
-    /// in its drive queue.
-    pub(crate) fn completed(
-        &mut self,
-        replica: ReplicaIndex,
-        operation: OperationId,
-        result: Result<u32, Fault>,
-    ) -> Option<usize> {
-        let waited_for = self.left_drive(replica, operation);
-        self.tell(replica, Answer::Completed(operation, result));
-        waited_for
-    }
-
-    /// Translates an error of the system. Keeps its message in case the replica fails for it.
-    fn note_fault(&mut self, token: Token, error: &io::Error) -> Fault {
-        let fault = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
-            Some(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => Fault::NoSpace,
-            Some(rustix::io::Errno::NOMEM | rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {
-                Fault::NoMemory
-            }
-            Some(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => Fault::Unsupported,
-            _ => Fault::Broken,
-        };
-        match token {
-            Token::Operation(replica, ..) | Token::Edge(replica, ..) | Token::Zero(replica, ..)
-                if fault == Fault::Broken =>
-            {
-                self.volumes[replica.volume].fault_message = Some(format!("failed: {error}"));
-            }
-            Token::Sync { replica, .. } => {
-                let message = format!("could not be made stable: {error}");
-                self.volumes[replica.volume].fault_message = Some(message);
-            }
-            _ => {}
-        }
-        fault
-    }
-
-    fn operation_answered(
-        &mut self,
-        replica: ReplicaIndex,
-        operation: OperationId,
-        result: Result<u32, Fault>,
-        memory: Option<Memory>,
-    ) -> Option<usize> {
-        self.volumes[replica.volume].operations.context(replica.slot, operation).memory = memory;
-        self.completed(replica, operation, result)
-    }
-
-    fn edge_read(
-        &mut self,
-        replica: ReplicaIndex,
-        operation: OperationId,
-        edge: EdgeRead,
-        result: Result<u32, Fault>,
-        target: Option<Target>,
-    ) -> Option<usize> {
-        let volume = &mut self.volumes[replica.volume];
-        let (context, owner) = volume.operations.context_and_owner(replica.slot, operation);
-        let Some(Target::Buffer(mut buffer)) = target else {
-            unreachable!("an edge is read over a part of a buffer");
-        };
-        merge_edge(&mut buffer, owner.part, edge);
-        context.memory = Some(buffer.into());
-        self.completed(replica, operation, result)
     }
 
     pub(crate) fn extent_opened(
@@ -413,18 +231,11 @@ impl Reactor {
                 Err(fault)
             }
         };
-        self.tell(replica, Answer::Opened(extent, generation, map));
+        self.volumes[replica.volume]
+            .disk(&mut self.io)
+            .tell(replica.slot, Answer::Opened(extent, generation, map));
         self.carry_out(replica.volume);
         self.settle_volume(replica.volume);
-    }
-
-    /// Fails a sync of a file that was unlinked, because no later open would find the data.
-    fn refuse_nameless(&mut self, replica: ReplicaIndex, extent: u32) -> Result<(), Fault> {
-        if !self.is_nameless(replica, extent) {
-            return Ok(());
-        }
-        self.volumes[replica.volume].fault_message = Some("was removed while its drive was away".to_owned());
-        Err(Fault::Broken)
     }
 
     /// An extent replica has failed. It is not added back before all operations on its file have been
@@ -476,21 +287,4 @@ fn number_of(
 /// True for actions that a journal does for a replica behind it; the others concern the slow file itself.
 fn is_journals_work(action: &Action) -> bool {
     !matches!(action, Action::Open { .. } | Action::Allocate { .. })
-}
-
-/// Fills the bytes of an edge's block that the write does not cover.
-fn merge_edge(buffer: &mut Buffer, part: Part, edge: EdgeRead) {
-    let scratch = scratch_start(part);
-    let payload_start = part.offset as usize % BLOCK_BYTES as usize;
-    let payload_end = payload_start + part.length as usize;
-    let block_start = edge.buffer_offset as usize;
-    let block_end = block_start + BLOCK_BYTES as usize;
-    if block_start < payload_start {
-        let count = payload_start - block_start;
-        buffer.copy_within(scratch..scratch + count, block_start);
-    }
-    if payload_end < block_end {
-        let from = scratch + (payload_end - block_start);
-        buffer.copy_within(from..scratch + BLOCK_BYTES as usize, payload_end);
-    }
 }

@@ -23,7 +23,7 @@ mod space;
 mod stalls;
 mod status;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 
@@ -37,7 +37,7 @@ use crate::background::{Background, EndedStep};
 use crate::background_policies::BackgroundPolicies;
 use crate::busy_poll::BusyPoll;
 use crate::ceilings::Ceilings;
-use crate::checksums::Keeping;
+use crate::checksums::HeldChecksums;
 use crate::clients::{Clients, NewConnection};
 use crate::command::NewJournal;
 use crate::command::{Command, PolicyBinding};
@@ -48,11 +48,12 @@ use crate::io::Io;
 use crate::life::NewSize;
 use crate::policy_path::own_level;
 use crate::refusals::Refusals;
-use crate::replica_metadata::MetadataIo;
-use crate::resync_throttle::ResyncThrottle;
-use crate::scrubbing::Scrubs;
+use crate::replica_metadata::HeldMetadata;
+use crate::resync::ResyncSchedule;
+use crate::scrubbing::{ScrubEnd, Scrubs};
 use crate::served_volume::ServedVolume;
 use crate::sharing::SharedState;
+use crate::snapshot::SnapshotTimes;
 use crate::space_count::SpaceAtHand;
 use crate::specification::{NO_HOME, VolumeSpec};
 use crate::statistics::VolumeStatistics;
@@ -105,20 +106,17 @@ pub(crate) struct Reactor {
     pub later: VecDeque<Completion<Token>>,
     /// Background work.
     pub background: Background,
-    /// Quiesced volumes, with the time at which each quiesce ends.
-    pub quiesces: BTreeSet<(u64, VolumeIndex)>,
-    /// When to check for drives that do not answer to snapshots in progress, while there are any.
-    pub snapshot_look_ns: Option<u64>,
+    /// When to look at snapshots and quiesced volumes.
+    pub snapshot_times: SnapshotTimes,
     /// Block status queries of clients.
     pub statuses: Statuses,
-    /// Writes of replica metadata under way.
-    pub metadata_io: MetadataIo,
-    /// Volumes with several replicas, and when to check them although nothing happened.
-    pub resyncing_volumes: BTreeSet<VolumeIndex>,
-    pub resync_wake_ns: Option<u64>,
-    pub resync_throttle: ResyncThrottle,
-    /// Operations on checksum files, and the scrubs of volumes.
-    pub keeping: Keeping,
+    /// Answers about replica metadata that emulated drives hold back.
+    pub held_metadata: HeldMetadata,
+    /// Volumes with several replicas, and when to resync them.
+    pub resyncs: ResyncSchedule,
+    /// Answers about checksum files that emulated drives hold back.
+    pub held_checksums: HeldChecksums,
+    /// The scrubs of volumes.
     pub scrubs: Scrubs,
     /// Refused operations that are not answered yet.
     pub refusals: Refusals,
@@ -153,14 +151,11 @@ impl Reactor {
             held: HeldCompletions::default(),
             later: VecDeque::new(),
             background: Background::default(),
-            quiesces: BTreeSet::new(),
-            snapshot_look_ns: None,
+            snapshot_times: SnapshotTimes::default(),
             statuses: Statuses::default(),
-            metadata_io: MetadataIo::default(),
-            resyncing_volumes: BTreeSet::new(),
-            resync_wake_ns: None,
-            resync_throttle: ResyncThrottle::default(),
-            keeping: Keeping::default(),
+            held_metadata: HeldMetadata::default(),
+            resyncs: ResyncSchedule::default(),
+            held_checksums: HeldChecksums::default(),
             scrubs: Scrubs::default(),
             refusals: Refusals::default(),
             is_tidying_up: false,
@@ -200,11 +195,9 @@ impl Reactor {
         self.look_at_background();
         self.pass_on_due_metadata();
         self.look_at_resync();
-        self.resume_resync();
-        self.end_due_quiesces();
         self.look_at_snapshots();
         self.look_at_statuses();
-        self.pass_on_due_keeps();
+        self.pass_on_due_checksums();
         self.look_at_scrubs();
         self.release_due();
         self.clients.receive_gathered(&mut self.io);
@@ -271,18 +264,16 @@ impl Reactor {
         let instants = [
             self.ceilings.next_ns(),
             self.clients.next_ns(),
-            self.quiesces.first().map(|&(at_ns, _)| at_ns),
+            self.snapshot_times.next_ns(),
             self.statuses.next_ns(),
             self.stop_by_ns,
             self.held.next_ns(),
             self.background.next_ns(),
-            self.metadata_io.next_ns(),
-            self.resync_wake_ns,
-            self.keeping.next_ns(),
-            self.scrubs.wake_ns,
-            self.snapshot_look_ns,
+            self.held_metadata.next_ns(),
+            self.resyncs.next_ns(),
+            self.held_checksums.next_ns(),
+            self.scrubs.next_ns(),
             self.journals_wake_ns,
-            self.resync_throttle.wake_ns(),
         ];
         let at_ns = instants.into_iter().flatten().min()?;
         Some(at_ns.saturating_sub(self.clock.now_ns()))
@@ -320,70 +311,76 @@ impl Reactor {
 
     fn take_commands(&mut self) {
         while let Ok(command) = self.commands.try_recv() {
-            match command {
-                Command::Open { spec, homes, journals, statistics, done } => {
-                    self.open_volume(spec, (homes, journals), statistics);
-                    answer(done);
-                }
-                Command::Close { volume, done } => self.close_volume(volume, done),
-                Command::Resize { volume, resizing, done } => self.resize(volume, resizing, done),
-                Command::SetReadOnly { volume, is_read_only, done } => {
-                    self.set_read_only(volume, is_read_only, done);
-                }
-                Command::Bind { volume, binding, done } => self.bind(volume, &binding, done),
-                Command::LookAtPolicyTrees { done } => {
-                    self.release_all();
-                    answer(done);
-                }
-                Command::Tap { volume, tap, done } => {
-                    if let Some(&index) = self.by_id.get(&volume) {
-                        self.clients.set_tap(index, tap);
-                    }
-                    answer(done);
-                }
-                Command::Reclaim(new) => {
-                    let policy = self.policies.of(BackgroundKind::Reclaim);
-                    self.background.begin_reclaim(&mut self.io, &mut self.drive_queues, *new, policy);
-                }
-                Command::ChangeBackground { kind, policy, done } => {
-                    self.change_background(kind, policy);
-                    answer(done);
-                }
-                Command::ChangeReplica { volume, replica, change, done } => {
-                    self.change_replica(volume, replica, change, done);
-                }
-                Command::ConfirmAdded { volume, replica } => self.confirm_added(volume, replica),
-                Command::AddJournal { volume, journal, done } => {
-                    // The caller may have stopped waiting; the same holds below.
-                    let _ = done.send(self.add_journal_to(volume, *journal));
-                }
-                Command::DropJournal { volume, drive, done } => {
-                    let _ = done.send(self.drop_journal(volume, drive));
-                }
-                Command::SetReadCosts { volume, read_costs, done } => {
-                    self.set_read_costs(volume, &read_costs);
-                    answer(done);
-                }
-                Command::Quiesce { volume, done } => self.quiesce(volume, done),
-                Command::Snapshot(new) => self.begin_snapshot(*new),
-                Command::AbandonSnapshot { volume } => self.abandon_snapshot(volume),
-                Command::Scrub { volume, progress, done } => self.begin_scrub(volume, progress, done),
-                Command::EndScrub { volume, done } => {
-                    self.end_scrub(volume);
-                    answer(done);
-                }
-                Command::SetAway { drive, is_away } => self.set_away(drive, is_away),
-                Command::OpenFiles { drive, done } => {
-                    // The caller may have stopped waiting.
-                    let _ = done.send(self.open_files(drive));
-                }
-                Command::FailReplica { volume, replica, message } => {
-                    self.fail_replica(volume, replica, &message)
-                }
-                Command::GiveUpJournal { volume, drive } => self.give_up_journal(volume, drive),
-                Command::Serve { volume, connection } => self.serve(volume, *connection),
-                Command::Stop => self.stop(),
+            self.take_command(command);
+        }
+    }
+
+    fn take_command(&mut self, command: Command) {
+        match command {
+            Command::Open { spec, homes, journals, statistics, done } => {
+                self.open_volume(spec, (homes, journals), statistics);
+                answer(done);
             }
+            Command::Close { volume, done } => self.close_volume(volume, done),
+            Command::Resize { volume, resizing, done } => self.resize(volume, resizing, done),
+            Command::SetReadOnly { volume, is_read_only, done } => {
+                self.set_read_only(volume, is_read_only, done);
+            }
+            Command::Bind { volume, binding, done } => self.bind(volume, &binding, done),
+            Command::LookAtPolicyTrees { done } => {
+                self.release_all();
+                answer(done);
+            }
+            Command::Tap { volume, tap, done } => {
+                if let Some(&index) = self.by_id.get(&volume) {
+                    self.clients.set_tap(index, tap);
+                }
+                answer(done);
+            }
+            Command::Reclaim(new) => {
+                let policy = self.policies.of(BackgroundKind::Reclaim);
+                self.background.begin_reclaim(&mut self.io, &mut self.drive_queues, *new, policy);
+            }
+            Command::ChangeBackground { kind, policy, done } => {
+                self.change_background(kind, policy);
+                answer(done);
+            }
+            Command::ChangeReplica { volume, replica, change, done } => {
+                self.change_replica(volume, replica, change, done);
+            }
+            Command::ConfirmAdded { volume, replica } => self.confirm_added(volume, replica),
+            Command::AddJournal { volume, journal, done } => {
+                // The caller may have stopped waiting; the same holds below.
+                let _ = done.send(self.add_journal_to(volume, *journal));
+            }
+            Command::DropJournal { volume, drive, done } => {
+                let _ = done.send(self.drop_journal(volume, drive));
+            }
+            Command::SetReadCosts { volume, read_costs, done } => {
+                self.set_read_costs(volume, &read_costs);
+                answer(done);
+            }
+            Command::Quiesce { volume, done } => self.quiesce(volume, done),
+            Command::Snapshot(new) => self.begin_snapshot(*new),
+            Command::AbandonSnapshot { volume } => {
+                if let Some(&index) = self.by_id.get(&volume) {
+                    self.end_snapshot(index, "it was given up");
+                }
+            }
+            Command::Scrub { volume, progress, done } => self.begin_scrub(volume, progress, done),
+            Command::EndScrub { volume, done } => {
+                let index = self.by_id.get(&volume).copied();
+                index.into_iter().for_each(|index| self.end_scrub(index, ScrubEnd::Cancelled));
+                answer(done);
+            }
+            Command::SetAway { drive, is_away } => self.set_away(drive, is_away),
+            Command::OpenFiles { drive, done } => {
+                let _ = done.send(self.open_files(drive));
+            }
+            Command::FailReplica { volume, replica, message } => self.fail_replica(volume, replica, &message),
+            Command::GiveUpJournal { volume, drive } => self.give_up_journal(volume, drive),
+            Command::Serve { volume, connection } => self.serve(volume, *connection),
+            Command::Stop => self.stop(),
         }
     }
 
@@ -415,7 +412,9 @@ impl Reactor {
                     answered.into_iter().for_each(|step| self.end_step(step));
                 }
                 Answer::EpochRecorded { volume, extent, result } => {
-                    self.epoch_recorded(volume, extent, result)
+                    self.with_metadata(volume, |metadata, desk| {
+                        metadata.epoch_recorded(extent, result, desk)
+                    });
                 }
                 Answer::FailureRecorded { volume, extent, result } => {
                     self.failure_recorded(volume, extent, result);
@@ -484,7 +483,7 @@ impl Reactor {
         self.volumes[volume].life.close(done);
         self.end_snapshot(volume, "the volume was closed");
         self.end_connections(volume);
-        self.interrupt_scrub(volume);
+        self.end_scrub(volume, ScrubEnd::Interrupted);
         self.settle_volume(volume);
     }
 
@@ -505,7 +504,7 @@ impl Reactor {
         volume.life.resize(resizing, done);
         if extent_count(size_bytes) < volume.mirror.extents() || size_bytes < volume.size_bytes {
             self.end_connections(index);
-            self.interrupt_scrub(index);
+            self.end_scrub(index, ScrubEnd::Interrupted);
         }
         self.settle_volume(index);
     }
@@ -570,8 +569,8 @@ impl Reactor {
         for (_, volume) in &self.volumes {
             volume.files.homes.iter().for_each(|home| home.queue.change_policy(kind, policy, self.io.now_ns));
         }
-        self.wake_resync();
-        self.wake_scrubs();
+        self.resyncs.wake_at(self.io.now_ns);
+        self.scrubs.wake_at(self.io.now_ns);
     }
 
     fn fail_replica(&mut self, id: VolumeId, (extent, slot): (u32, usize), message: &str) {
@@ -658,8 +657,8 @@ impl Reactor {
         if volume.mirror.has_replicas() {
             volume.set_read_costs();
             volume.publish_replica_states();
-            self.resyncing_volumes.insert(index);
-            self.wake_resync();
+            self.resyncs.add(index);
+            self.resyncs.wake_at(self.io.now_ns);
         }
     }
 
@@ -683,7 +682,7 @@ impl Reactor {
 
     fn remove_volume(&mut self, index: VolumeIndex) {
         self.ceilings.remove_volume(self.io.now_ns, index);
-        self.resyncing_volumes.remove(&index);
+        self.resyncs.remove(index);
         self.volumes[index].files.homes.drain(..).for_each(|mut home| home.queue.leave());
         self.scrubs.forget(index);
         self.volumes[index].drop_scrub();
@@ -701,8 +700,10 @@ impl Reactor {
         for step in self.background.stop(&self.io, &mut self.drive_queues) {
             self.end_step(step);
         }
-        self.end_snapshots();
-        self.interrupt_scrubs();
+        let all: Vec<VolumeIndex> = self.volumes.iter().map(|(index, _)| index).collect();
+        all.into_iter().for_each(|index| self.end_snapshot(index, "the daemon stops"));
+        let scrubbed = self.scrubs.all();
+        scrubbed.into_iter().for_each(|index| self.end_scrub(index, ScrubEnd::Interrupted));
         for connection in self.clients.connections() {
             self.clients.cut_short(&mut self.io, connection);
             self.serve_clients();

@@ -108,19 +108,6 @@ impl Reactor {
         self.submit(replica, action);
     }
 
-    /// The drive has ended an operation. Answers the operation's home if others wait in its drive queue and
-    /// may run now.
-    pub(crate) fn left_drive(&mut self, replica: ReplicaIndex, operation: OperationId) -> Option<usize> {
-        let now_ns = self.io.now_ns;
-        let volume = &mut self.volumes[replica.volume];
-        let context = volume.operations.context(replica.slot, operation);
-        context.spent.drive_ns += now_ns.saturating_sub(context.at_drive_since_ns);
-        let home = context.home;
-        let cost = context.cost.expect("a completed operation was submitted");
-        let is_waited_for = volume.files.homes[home].queue.has_completed(now_ns, cost);
-        is_waited_for.then_some(home)
-    }
-
     /// Runs the operations that the drive queues of a volume's homes have room for.
     pub(crate) fn release_homes(&mut self, index: VolumeIndex) {
         for home in 0..self.volumes[index].files.homes.len() {

@@ -5,7 +5,6 @@ use crate::open_file::{Content, OpenFile};
 use crate::reactor::Reactor;
 use crate::refusals::Refused;
 use crate::token::{AskNumber, ReplicaIndex, VolumeIndex};
-use weir_reactor::Descriptor;
 use weir_types::DriveId;
 use weir_types::bounds::EXTENT_BYTES;
 use weir_volume::mirror::Answer;
@@ -66,7 +65,8 @@ impl Reactor {
             self.is_orphaned(replica, number);
             return;
         };
-        self.tell(replica, Answer::Refused(extent, generation, piece, fault));
+        let answer = Answer::Refused(extent, generation, piece, fault);
+        self.volumes[replica.volume].disk(&mut self.io).tell(replica.slot, answer);
         self.answered(replica.volume, None);
     }
 
@@ -80,7 +80,8 @@ impl Reactor {
             self.is_orphaned(replica, number);
             return;
         }
-        let waited_for = self.completed(replica, operation, Err(fault));
+        let mut disk = self.volumes[replica.volume].disk(&mut self.io);
+        let waited_for = disk.completed(replica.slot, operation, Err(fault));
         self.answered(replica.volume, waited_for);
     }
 
@@ -93,8 +94,8 @@ impl Reactor {
             volume.files.homes[home].is_away = is_away;
             if is_away {
                 self.leave_to_others(index, home);
-            } else if self.resyncing_volumes.contains(&index) {
-                self.wake_resync();
+            } else if self.resyncs.has(index) {
+                self.resyncs.wake_at(self.io.now_ns);
             }
         }
     }
@@ -134,14 +135,5 @@ impl Reactor {
             }));
         }
         files
-    }
-
-    /// True if an open file on a missing drive was unlinked: data that is made stable in it is lost.
-    pub(crate) fn is_nameless(&self, replica: ReplicaIndex, extent: u32) -> bool {
-        let volume = &self.volumes[replica.volume];
-        let is_nameless = |file: &Descriptor| rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 0);
-        let log = volume.journals.log_of(extent, replica.slot);
-        volume.is_away(replica.slot, extent)
-            && (is_nameless(&volume.files.file(replica.slot, extent)) || log.is_some_and(is_nameless))
     }
 }

@@ -23,12 +23,12 @@ impl Reactor {
         if self.volumes[index].is_ending() || self.io.is_stopping {
             return tell(done, false);
         }
-        if !self.resyncing_volumes.contains(&index) {
+        if !self.resyncs.has(index) {
             self.volumes[index].publish_replica_states();
         }
         let Some(change) = self.begin_change(index, (extent, slot), change) else { return tell(done, false) };
         self.volumes[index].replica_waiters.push(ReplicaWaiter { change, done });
-        self.resyncing_volumes.insert(index);
+        self.resyncs.add(index);
         self.go_on_with_resync(index);
     }
 

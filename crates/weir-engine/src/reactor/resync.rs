@@ -1,17 +1,12 @@
 //! Resync: beginning the steps of the volumes' resync, and their ends.
 
-use crate::operations::{Owner, Purpose};
-use crate::reactor::Reactor;
-use crate::resync::{KIND, Resync, STEP, TIDY_INTERVAL_NS};
-use crate::stalls::LOOK_INTERVAL_NS;
-use crate::token::VolumeIndex;
-use weir_qos::Pace;
-use weir_reactor::Clock;
-use weir_types::bounds::{PIECE_BYTES, REGION_BYTES};
-use weir_volume::geometry::Part;
-use weir_volume::mirror::resync_queue::{ExtentReplica, Next, steps_at_once};
+use weir_volume::mirror::resync_queue::ExtentReplica;
 use weir_volume::mirror::{ReplicaState, ReplicaStates};
-use weir_volume::{Content, Fault};
+
+use crate::reactor::Reactor;
+use crate::resync::{KIND, TIDY_INTERVAL_NS};
+use crate::served_volume::BackgroundDesk;
+use crate::token::VolumeIndex;
 
 impl Reactor {
     /// Begins the resync of a volume that may have several replicas.
@@ -21,7 +16,7 @@ impl Reactor {
         volume.mirror.begin(&mut volume.effects);
         volume.resync.tidy_at_ns = self.io.now_ns + TIDY_INTERVAL_NS;
         volume.publish_replica_states();
-        self.resyncing_volumes.insert(index);
+        self.resyncs.add(index);
         self.go_on_with_resync(index);
     }
 
@@ -30,50 +25,40 @@ impl Reactor {
     /// to do.
     pub(crate) fn tidy_up_replicas(&mut self) -> bool {
         if !std::mem::replace(&mut self.is_tidying_up, true) {
-            for index in self.resyncing_volumes.clone() {
+            for index in self.resyncs.volumes() {
                 self.volumes[index].tidy_up();
                 self.carry_out(index);
             }
         }
-        self.resyncing_volumes.iter().all(|index| self.volumes[*index].operations.is_quiet())
+        self.resyncs.volumes().into_iter().all(|index| self.volumes[index].operations.is_quiet())
     }
 
     /// Does all work that is due for the replicas of all volumes.
     pub(crate) fn look_at_resync(&mut self) {
-        if self.resync_wake_ns.is_none_or(|wake_ns| wake_ns > self.io.now_ns) {
-            return;
-        }
-        for index in self.resyncing_volumes.clone() {
-            self.retry_metadata(index);
-            self.look_for_stalls(index);
-            self.go_on_with_resync(index);
-            // The volume may have been closed by the step.
-            if self.volumes.contains(index) {
-                self.publish_replication(index);
+        if self.resyncs.is_due(self.io.now_ns) {
+            for index in self.resyncs.volumes() {
+                let volume = &mut self.volumes[index];
+                if !volume.is_ending() && !self.io.is_stopping {
+                    volume.mirror.retry_refused(&mut volume.effects);
+                }
+                self.with_metadata(index, |metadata, desk| metadata.retry(desk.io.now_ns));
+                self.look_for_stalls(index);
+                self.go_on_with_resync(index);
+                // The volume may have been closed by the step.
+                if self.volumes.contains(index) {
+                    self.volumes[index].publish_replication();
+                }
             }
+            let wake_ns =
+                self.resyncs.volumes().into_iter().map(|index| self.volumes[index].resync.wake_ns());
+            self.resyncs.checked(self.io.now_ns, wake_ns);
         }
-        let volumes = self.resyncing_volumes.iter().map(|index| &self.volumes[*index].resync);
-        let look_ns = (!self.resyncing_volumes.is_empty()).then_some(self.io.now_ns + LOOK_INTERVAL_NS);
-        self.resync_wake_ns = volumes.map(Resync::wake_ns).chain(look_ns).min();
-    }
-
-    /// Resumes the resync of volumes that gave way to clients.
-    pub(crate) fn resume_resync(&mut self) {
-        for index in self.resync_throttle.take_due(self.io.now_ns) {
+        // Volumes that gave way to clients.
+        for index in self.resyncs.throttle.take_due(self.io.now_ns) {
             if self.volumes.contains(index) {
                 self.go_on_with_resync(index);
             }
         }
-    }
-
-    /// Schedules a check of resync in this round.
-    pub(crate) fn wake_resync(&mut self) {
-        self.wake_resync_at(self.io.now_ns);
-    }
-
-    /// Schedules a check of resync at this time or earlier.
-    fn wake_resync_at(&mut self, at_ns: u64) {
-        self.resync_wake_ns = Some(self.resync_wake_ns.map_or(at_ns, |wake_ns| wake_ns.min(at_ns)));
     }
 
     /// Takes all steps for a volume's replicas that can be taken now.
@@ -96,92 +81,14 @@ impl Reactor {
     /// Requests all steps that can be taken now from the mirror. The caller has to carry out the volume's
     /// effects.
     fn ask_for_replicas(&mut self, index: VolumeIndex) {
-        let now_ns = self.io.now_ns;
-        let volume = &mut self.volumes[index];
-        if self.io.is_stopping || volume.is_ending() {
-            return;
-        }
-        volume.tidy(now_ns);
-        loop {
-            let volume = &mut self.volumes[index];
-            let Some(next) = volume.resync.queue.next(&volume.mirror, now_ns) else { break };
-            match next {
-                Next::Promote((extent, slot)) => {
-                    volume.resync.queue.rest((extent, slot), now_ns);
-                    volume.mirror.promote(extent, slot, &mut volume.effects);
-                }
-                Next::Resync(replica) => {
-                    if !self.begin_step(index, replica) {
-                        break;
-                    }
-                }
-            }
-        }
-        self.wake_resync_at(self.volumes[index].resync.wake_ns());
-    }
-
-    /// Begins to resync a region, if that may begin now.
-    fn begin_step(&mut self, index: VolumeIndex, (extent, slot): ExtentReplica) -> bool {
-        let (now_ns, policy) = (self.io.now_ns, self.policies.of(KIND));
-        let volume = &mut self.volumes[index];
-        let home = volume.files.home_of(slot, extent).expect("the mirror knows replicas that there are");
-        let has_clients = self.resync_throttle.has_clients(now_ns);
-        let steps_max = if has_clients { 1 } else { steps_at_once(volume.piece_ns((extent, slot), home)) };
-        if volume.resync.queue.steps_under_way() >= steps_max || self.resync_throttle.waits(index, now_ns) {
-            return false;
-        }
-        let ready_ns =
-            volume.files.homes[home].queue.shared().with_pace((KIND, policy), now_ns, |pace| pace.ready_ns());
-        if ready_ns > now_ns {
-            self.wake_resync_at(ready_ns);
-            return false;
-        }
-        let Some(memory) = self.io.pool.take(PIECE_BYTES as usize) else {
-            volume.resync.queue.rest((extent, slot), now_ns);
-            return false;
-        };
-        match volume.mirror.resync_region(extent, slot, &mut volume.effects) {
-            Some(id) => {
-                let part = Part { extent, offset: 0, length: PIECE_BYTES as u32, position: 0 };
-                volume
-                    .operations
-                    .set_owner(id, Owner::new(Purpose::Resync { extent, slot }, part, Some(memory.into())));
-                volume.resync.queue.step_begun();
-                self.resync_throttle.step_began(Clock.now_ns());
-                volume.files.homes[home]
-                    .queue
-                    .shared()
-                    .with_pace((KIND, policy), now_ns, |pace| pace.asked(now_ns, STEP));
-            }
-            // What it lacks is under way, cannot be reached, or was found to be a hole everywhere.
-            None if volume.mirror.lacks(extent, slot) > 0 => volume.resync.queue.rest((extent, slot), now_ns),
-            None => {}
-        }
-        true
+        let mut desk = BackgroundDesk { policy: self.policies.of(KIND), io: &mut self.io };
+        self.volumes[index].ask_for_replicas(index, &mut self.resyncs, &mut desk);
     }
 
     /// A step has ended.
-    pub(crate) fn region_ended(
-        &mut self,
-        index: VolumeIndex,
-        (extent, slot): ExtentReplica,
-        owner: Owner,
-        result: Result<Content, Fault>,
-    ) {
-        let (now_ns, policy) = (self.io.now_ns, self.policies.of(KIND));
-        drop(owner);
-        let volume = &mut self.volumes[index];
-        volume.resync.queue.step_ended();
-        // Much may have been copied in this round.
-        self.resync_throttle.step_ended(Clock.now_ns(), policy.weight);
-        match (result, volume.files.home_of(slot, extent)) {
-            (Ok(_), Some(home)) => {
-                let moved = |pace: &mut Pace| pace.moved(now_ns, STEP, REGION_BYTES as u32);
-                volume.files.homes[home].queue.shared().with_pace((KIND, policy), now_ns, moved);
-                volume.statistics.replication.copied(REGION_BYTES);
-            }
-            _ => volume.resync.queue.rest((extent, slot), now_ns),
-        }
+    pub(crate) fn region_ended(&mut self, index: VolumeIndex, replica: ExtentReplica, is_copied: bool) {
+        let mut desk = BackgroundDesk { policy: self.policies.of(KIND), io: &mut self.io };
+        self.volumes[index].region_ended(replica, is_copied, &mut self.resyncs.throttle, &mut desk);
         self.ask_for_replicas(index);
     }
 
@@ -205,15 +112,7 @@ impl Reactor {
             self.io.alarms.clear_extent(id, extent);
         }
         self.answer_changes(index, extent, Some(&replica_states));
-        self.publish_replication(index);
+        self.volumes[index].publish_replication();
         self.ask_for_replicas(index);
-    }
-
-    /// Publishes the number of bytes left to resync. It counts all dirty regions, so it is not called for
-    /// each step.
-    fn publish_replication(&self, index: VolumeIndex) {
-        let volume = &self.volumes[index];
-        let regions = volume.resync.queue.regions_left(&volume.mirror);
-        volume.statistics.replication.is_left(regions * REGION_BYTES);
     }
 }

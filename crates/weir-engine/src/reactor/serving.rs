@@ -19,7 +19,7 @@ impl Reactor {
             match effect {
                 ClientEffect::Arrived { ticket, volume, cost } => self.admit(ticket, volume, cost),
                 ClientEffect::Start { ticket, volume: index, part, kind, memory } => {
-                    self.resync_throttle.client_asked(self.io.now_ns);
+                    self.resyncs.throttle.client_asked(self.io.now_ns);
                     let volume = &mut self.volumes[index];
                     let wanted =
                         Request { kind, extent: part.extent, offset: part.offset, length: part.length };

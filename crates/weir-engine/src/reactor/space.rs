@@ -1,32 +1,12 @@
 //! Space: letting actions wait for a look at the filesystem that finds out whether there is space for them.
 
-use std::sync::Arc;
+use weir_volume::Fault;
 
-use weir_volume::{Action, Fault};
-
-use crate::helper::{Job, SpaceAnswer, SpaceJob};
+use crate::helper::SpaceAnswer;
 use crate::reactor::Reactor;
-use crate::space_permission::{Permission, SpaceAsked};
-use crate::token::{AskNumber, ReplicaIndex};
+use crate::space_permission::Permission;
 
 impl Reactor {
-    /// Lets an action wait until a look finds out whether there is space.
-    pub(crate) fn look_for_space(
-        &mut self,
-        (replica, number): (ReplicaIndex, AskNumber),
-        home: usize,
-        action: Action,
-    ) {
-        let volume = &self.volumes[replica.volume];
-        let extent = action.extent().expect("what takes space names an extent");
-        let (path, drive) = (volume.files.extent_path(replica.slot, extent), volume.files.homes[home].drive);
-        let count = Arc::clone(self.io.space.count());
-        let SpaceAsked { offset, bytes } = SpaceAsked::of(&action);
-        let range = offset..offset + bytes;
-        let job = SpaceJob { replica, number, drive, action, path, range, count };
-        self.io.helper.submit(Job::Space(Box::new(job)));
-    }
-
     /// Runs or refuses an action after its look.
     pub(crate) fn space_seen(&mut self, answer: SpaceAnswer) {
         let SpaceAnswer { replica, number, action, needed_bytes } = answer;
@@ -63,6 +43,6 @@ impl Reactor {
             Some(operation) => _ = volume.operations.context(replica.slot, operation).ask(asked_ns, taken),
             None => volume.operations.set_space(replica.slot, number, taken),
         }
-        self.act((replica, number), home, action);
+        volume.disk(&mut self.io).act((replica, number), home, action);
     }
 }

@@ -10,8 +10,8 @@ impl Reactor {
     /// Fails replicas that do not answer.
     pub(crate) fn look_for_stalls(&mut self, index: VolumeIndex) {
         let before_ns = self.io.now_ns.saturating_sub(STALL_NS);
-        self.give_up_metadata_io(index, before_ns);
-        self.give_up_keeps(index, before_ns);
+        self.with_metadata(index, |metadata, desk| metadata.give_up_stalled(before_ns, desk.mirror));
+        self.give_up_checksums(index, before_ns);
         for (slot, extent) in self.volumes[index].stalled(self.io.now_ns) {
             if self.volumes[index].mirror.is_failed_when_late(extent, slot) {
                 self.give_up(index, slot, extent);

@@ -1,32 +1,40 @@
 //! Served volume: a volume on its reactor, with the pure state of its replicas, its open files and its
 //! operations.
 
-mod checksums;
+mod checksum_headers;
 mod resync;
 mod scrubbing;
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use weir_types::{DriveId, VolumeId};
+use weir_types::{BackgroundPolicy, DriveId, VolumeId};
 use weir_volume::mirror::stall::STALL_NS;
-use weir_volume::mirror::{Agenda, Effect, MetadataFault, MetadataWrites, MirrorId};
+use weir_volume::mirror::{Agenda, Effect, MirrorId};
 use weir_volume::{Mirror, OperationId};
 
 use crate::VolumeSpec;
+use crate::checksums::{self, VolumeChecksums};
+use crate::disk::Disk;
 use crate::emulation::Emulated;
-use crate::helper::MetadataError;
+use crate::io::Io;
 use crate::journals::VolumeJournals;
 use crate::life::{NewSize, VolumeLife};
 use crate::operations::{Operations, Owner};
+use crate::replica_metadata::{self, VolumeMetadata};
 use crate::replicas::ReplicaWaiter;
 use crate::resync::Resync;
 use crate::scrubbing::Scrubbing;
-use crate::snapshot::VolumeSnapshot;
+use crate::snapshot::{self, VolumeSnapshot};
 use crate::statistics::VolumeStatistics;
 use crate::token::VolumeIndex;
 use crate::volume_files::VolumeFiles;
+
+/// What background work of a volume uses that is not the volume's.
+pub(super) struct BackgroundDesk<'a> {
+    pub io: &'a mut Io,
+    /// The policy of the kind of work.
+    pub policy: BackgroundPolicy,
+}
 
 /// A volume on a reactor.
 pub(super) struct ServedVolume {
@@ -37,14 +45,10 @@ pub(super) struct ServedVolume {
     pub files: VolumeFiles,
     /// What is under way.
     pub operations: Operations,
-    /// The file with the volume's epoch records.
-    pub epoch_records: PathBuf,
-    /// Replica metadata being written.
-    pub metadata: MetadataWrites,
-    /// Extents with an alarm that their replica metadata cannot be written.
-    pub metadata_alarms: BTreeSet<u32>,
-    /// Extents with an alarm that their checksums can be neither written nor removed.
-    pub checksum_alarms: BTreeSet<u32>,
+    /// Replica metadata and epoch records being written.
+    pub metadata: VolumeMetadata,
+    /// Requests on checksum files under way.
+    pub checksums: VolumeChecksums,
     /// Effects that were not begun to be carried out.
     pub effects: Vec<Effect>,
     /// Whether effects are being carried out.
@@ -60,8 +64,8 @@ pub(super) struct ServedVolume {
     pub emulated: Emulated,
     /// Resync of the volume's replicas.
     pub resync: Resync,
-    /// The snapshot in progress.
-    pub snapshot: Option<VolumeSnapshot>,
+    /// The snapshot in progress, if there is one.
+    pub snapshot: VolumeSnapshot,
     /// The scrub that runs, or waits for others.
     pub scrubbing: Option<Scrubbing>,
     /// Changes of replicas that are not durably known yet: control asks for few at a time.
@@ -83,10 +87,8 @@ impl ServedVolume {
             statistics,
             files: VolumeFiles::default(),
             operations: Operations::default(),
-            epoch_records: spec.epoch_records,
-            metadata: MetadataWrites::default(),
-            metadata_alarms: BTreeSet::new(),
-            checksum_alarms: BTreeSet::new(),
+            metadata: VolumeMetadata::new(index, spec.epoch_records),
+            checksums: VolumeChecksums::new(index, spec.id),
             effects: Vec::new(),
             agenda: Agenda::default(),
             life: VolumeLife::new(spec.is_read_only),
@@ -94,7 +96,7 @@ impl ServedVolume {
             fault_message: None,
             journals,
             emulated: Emulated::new(spec.id),
-            snapshot: None,
+            snapshot: VolumeSnapshot::new(index, spec.id),
             replica_waiters: Vec::new(),
         };
         volume.set_layout(spec.layout.replicas);
@@ -178,12 +180,58 @@ impl ServedVolume {
         self.homes_of(slot, extent).any(|home| self.files.homes[home].is_away)
     }
 
-    /// Keeps the reason why replica metadata or an epoch record could not be written.
-    pub fn metadata_result(&mut self, result: Result<(), MetadataError>) -> Result<(), MetadataFault> {
-        result.map_err(|error| {
-            self.fault_message = Some(error.message);
-            error.fault
-        })
+    /// The work on the volume's files.
+    pub fn disk<'a>(&'a mut self, io: &'a mut Io) -> Disk<'a> {
+        Disk {
+            io,
+            files: &mut self.files,
+            operations: &mut self.operations,
+            journals: &mut self.journals,
+            mirror: &mut self.mirror,
+            effects: &mut self.effects,
+            fault_message: &mut self.fault_message,
+        }
+    }
+
+    /// The checksums of the volume, and what they may use.
+    pub fn checksums<'a>(&'a mut self, io: &'a mut Io) -> (&'a mut VolumeChecksums, checksums::Desk<'a>) {
+        let desk = checksums::Desk {
+            io,
+            files: &self.files,
+            emulated: &mut self.emulated,
+            operations: &mut self.operations,
+            mirror: &self.mirror,
+        };
+        (&mut self.checksums, desk)
+    }
+
+    /// The snapshot of the volume, and what it may use.
+    pub fn snapshot<'a>(&'a mut self, io: &'a mut Io) -> (&'a mut VolumeSnapshot, snapshot::Desk<'a>) {
+        let desk = snapshot::Desk {
+            io,
+            files: &self.files,
+            journals: &self.journals,
+            operations: &mut self.operations,
+            mirror: &mut self.mirror,
+            effects: &mut self.effects,
+        };
+        (&mut self.snapshot, desk)
+    }
+
+    /// The metadata of the volume's replicas, and what it may use.
+    pub fn metadata<'a>(
+        &'a mut self,
+        io: &'a mut Io,
+    ) -> (&'a mut VolumeMetadata, replica_metadata::Desk<'a>) {
+        let desk = replica_metadata::Desk {
+            io,
+            files: &self.files,
+            journals: &self.journals,
+            emulated: &mut self.emulated,
+            operations: &mut self.operations,
+            mirror: &self.mirror,
+        };
+        (&mut self.metadata, desk)
     }
 
     /// Takes over a new size. Files beyond the end are closed.

@@ -1,13 +1,136 @@
 //! The scrub of a volume: its sections, and what is found in them.
 
-use super::ServedVolume;
-use weir_types::bounds::BLOCK_BYTES;
-use weir_volume::mirror::{MirrorId, SectionReport, Slots};
+use super::{BackgroundDesk, ServedVolume};
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use weir_qos::Pace;
+use weir_types::BackgroundPolicy;
+use weir_types::bounds::{BACKGROUND_OPERATIONS_MAX, BLOCK_BYTES, PIECE_BYTES};
+use weir_volume::geometry::Part;
+use weir_volume::mirror::{MirrorId, SECTIONS, SectionReport, Slots};
 use weir_volume::{Content, OperationId};
 
-use crate::scrubbing::{ScrubEnd, sum_of, zero_sum};
+use crate::operations::{Owner, Purpose};
+use crate::scrubbing::{KIND, PIECE, RETRY_NS, ScrubEnd, ScrubProgress, Scrubbing, Scrubs};
+use crate::scrubbing::{sum_of, zero_sum};
+use crate::token::VolumeIndex;
 
 impl ServedVolume {
+    /// Begins a scrub, unless one runs or waits.
+    pub fn begin_scrub(&mut self, progress: Arc<ScrubProgress>) -> bool {
+        if self.scrubbing.is_some() {
+            return false;
+        }
+        let sections = u64::from(self.mirror.extents()) * u64::from(SECTIONS);
+        progress.sections_left.store(sections, Relaxed);
+        self.scrubbing = Some(Scrubbing {
+            progress,
+            extent: 0,
+            section: 0,
+            is_in_section: false,
+            pieces_under_way: 0,
+            rests_until_ns: 0,
+            ending: None,
+        });
+        true
+    }
+
+    /// Ends the scrub, once its pieces under way have ended. True if there is one.
+    pub fn end_scrub(&mut self, end: ScrubEnd) -> bool {
+        let Some(scrubbing) = &mut self.scrubbing else { return false };
+        scrubbing.ending.get_or_insert(end);
+        self.mirror.scrubs().abandon_section(scrubbing.extent, &mut self.effects);
+        true
+    }
+
+    /// Requests the pieces that can be examined now from the mirror. The caller has to carry out the
+    /// volume's effects.
+    pub fn ask_for_pieces(&mut self, index: VolumeIndex, scrubs: &mut Scrubs, desk: &mut BackgroundDesk<'_>) {
+        while scrubs.is_running(index) || self.is_to_end_scrub() {
+            if !self.enter_section() {
+                if self.scrubbing.is_none() {
+                    scrubs.ended(index, desk.io.now_ns);
+                }
+                return;
+            }
+            let Some(scrubbing) = &self.scrubbing else { return };
+            let is_full = scrubbing.pieces_under_way >= BACKGROUND_OPERATIONS_MAX;
+            if is_full || !self.mirror.scrubs().has_piece(scrubbing.extent) {
+                return;
+            }
+            if let Err(rest_until_ns) = self.begin_piece(desk) {
+                return scrubs.wake_at(rest_until_ns);
+            }
+        }
+    }
+
+    /// Begins to examine a piece. Answers the time to try again if that may not begin now.
+    fn begin_piece(&mut self, desk: &mut BackgroundDesk<'_>) -> Result<(), u64> {
+        let (now_ns, policy) = (desk.io.now_ns, desk.policy);
+        let retry_ns = now_ns + RETRY_NS;
+        let Some(scrubbing) = &self.scrubbing else { return Ok(()) };
+        let extent = scrubbing.extent;
+        if self.is_ending() {
+            return Err(retry_ns);
+        }
+        let homes = self.homes_read(extent);
+        let ready = homes.iter().map(|home| self.scrub_pace(*home, now_ns, policy, |pace| pace.ready_ns()));
+        let ready_ns = ready.max().unwrap_or(0).max(scrubbing.rests_until_ns);
+        if ready_ns > now_ns {
+            return Err(ready_ns);
+        }
+        let Some(scrubbing) = &mut self.scrubbing else { return Ok(()) };
+        let Some(memory) = desk.io.pool.take(PIECE_BYTES as usize) else {
+            scrubbing.rests_until_ns = retry_ns;
+            return Err(retry_ns);
+        };
+        if let Some(id) = self.mirror.scrubs().begin_piece(extent, &mut self.effects) {
+            scrubbing.pieces_under_way += 1;
+            let part = Part { extent, offset: 0, length: PIECE_BYTES as u32, position: 0 };
+            let owner = Owner::new(Purpose::Scrubbing { extent }, part, Some(memory.into()));
+            self.operations.set_owner(id, owner);
+            for home in homes {
+                self.scrub_pace(home, now_ns, policy, |pace| pace.asked(now_ns, PIECE));
+            }
+        }
+        Ok(())
+    }
+
+    /// A piece was examined.
+    pub fn piece_scrubbed(&mut self, extent: u32, now_ns: u64, policy: BackgroundPolicy) {
+        for home in self.homes_read(extent) {
+            let moved = |pace: &mut Pace| pace.moved(now_ns, PIECE, PIECE_BYTES as u32);
+            self.scrub_pace(home, now_ns, policy, moved);
+        }
+        if let Some(scrubbing) = &mut self.scrubbing {
+            scrubbing.pieces_under_way -= 1;
+        }
+    }
+
+    /// A section was scrubbed, or abandoned.
+    pub fn section_scrubbed(&mut self, extent: u32, report: &SectionReport) {
+        self.tell_of(extent, report);
+        self.publish_checksums(extent);
+        if let Some(scrubbing) = &mut self.scrubbing {
+            scrubbing.progress.take(report);
+            self.statistics.checksums.scrubbed(report);
+            scrubbing.section_done();
+        }
+    }
+
+    /// Acts on the pace of scrubs on a home's drive.
+    fn scrub_pace<T>(
+        &self,
+        home: usize,
+        now_ns: u64,
+        policy: BackgroundPolicy,
+        act: impl FnOnce(&mut Pace) -> T,
+    ) -> T {
+        self.files.homes[home].queue.shared().with_pace((KIND, policy), now_ns, act)
+    }
+
     /// Ends the scrub of a volume that is closed.
     pub fn drop_scrub(&mut self) {
         if let Some(scrubbing) = self.scrubbing.take() {
@@ -16,12 +139,12 @@ impl ServedVolume {
     }
 
     /// True if the scrub is only to be ended.
-    pub fn is_to_end_scrub(&self) -> bool {
+    fn is_to_end_scrub(&self) -> bool {
         self.scrubbing.as_ref().is_some_and(|scrubbing| scrubbing.ending.is_some())
     }
 
     /// Enters the next section if none is being scrubbed. False if no section is left.
-    pub fn enter_section(&mut self) -> bool {
+    fn enter_section(&mut self) -> bool {
         while let Some(scrubbing) = &mut self.scrubbing {
             if scrubbing.is_in_section {
                 return true;
@@ -42,7 +165,7 @@ impl ServedVolume {
     }
 
     /// The homes of the readable replicas of an extent.
-    pub fn homes_read(&self, extent: u32) -> Vec<usize> {
+    fn homes_read(&self, extent: u32) -> Vec<usize> {
         let slots: Slots = self.mirror.readable(extent, 0, 0);
         slots.iter().filter_map(|slot| self.files.home_of(slot, extent)).collect()
     }
@@ -62,7 +185,7 @@ impl ServedVolume {
     }
 
     /// Logs the findings in a section.
-    pub fn tell_of(&self, extent: u32, report: &SectionReport) {
+    fn tell_of(&self, extent: u32, report: &SectionReport) {
         let volume = self.id;
         let at = |block: u32| u64::from(block) * BLOCK_BYTES;
         for (slot, found) in report.found.iter().enumerate().filter(|(_, found)| **found > 0) {
