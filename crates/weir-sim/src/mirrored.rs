@@ -15,6 +15,7 @@ mod control;
 mod crash;
 mod doubting;
 mod drive;
+mod failures;
 mod faults;
 mod journal;
 mod journaling;
@@ -50,6 +51,7 @@ use absence::Originals;
 use checksums::Scrubs;
 use control::Control;
 use drive::Drive;
+use failures::Failures;
 use journal::Journaling;
 use record::Record;
 pub use settings::{Abilities, Report, Rot, Sabotage, Settings};
@@ -72,18 +74,11 @@ struct MirrorWorld {
     record_failed: BTreeSet<(u32, u64)>,
     /// Step up to which power is likely to fail, because of a doubtful answer (see `doubting`).
     doubtful_until: u64,
-    /// Extent replicas in which a change or a sync failed since the last start.
-    unknown: BTreeSet<(usize, u32)>,
-    /// Extent replicas whose metadata could not be written since the last start.
-    metadata_failed: BTreeSet<(usize, u32)>,
     /// Replicas in sync, by extent, that must take the metadata in flight.
     relied_on: BTreeMap<u32, Slots>,
-    /// Last instant, by extent, at which no replica in sync could take metadata.
-    refused_at: BTreeMap<u32, u64>,
     /// Durable replica states of each extent.
     stands: Vec<ReplicaStates>,
-    /// Extent replicas that failed since the last start and have not rejoined.
-    replica_failed: BTreeSet<(usize, u32)>,
+    failures: Failures,
     pending: Vec<Pending>,
     /// Effects of the mirror that are not carried out yet, in order, as in the data plane.
     asked: Vec<Effect>,
@@ -102,12 +97,6 @@ struct MirrorWorld {
     older_in_sync: BTreeSet<(usize, u32)>,
     /// Files that were open before others were put in their places.
     originals: Originals,
-    /// Replicas that failed because another file was in the place of theirs.
-    replaced: BTreeSet<(usize, u32)>,
-    /// When a replica of an extent last was short of something.
-    short_at: BTreeMap<(usize, u32), u64>,
-    /// Regions in which a change failed since the last start. Replicas in sync may differ there.
-    differing: BTreeSet<(u32, u32)>,
     in_flight: BTreeMap<MirrorId, InFlight>,
     steps: BTreeMap<MirrorId, Vec<Stamp>>,
     buffers: BTreeMap<(usize, OperationId), Vec<Stamp>>,
@@ -186,12 +175,9 @@ impl MirrorWorld {
             record,
             record_failed: BTreeSet::new(),
             doubtful_until: 0,
-            unknown: BTreeSet::new(),
-            metadata_failed: BTreeSet::new(),
             relied_on: BTreeMap::new(),
-            refused_at: BTreeMap::new(),
             stands: vec![metadata.replica_states; EXTENTS as usize],
-            replica_failed: BTreeSet::new(),
+            failures: Failures::default(),
             pending: Vec::new(),
             asked: Vec::new(),
             agenda: Agenda::default(),
@@ -201,9 +187,6 @@ impl MirrorWorld {
             older: BTreeMap::new(),
             older_in_sync: BTreeSet::new(),
             originals: Originals::new(),
-            replaced: BTreeSet::new(),
-            short_at: BTreeMap::new(),
-            differing: BTreeSet::new(),
             in_flight: BTreeMap::new(),
             steps: BTreeMap::new(),
             buffers: BTreeMap::new(),

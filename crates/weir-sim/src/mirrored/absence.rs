@@ -59,7 +59,7 @@ impl MirrorWorld {
     }
 
     fn fail_replaced(&mut self, extent: u32, slot: usize) -> Result<(), String> {
-        self.replaced.insert((slot, extent));
+        self.failures.file_replaced((slot, extent));
         let mut effects = Vec::new();
         self.mirror.fail_replica(extent, slot, &mut effects);
         self.take(effects)
@@ -90,7 +90,7 @@ impl MirrorWorld {
 
     /// The operator puts originals back, before the daemon starts.
     pub(super) fn put_originals_back(&mut self) {
-        self.replaced.clear();
+        self.failures.files_put_back();
         self.drives.iter_mut().for_each(|drive| drive.is_absent = false);
         for ((slot, extent), file) in std::mem::take(&mut self.originals) {
             self.drives[slot].files[extent as usize] = file;

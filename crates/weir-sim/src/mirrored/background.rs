@@ -93,7 +93,7 @@ impl MirrorWorld {
         }
         self.drives[slot].files[extent as usize] = File::default();
         self.drives[slot].block_checksums[extent as usize] = ChecksumFile::default();
-        self.unknown.remove(&(slot, extent));
+        self.failures.replica_added((slot, extent));
         self.attach_at((slot, extent));
         // All places are recorded here.
         self.mirror.confirm_added(extent, slot);

@@ -163,11 +163,11 @@ impl MirrorWorld {
     /// Records drives that failed to write checksum headers, because clients may see a failure for that
     /// reason.
     fn note_refused_headers(&mut self, extent: u32, failed: Slots) {
-        self.metadata_failed.extend(failed.iter().map(|slot| (slot, extent)));
+        self.failures.metadata_failed(extent, failed);
         let mut in_sync = self.mirror.readable(extent, 0, 0).iter();
         if !failed.is_empty() && in_sync.all(|slot| failed.contains(slot)) {
             self.report.headers_refused += 1;
-            self.refused_at.insert(extent, self.now);
+            self.failures.metadata_refused(extent, self.now);
         }
     }
 

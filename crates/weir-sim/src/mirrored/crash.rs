@@ -103,10 +103,7 @@ impl MirrorWorld {
     fn forget_what_failed(&mut self) {
         self.record_failed.clear();
         self.doubtful_until = 0;
-        self.replica_failed.clear();
-        self.metadata_failed.clear();
-        self.unknown.clear();
-        self.differing.clear();
+        self.failures.restart();
     }
 
     /// Kills the daemon. Drives may still carry out its operations, or never received them. The next start

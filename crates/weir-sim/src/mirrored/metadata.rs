@@ -121,7 +121,7 @@ impl MirrorWorld {
     }
 
     fn metadata_ended(&mut self, extent: u32, written: Written) -> Result<(), String> {
-        self.metadata_failed.extend(written.failed.iter().map(|slot| (slot, extent)));
+        self.failures.metadata_failed(extent, written.failed);
         let mut effects = Vec::new();
         let replica_states = self.mirror.replica_states(extent);
         // Replicas in sync that have taken the metadata.
@@ -134,7 +134,7 @@ impl MirrorWorld {
         self.mirror.metadata_written(extent, written, &mut effects);
         if !is_taken {
             self.report.metadata_refused += 1;
-            self.refused_at.insert(extent, self.now);
+            self.failures.metadata_refused(extent, self.now);
         }
         self.take(effects)
     }
@@ -180,7 +180,7 @@ impl MirrorWorld {
         if let (true, Some(extent), Answer::Completed(_, Err(Fault::Broken))) =
             (is_change, action.extent(), answer)
         {
-            self.unknown.insert((slot, extent));
+            self.failures.content_unknown((slot, extent));
         }
     }
 
@@ -190,7 +190,7 @@ impl MirrorWorld {
         let is_unknown = |extent: u32| {
             let replica_states = self.mirror.replica_states(extent);
             let is_good = |slot: &usize| replica_states[*slot] == ReplicaState::InSync;
-            let is_unknown = |slot: usize| self.unknown.contains(&(slot, extent));
+            let is_unknown = |slot: usize| self.failures.is_unknown((slot, extent));
             (0..REPLICA_SLOTS_MAX).filter(is_good).any(is_unknown)
         };
         let is_recorded = |extent: u32| {

@@ -147,7 +147,7 @@ impl MirrorWorld {
         let mut effects = Vec::new();
         if self.mirror.change_replica(replica, change, files, &mut effects) {
             if matches!(change, Change::Add) {
-                self.unknown.remove(&(doing.slot, doing.extent));
+                self.failures.replica_added((doing.slot, doing.extent));
             }
         } else {
             self.control.doing = Some(doing);
@@ -161,7 +161,7 @@ impl MirrorWorld {
         self.give_back(extent, slot);
         self.drives[slot].is_made[extent as usize] = true;
         self.control.damaged.remove(&(slot, extent));
-        self.replaced.remove(&(slot, extent));
+        self.failures.file_made((slot, extent));
     }
 
     /// Deletes the files of a replica, unless its drive cannot be reached.

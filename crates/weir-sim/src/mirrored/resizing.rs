@@ -63,12 +63,8 @@ impl MirrorWorld {
         // Orphaned I/O goes to files that are deleted.
         self.orphans.retain(|orphan| orphan.extent != LAST);
         self.drives.iter_mut().for_each(|drive| _ = drive.doubtful.remove(&LAST));
-        self.replica_failed.retain(|(_, extent)| *extent != LAST);
         self.older_in_sync.retain(|(_, extent)| *extent != LAST);
-        self.unknown.retain(|(_, extent)| *extent != LAST);
-        self.metadata_failed.retain(|(_, extent)| *extent != LAST);
-        self.refused_at.remove(&LAST);
-        self.differing.retain(|(extent, _)| *extent != LAST);
+        self.failures.forget_extent(LAST);
         self.relied_on.remove(&LAST);
         self.history.cut(u64::from(LAST) * EXTENT_BYTES / u64::from(SECTOR_BYTES));
     }

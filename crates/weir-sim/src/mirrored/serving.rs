@@ -93,14 +93,14 @@ impl MirrorWorld {
 
     /// A replica has failed. Only a drive that failed, or metadata that could not be written, may cost one.
     pub(super) fn replica_fell(&mut self, slot: usize, extent: u32) -> Result<(), String> {
-        self.replica_failed.insert((slot, extent));
+        self.failures.replica_failed((slot, extent));
         self.suspend_journaled((slot, extent))?;
-        let lacks_metadata = self.metadata_failed.contains(&(slot, extent));
+        let lacks_metadata = self.failures.lacks_metadata((slot, extent));
         let is_last = !self.mirror.has_other(extent, slot);
         let Drive { is_silent, is_absent, is_broken, .. } = self.drives[slot];
         let is_merely_silent = (is_silent || is_absent) && !is_broken;
-        let is_in_doubt = self.unknown.contains(&(slot, extent)) || lacks_metadata || self.is_behind(slot);
-        let is_in_doubt = is_in_doubt || self.replaced.contains(&(slot, extent));
+        let is_in_doubt = self.failures.is_unknown((slot, extent)) || lacks_metadata || self.is_behind(slot);
+        let is_in_doubt = is_in_doubt || self.failures.is_file_replaced((slot, extent));
         if is_last && is_merely_silent && !is_in_doubt {
             return Err(format!("replica {slot} of extent {extent}, the last in sync, fell to a silence"));
         }
@@ -171,7 +171,7 @@ impl MirrorWorld {
                 if result.is_ok() && self.mirror.is_current(slot, extent, generation) {
                     self.drives[slot].files[extent as usize].sync(point);
                 } else {
-                    self.unknown.insert((slot, extent));
+                    self.failures.content_unknown((slot, extent));
                     self.note_late_sync(slot, extent);
                 }
                 self.mirror.answer(slot, Answer::Synced(extent, generation, result), &mut effects);

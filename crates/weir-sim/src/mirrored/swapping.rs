@@ -114,7 +114,7 @@ impl MirrorWorld {
         let (index, replica) = (extent as usize, (extent, slot));
         let found = self.drives[slot].all_metadata[index].clone();
         let is_whole = self.drives[slot].is_made[index];
-        let verdict = before_files(true, self.replaced.contains(&(slot, extent)), JournalOf::None)
+        let verdict = before_files(true, self.failures.is_file_replaced((slot, extent)), JournalOf::None)
             .unwrap_or_else(|| by_files(found.is_some(), is_whole, || true));
         let Some(found) = found.filter(|_| verdict == Verdict::Usable) else {
             return self.replace_damaged(replica, effects);
@@ -129,8 +129,7 @@ impl MirrorWorld {
             self.attach_at((slot, extent));
             self.resume_journaled((slot, extent))?;
             self.report.swapped += u64::from(is_foreign);
-            self.replica_failed.remove(&(slot, extent));
-            self.unknown.remove(&(slot, extent));
+            self.failures.replica_rejoined((slot, extent));
         }
         Ok(())
     }

@@ -177,13 +177,13 @@ impl MirrorWorld {
         match asked.asker {
             Asker::Operation(operation, owner, length) => {
                 if result == Err(Fault::Broken) {
-                    self.unknown.insert((slot, extent));
+                    self.failures.content_unknown((slot, extent));
                 }
                 self.answer_replica(extent, (operation, owner), result.map(|()| length))
             }
             Asker::Sync(generation) => {
                 if result.is_err() {
-                    self.unknown.insert((slot, extent));
+                    self.failures.content_unknown((slot, extent));
                 }
                 let mut effects = Vec::new();
                 self.mirror.answer(slot, Answer::Synced(extent, generation, result), &mut effects);
