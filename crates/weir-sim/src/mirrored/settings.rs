@@ -2,6 +2,7 @@
 //! world.
 
 use weir_types::bounds::REPLICA_SLOTS_MAX;
+use weir_volume::mirror::SectionReport;
 
 /// Kind of data corruption on drives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -401,4 +402,15 @@ pub struct Report {
     pub blocks_repaired: u64,
     /// Number of bad blocks without a good replica.
     pub blocks_damaged: u64,
+}
+
+impl Report {
+    /// Adds what the scrub of a section found.
+    pub(super) fn scrubbed(&mut self, report: &SectionReport) {
+        self.sections_scrubbed += 1;
+        self.sections_validated += u64::from(report.is_valid);
+        self.blocks_found += report.found.iter().sum::<u64>();
+        self.blocks_repaired += report.repaired.iter().sum::<u64>();
+        self.blocks_damaged += report.damaged;
+    }
 }

@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_volume::mirror::{Slots, regions_of};
 use weir_volume::{Content, Fault, Kind, Request};
 
-use super::work::InFlight;
+use super::clients::InFlight;
 
 /// Slot and extent of an extent replica.
 type ExtentReplica = (usize, u32);
 
 /// Failures since the last start.
 #[derive(Debug, Default)]
-pub(super) struct Failures {
+pub(in crate::mirrored) struct Failures {
     /// Extent replicas in which a change or a sync failed.
     unknown: BTreeSet<ExtentReplica>,
     /// Extent replicas whose metadata could not be written.
@@ -37,6 +37,8 @@ impl Failures {
         self.metadata_failed.clear();
         self.unknown.clear();
         self.differing.clear();
+        // The operator put the files back where they were.
+        self.replaced.clear();
     }
 
     /// Forgets an extent that was deleted.
@@ -90,11 +92,6 @@ impl Failures {
     /// The file of a replica is made anew.
     pub fn file_made(&mut self, replica: ExtentReplica) {
         self.replaced.remove(&replica);
-    }
-
-    /// All files are where they were.
-    pub fn files_put_back(&mut self) {
-        self.replaced.clear();
     }
 
     pub fn is_unknown(&self, replica: ExtentReplica) -> bool {

@@ -1,30 +1,40 @@
-//! Failures that clients of the simulated machine may see: no error reaches a client while a replica is left
-//! that can serve it.
+//! Failures that clients of the simulated daemon may see: no error reaches a client while a replica is left that can
+//! serve it.
 
 use weir_types::bounds::REPLICA_SLOTS_MAX;
 use weir_volume::mirror::{Answer, MirrorId, ReplicaState};
-use weir_volume::{Content, Fault};
+use weir_volume::{Action, Content, Fault};
 
-use super::MirrorWorld;
-use super::work::InFlight;
+use super::Daemon;
+use super::clients::InFlight;
 
-impl MirrorWorld {
+impl Daemon {
+    /// Notes that a failed change left the content of a replica unknown.
+    pub(super) fn note_unknown(&mut self, slot: usize, action: &Action, answer: &Answer) {
+        let is_change = matches!(action, Action::Write { .. } | Action::Release { .. } | Action::Zero { .. });
+        if let (true, Some(extent), Answer::Completed(_, Err(Fault::Broken))) =
+            (is_change, action.extent(), answer)
+        {
+            self.failures.content_unknown((slot, extent));
+        }
+    }
+
     /// Notes a fault that may be a reason for a later failed request.
-    pub(super) fn note_fault(&mut self, replica: (usize, u32), owner: Option<MirrorId>, answer: &Answer) {
+    pub fn note_fault(&mut self, replica: (usize, u32), owner: Option<MirrorId>, answer: &Answer) {
         let (Answer::Opened(_, _, Err(fault))
         | Answer::Refused(_, _, _, fault)
         | Answer::Completed(_, Err(fault))) = answer
         else {
             return;
         };
+        let now = self.machine.now;
         if matches!(fault, Fault::NoSpace | Fault::NoMemory | Fault::Away) {
-            self.failures.was_short(replica, self.now);
+            self.failures.was_short(replica, now);
         }
         let (slot, extent) = replica;
         let is_in_sync = self.mirror.replica_states(extent)[slot] == ReplicaState::InSync;
-        let flying = owner.and_then(|owner| self.in_flight.get_mut(&owner));
-        if let Some(flying) = flying.filter(|_| is_in_sync && *fault == Fault::Broken) {
-            flying.failed_at = self.now;
+        if let Some(owner) = owner.filter(|_| is_in_sync && *fault == Fault::Broken) {
+            self.clients.replica_failed(owner, now);
         }
     }
 
@@ -39,10 +49,10 @@ impl MirrorWorld {
         let replica_states = self.mirror.replica_states(extent);
         let is_left = |slot: &usize| {
             replica_states[*slot] == ReplicaState::InSync
-                && self.is_well(*slot)
+                && self.machine.is_well(*slot)
                 && !self.failures.has_replica_failed((*slot, extent))
         };
         let left: Vec<usize> = (0..REPLICA_SLOTS_MAX).filter(is_left).collect();
-        self.failures.check(flying, result, &left, self.settings.can_all_place())
+        self.failures.check(flying, result, &left, self.machine.settings.can_all_place())
     }
 }
