@@ -14,6 +14,7 @@ mod daemon;
 mod journal_upkeep;
 mod machine;
 mod moving;
+mod report;
 mod resizing;
 mod scrubbing;
 mod settings;
@@ -21,11 +22,10 @@ mod settling;
 mod stalling;
 mod swapping;
 
-use weir_types::bounds::REPLICA_SLOTS_MAX;
-
-use crate::requests::EXTENTS;
+use crate::requests::random_slot;
 use daemon::Daemon;
-pub use settings::{Abilities, Report, Rot, Sabotage, Settings};
+pub use report::Report;
+pub use settings::{Abilities, Rot, Sabotage, Settings};
 
 struct MirrorWorld {
     daemon: Daemon,
@@ -70,15 +70,17 @@ impl MirrorWorld {
         }
         machine.change_metadata_faults();
         self.keep_older_states()?;
-        if self.chance(1, 40) {
+        if self.is_by_chance(1, 40) {
             self.daemon.retry_metadata()?;
         }
-        if self.chance(10 * settings.breaks_per_ten_thousand, 10_000)
-            || self.daemon.machine.is_looked_at_again()
+        if self.is_by_chance(10 * settings.breaks_per_ten_thousand, 10_000)
+            // A drive that had an error is used again.
+            || settings.errors_per_mille > 0 && self.is_by_chance(1, 40)
         {
-            return self.bring_back();
+            let slot = random_slot(&mut self.daemon.machine.random);
+            return self.take_back(slot);
         }
-        if self.chance(settings.moves_per_mille, 1000) {
+        if self.is_by_chance(settings.moves_per_mille, 1000) {
             return self.change_replicas();
         }
         self.daemon.machine.carry_out_unfenced();
@@ -87,40 +89,29 @@ impl MirrorWorld {
         if settings.stalls_per_ten_thousand > 0 && self.stall()? || self.resize_sometimes()? {
             return Ok(());
         }
-        if settings.is_moved && self.chance(1, 15) {
+        if settings.is_moved && self.is_by_chance(1, 15) {
             return self.move_replicas();
         }
-        if settings.snapshots_per_mille > 0 && self.chance(settings.snapshots_per_mille, 1000) {
+        if settings.snapshots_per_mille > 0 && self.is_by_chance(settings.snapshots_per_mille, 1000) {
             self.daemon.quiesce_for_snapshot();
         }
-        if settings.scrubs_per_mille > 0 && self.chance(settings.scrubs_per_mille, 1000) {
+        if settings.scrubs_per_mille > 0 && self.is_by_chance(settings.scrubs_per_mille, 1000) {
             return self.scrub_some();
         }
-        if settings.rot == Rot::Always && self.chance(1, 300) {
-            let machine = &mut self.daemon.machine;
-            machine.rot_a_block(machine.now as u32 % EXTENTS);
+        if settings.rot == Rot::Always && self.is_by_chance(1, 300) {
+            self.daemon.machine.rot_a_block();
         }
-        if self.chance(1, settings.steps_between_background) {
+        if self.is_by_chance(1, settings.steps_between_background) {
             return self.work_in_the_background();
         }
         let has_room = self.daemon.clients.unanswered() < settings.depth;
-        if has_room && !self.is_journal_left_alone() && self.chance(1, 2) {
+        if has_room && !self.is_journal_left_alone() && self.is_by_chance(1, 2) {
             return self.daemon.accept_request();
         }
         self.daemon.answer_one()
     }
 
-    fn chance(&mut self, numerator: u64, denominator: u64) -> bool {
+    fn is_by_chance(&mut self, numerator: u64, denominator: u64) -> bool {
         self.daemon.machine.random.chance(numerator, denominator)
-    }
-
-    /// A random extent.
-    fn any_extent(&mut self) -> u32 {
-        self.daemon.machine.random.below(EXTENTS.into()) as u32
-    }
-
-    /// A random slot.
-    fn any_slot(&mut self) -> usize {
-        self.daemon.machine.random.below(REPLICA_SLOTS_MAX as u64) as usize
     }
 }

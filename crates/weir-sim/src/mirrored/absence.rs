@@ -5,7 +5,7 @@
 use weir_plan::replica_return::{AfterReturn, FileContent, FoundFile, after_return};
 
 use super::MirrorWorld;
-use crate::requests::EXTENTS;
+use crate::requests::{EXTENTS, random_slot};
 
 impl MirrorWorld {
     /// Has folders of drives go and return.
@@ -14,12 +14,12 @@ impl MirrorWorld {
         if per_ten_thousand == 0 {
             return Ok(());
         }
-        let slot = self.any_slot();
+        let slot = random_slot(&mut self.daemon.machine.random);
         let is_absent = self.daemon.machine.drives[slot].is_absent;
         match is_absent {
-            false if self.chance(per_ten_thousand, 10_000) => self.drive_goes(slot),
-            true if self.chance(1, 30) => {
-                let is_changed = self.chance(1, 4);
+            false if self.is_by_chance(per_ten_thousand, 10_000) => self.drive_goes(slot),
+            true if self.is_by_chance(1, 30) => {
+                let is_changed = self.is_by_chance(1, 4);
                 self.drive_returns(slot, is_changed)
             }
             _ => Ok(()),

@@ -6,6 +6,7 @@ use weir_volume::mirror::{Effect, FileState, ReplicaChange, ReplicaState};
 
 use super::MirrorWorld;
 use super::daemon::{Daemon, StepKind};
+use crate::requests::{random_extent, random_slot};
 
 /// How long a step takes by the clock of the resync queue, in nanoseconds.
 const STEP_NS: u64 = RETRY_NS / 20;
@@ -15,8 +16,8 @@ const RESYNC_DEPTH: usize = 4;
 impl MirrorWorld {
     /// Replicas, promotes or tidies something.
     pub(super) fn work_in_the_background(&mut self) -> Result<(), String> {
-        let extent = self.any_extent();
-        let slot = self.any_slot();
+        let extent = random_extent(&mut self.daemon.machine.random);
+        let slot = random_slot(&mut self.daemon.machine.random);
         let mut effects = Vec::new();
         match self.daemon.machine.random.below(4) {
             0 => self.daemon.mirror.tidy(extent, &mut effects),
@@ -57,8 +58,8 @@ impl MirrorWorld {
 
     /// Adds a replica of an extent where there is none, or gives one up while others have everything.
     pub(super) fn change_replicas(&mut self) -> Result<(), String> {
-        let extent = self.any_extent();
-        let slot = self.any_slot();
+        let extent = random_extent(&mut self.daemon.machine.random);
+        let slot = random_slot(&mut self.daemon.machine.random);
         let replica_states = self.daemon.mirror.replica_states(extent);
         let in_sync =
             replica_states.iter().filter(|replica_state| **replica_state == ReplicaState::InSync).count();

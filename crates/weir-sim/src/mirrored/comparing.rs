@@ -7,27 +7,17 @@ use weir_volume::mirror::ReplicaState;
 
 use super::MirrorWorld;
 use crate::disk::Block;
-use crate::requests::{EXTENTS, FOREIGN};
+use crate::requests::EXTENTS;
 
 impl MirrorWorld {
-    /// No file holds what memory held before it was filled.
-    pub(super) fn look_for_foreign_bytes(&self) -> Result<(), String> {
-        for (slot, drive) in self.daemon.machine.drives.iter().enumerate() {
-            for (extent, file) in drive.files.iter().enumerate() {
-                let is_foreign = |block: &u32| file.read(*block).contains(&FOREIGN);
-                if let Some(block) = file.data_blocks().into_iter().find(is_foreign) {
-                    return Err(format!(
-                        "block {block} of extent {extent} has foreign bytes on replica {slot}"
-                    ));
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Checks that all replicas in sync are equal.
     pub(super) fn compare(&mut self) -> Result<(), String> {
-        self.look_for_foreign_bytes()?;
+        for (slot, drive) in self.daemon.machine.drives.iter().enumerate() {
+            // No file holds what memory held before it was filled.
+            if let Some((extent, block)) = drive.foreign_block() {
+                return Err(format!("block {block} of extent {extent} has foreign bytes on replica {slot}"));
+            }
+        }
         for extent in 0..EXTENTS {
             let replica_states = self.daemon.mirror.replica_states(extent);
             let reachable = self.daemon.machine.reachable;

@@ -7,21 +7,22 @@ use weir_volume::mirror::{RecoveredExtent, ReplicaState};
 
 use super::MirrorWorld;
 use super::daemon::Daemon;
-use crate::requests::{EXTENTS, place_of};
+use crate::requests::{EXTENTS, place_of, random_slot};
 
 impl MirrorWorld {
     /// True if the power fails in this step.
     pub(super) fn is_power_failing(&mut self) -> bool {
-        if self.daemon.machine.is_in_doubt() && self.chance(1, 30) {
+        if self.daemon.machine.is_in_doubt() && self.is_by_chance(1, 30) {
             return true;
         }
         let steps = self.daemon.machine.settings.steps_between_crashes;
         // Power fails more often while metadata is being written, because mistakes show there.
-        let is_delicate = self.daemon.machine.is_changing_epoch() && self.chance(1, steps / 20);
-        let is_delicate = is_delicate || self.daemon.control.is_at_something() && self.chance(1, 60);
+        let is_delicate = self.daemon.machine.is_changing_epoch() && self.is_by_chance(1, steps / 20);
+        let is_delicate = is_delicate || self.daemon.control.is_at_something() && self.is_by_chance(1, 60);
         // Only a restart serves an extent again whose last replica failed.
-        let is_lost = (0..EXTENTS).any(|extent| self.daemon.mirror.is_lost(extent)) && self.chance(1, 100);
-        is_lost || is_delicate || self.chance(1, steps)
+        let is_lost =
+            (0..EXTENTS).any(|extent| self.daemon.mirror.is_lost(extent)) && self.is_by_chance(1, 100);
+        is_lost || is_delicate || self.is_by_chance(1, steps)
     }
 
     /// Crashes the machine and starts the volume again, perhaps without some drives. Data that was not stable
@@ -40,7 +41,7 @@ impl MirrorWorld {
         let mut effects = Vec::new();
         self.daemon.mirror.begin(&mut effects);
         self.daemon.take(effects)?;
-        if !self.daemon.machine.operations.is_empty() && self.chance(1, 4) {
+        if !self.daemon.machine.operations.is_empty() && self.is_by_chance(1, 4) {
             return self.crash();
         }
         self.settle()?;
@@ -51,17 +52,14 @@ impl MirrorWorld {
     fn stop(&mut self) {
         let kills = self.daemon.machine.settings.kills_per_ten;
         self.daemon.machine.orphans.forget_unfenced();
-        let is_kill = kills > 0 && self.chance(kills, 10);
+        let is_kill = kills > 0 && self.is_by_chance(kills, 10);
         let Daemon { machine, .. } = &mut self.daemon;
         if is_kill {
             machine.kill_daemon();
         }
         machine.end_orphans();
         machine.end_operations();
-        machine.stop_journal(is_kill);
-        machine.put_originals_back();
         machine.restart(is_kill);
-        machine.keep_rot_from_deciding();
         self.daemon.stop();
         self.is_resizing = false;
     }
@@ -73,7 +71,7 @@ impl MirrorWorld {
         let machine = &self.daemon.machine;
         let is_whole = machine.settings.breaks_per_ten_thousand == 0 || machine.backups.are_believed();
         let only = self.found_alone();
-        let is_found = |slot| is_whole || only.map_or_else(|| self.chance(2, 3), |only| slot == only);
+        let is_found = |slot| is_whole || only.map_or_else(|| self.is_by_chance(2, 3), |only| slot == only);
         self.daemon.machine.reachable = std::array::from_fn(is_found);
         self.daemon.machine.reach_journal(only);
         if let Ok(found) = self.daemon.recovered_extents() {
@@ -89,10 +87,10 @@ impl MirrorWorld {
         let Daemon { durable_states, machine, .. } = &self.daemon;
         let is_stale = |slot: &usize| durable_states.iter().any(|of| of[*slot] == ReplicaState::Stale);
         let stale = (0..REPLICA_SLOTS_MAX).find(is_stale).filter(|_| machine.settings.cuts_where_doubtful);
-        if stale.is_some() && self.chance(1, 2) {
+        if stale.is_some() && self.is_by_chance(1, 2) {
             return stale;
         }
-        self.chance(1, 3).then(|| self.any_slot())
+        self.is_by_chance(1, 3).then(|| random_slot(&mut self.daemon.machine.random))
     }
 
     fn check_after_crash(&mut self) -> Result<(), String> {

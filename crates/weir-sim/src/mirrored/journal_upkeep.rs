@@ -24,29 +24,21 @@ impl MirrorWorld {
         }
         // The journal drains while no client writes. It also drains at other times, as before its removal.
         let is_left_alone = self.is_journal_left_alone();
-        if self.chance(1, 200) || self.daemon.machine.now.is_multiple_of(QUIET_STEPS) {
-            let is_draining = is_left_alone || self.chance(1, 3);
+        if self.is_by_chance(1, 200) || self.daemon.machine.now.is_multiple_of(QUIET_STEPS) {
+            let is_draining = is_left_alone || self.is_by_chance(1, 3);
             actions.extend(self.daemon.machine.journal().drain(is_draining));
         }
         self.daemon.take_from_journal(actions)?;
-        if self.daemon.machine.settings.breaks_per_ten_thousand > 0 && self.chance(1, 300) {
+        if self.daemon.machine.settings.breaks_per_ten_thousand > 0 && self.is_by_chance(1, 300) {
             self.lose_path()?;
         }
-        if self.chance(1, 50) { self.renew_invalidated() } else { Ok(()) }
+        if self.is_by_chance(1, 50) { self.renew_invalidated() } else { Ok(()) }
     }
 
     /// True in phases in which no client writes.
     pub(super) fn is_journal_left_alone(&self) -> bool {
         let machine = &self.daemon.machine;
         machine.journaling.is_some() && (machine.now / QUIET_STEPS) % 3 == 2
-    }
-
-    /// True if no operation behind the journal can end before the next start. The journal is full of data of
-    /// an extent whose last replica failed, and cannot drop it.
-    pub(super) fn is_journal_jammed(&self) -> bool {
-        let Some(journal) = &self.daemon.machine.journaling else { return false };
-        journal.has_waiting()
-            && journal.invalidated().iter().any(|extent| self.daemon.mirror.is_lost(*extent))
     }
 
     /// Loses the path to the slow drive. Replicas there fail until they rejoin, if other replicas are in

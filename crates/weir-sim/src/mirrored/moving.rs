@@ -4,19 +4,20 @@
 //! A replica has the number of its drive. The planner chooses drives; numbers mean nothing to it.
 
 use weir_plan::replica_change::{Action, Outcome, ReplicaChange};
-use weir_plan::replica_plan::{Candidate, Step};
-use weir_types::bounds::{EXTENT_BYTES, REPLICA_SLOTS_MAX};
+use weir_plan::replica_plan::Step;
+use weir_types::bounds::REPLICA_SLOTS_MAX;
 use weir_volume::mirror::{AwaitedChange, FileState, ReplicaChange as Change, ReplicaState};
 
 use super::MirrorWorld;
-use super::daemon::{Daemon, Doing, candidate, slot_of};
-use crate::requests::EXTENTS;
+use super::daemon::{Daemon, Doing, slot_of};
+use super::machine::Machine;
+use crate::requests::{EXTENTS, random_extent};
 
 impl MirrorWorld {
     /// Takes the next step of the move that is under way, or begins one.
     pub(super) fn move_replicas(&mut self) -> Result<(), String> {
-        let extent = self.any_extent();
-        if self.chance(1, 12) {
+        let extent = random_extent(&mut self.daemon.machine.random);
+        if self.is_by_chance(1, 12) {
             let Daemon { machine, control, .. } = &mut self.daemon;
             control.wish_otherwise(extent, machine.settings.replicas, &mut machine.random);
         }
@@ -26,14 +27,6 @@ impl MirrorWorld {
         }
     }
 
-    /// Drives that a replica could be made on. How full they are is chance.
-    fn candidates(&mut self) -> Vec<Candidate> {
-        let Daemon { machine, control, .. } = &mut self.daemon;
-        let is_free = |slot: &usize| !machine.drives[*slot].is_away() && !control.is_draining(*slot);
-        let free: Vec<usize> = (0..REPLICA_SLOTS_MAX).filter(is_free).collect();
-        free.into_iter().map(|slot| candidate(slot, machine.random.below(8) * EXTENT_BYTES)).collect()
-    }
-
     /// Begins the next step for an extent.
     fn begin_moving(&mut self, extent: u32) -> Result<(), String> {
         // A snapshot reads the files of replicas as they are.
@@ -41,9 +34,9 @@ impl MirrorWorld {
             return Ok(());
         }
         self.delete_stray_extents(extent);
-        let candidates = self.candidates();
         let replica_states = self.daemon.durable_states[extent as usize];
-        match self.daemon.control.next(extent, &replica_states, &candidates) {
+        let Machine { drives, random, .. } = &mut self.daemon.machine;
+        match self.daemon.control.next(extent, &replica_states, drives, random) {
             Step::Done | Step::Wait | Step::Blocked(_) => Ok(()),
             Step::Add { drive, .. } if self.daemon.machine.touches(extent, slot_of(drive)) => Ok(()),
             Step::Add { drive, .. } => self.begin_change(extent, slot_of(drive), ReplicaChange::add()),
@@ -66,7 +59,7 @@ impl MirrorWorld {
         if awaited.is_some() {
             if self.daemon.mirror.is_lost(extent) {
                 self.daemon.control.hear(extent, None, |_| true);
-            } else if self.chance(1, 50) {
+            } else if self.is_by_chance(1, 50) {
                 // A drive does not answer, and nobody waits for ever: the next look goes on from what it finds.
                 self.daemon.control.give_up();
             }
@@ -78,13 +71,19 @@ impl MirrorWorld {
             return Ok(());
         };
         match action {
-            Action::MakeFile => self.make(extent, slot),
+            Action::MakeFile => {
+                let machine = &mut self.daemon.machine;
+                machine.delete_files((slot, extent));
+                machine.drives[slot].is_made[extent as usize] = true;
+                self.daemon.control.file_made(extent, slot);
+                self.daemon.failures.file_made((slot, extent));
+            }
             Action::AddToVolume => return self.ask_volume(doing, Change::Add),
             Action::RemoveFromVolume => return self.ask_volume(doing, Change::Remove),
             Action::Record => self.daemon.control.record(extent, slot),
             Action::ConfirmAdded => self.daemon.mirror.confirm_added(extent, slot),
             Action::Unrecord => self.daemon.control.unrecord(extent, slot),
-            Action::DeleteFile => self.give_back(extent, slot),
+            Action::DeleteFile => self.daemon.machine.delete_files((slot, extent)),
         }
         self.daemon.control.end_step(Outcome::Done);
         Ok(())
@@ -114,25 +113,6 @@ impl MirrorWorld {
         self.daemon.take(effects)
     }
 
-    /// Creates the file of a replica.
-    fn make(&mut self, extent: u32, slot: usize) {
-        self.give_back(extent, slot);
-        self.daemon.machine.drives[slot].is_made[extent as usize] = true;
-        self.daemon.control.file_made(extent, slot);
-        self.daemon.failures.file_made((slot, extent));
-    }
-
-    /// Deletes the files of a replica, unless its drive cannot be reached.
-    fn give_back(&mut self, extent: u32, slot: usize) {
-        let machine = &mut self.daemon.machine;
-        let drive = &mut machine.drives[slot];
-        if drive.is_away() {
-            return;
-        }
-        drive.delete_files(extent);
-        machine.originals.forget((slot, extent));
-    }
-
     /// Deletes files that neither the record nor replica metadata names: a move has left them.
     fn delete_stray_extents(&mut self, extent: u32) {
         for slot in 0..REPLICA_SLOTS_MAX {
@@ -140,7 +120,7 @@ impl MirrorWorld {
             let is_named = durable_states[extent as usize][slot] != ReplicaState::Absent;
             let is_stray = machine.drives[slot].is_made[extent as usize] && !control.knows(extent, slot);
             if is_stray && !is_named && !machine.touches(extent, slot) {
-                self.give_back(extent, slot);
+                self.daemon.machine.delete_files((slot, extent));
             }
         }
     }
@@ -159,18 +139,11 @@ impl MirrorWorld {
                 self.settle()?;
             }
             self.make_up()?;
-            if self.daemon.control.doing().is_none() && (0..EXTENTS).all(|extent| self.is_as_wished(extent)) {
+            let Daemon { machine, control, durable_states, .. } = &self.daemon;
+            if control.has_ended(&machine.drives, durable_states) {
                 return Ok(());
             }
         }
         Err(format!("moves do not end: {:?} with {:?}", self.daemon.control, self.daemon.durable_states))
-    }
-
-    /// True if an extent has the replicas that were wished for, and no file beside theirs.
-    fn is_as_wished(&self, extent: u32) -> bool {
-        let Daemon { machine, control, durable_states, .. } = &self.daemon;
-        let is_made = |slot: &usize| machine.drives[*slot].is_made[extent as usize];
-        let made = (0..REPLICA_SLOTS_MAX).filter(is_made).collect();
-        control.is_as_wished(extent, made, &durable_states[extent as usize])
     }
 }

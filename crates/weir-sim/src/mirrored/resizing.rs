@@ -5,8 +5,7 @@ use weir_types::bounds::{EXTENT_BYTES, REPLICA_SLOTS_MAX};
 use weir_volume::mirror::RecoveredExtent;
 
 use super::MirrorWorld;
-use super::daemon::{Daemon, first_metadata};
-use super::settings::{Sabotage, Settings};
+use super::daemon::Daemon;
 use crate::SECTOR_BYTES;
 use crate::requests::EXTENTS;
 
@@ -21,7 +20,7 @@ impl MirrorWorld {
         if resizes == 0 {
             return Ok(false);
         }
-        if self.chance(resizes, 10_000) {
+        if self.is_by_chance(resizes, 10_000) {
             self.is_resizing = self.can_be_resized();
         }
         if !self.is_resizing {
@@ -55,8 +54,10 @@ impl MirrorWorld {
         self.daemon.machine.report.resizes += 1;
         self.daemon.mirror.resize(u64::from(LAST) * EXTENT_BYTES, Vec::new());
         self.forget_last_extent();
-        let recovered_extent = self.make_last_extent();
-        self.daemon.mirror.resize(u64::from(EXTENTS) * EXTENT_BYTES, vec![recovered_extent]);
+        let metadata = self.daemon.machine.create_extent(LAST);
+        self.daemon.durable_states[LAST as usize] = metadata.replica_states;
+        let begun = vec![RecoveredExtent::new(metadata)];
+        self.daemon.mirror.resize(u64::from(EXTENTS) * EXTENT_BYTES, begun);
         self.daemon.resync.look_at_all(&self.daemon.mirror);
     }
 
@@ -69,18 +70,5 @@ impl MirrorWorld {
         machine.backups.forget_extent(LAST);
         failures.forget_extent(LAST);
         clients.history.cut(u64::from(LAST) * EXTENT_BYTES / u64::from(SECTOR_BYTES));
-    }
-
-    /// Creates the files of the last extent, with metadata beside all replicas and in the epoch record.
-    fn make_last_extent(&mut self) -> RecoveredExtent {
-        let machine = &mut self.daemon.machine;
-        let Settings { replicas, sabotage, .. } = machine.settings;
-        let epoch = machine.records.begin_again(LAST, sabotage == Sabotage::BeginsEpochsAnew);
-        let metadata = first_metadata(epoch, replicas);
-        for drive in &mut machine.drives {
-            drive.create_files(LAST, &metadata, sabotage == Sabotage::GrowsOverOldFiles);
-        }
-        self.daemon.durable_states[LAST as usize] = metadata.replica_states;
-        RecoveredExtent::new(metadata)
     }
 }

@@ -8,7 +8,7 @@ use super::daemon::StepKind;
 use super::machine::sum_of;
 use super::settings::Rot;
 use crate::disk::Block;
-use crate::requests::EXTENTS;
+use crate::requests::{EXTENTS, random_extent};
 
 /// Sections in which simulated clients write.
 const HOT_SECTIONS: [u32; 2] = [0, SECTIONS - 1];
@@ -16,7 +16,7 @@ const HOT_SECTIONS: [u32; 2] = [0, SECTIONS - 1];
 impl MirrorWorld {
     /// Begins to scrub a random section, or continues with one.
     pub(super) fn scrub_some(&mut self) -> Result<(), String> {
-        let extent = self.any_extent();
+        let extent = random_extent(&mut self.daemon.machine.random);
         let section = HOT_SECTIONS[self.daemon.machine.random.below(2) as usize];
         let in_sync = self.daemon.mirror.readable(extent, 0, 0).iter().count();
         let settings = &self.daemon.machine.settings;
@@ -25,7 +25,7 @@ impl MirrorWorld {
             return Ok(());
         }
         let mut effects = Vec::new();
-        if self.chance(1, 60) {
+        if self.is_by_chance(1, 60) {
             self.daemon.mirror.scrubs().abandon_section(extent, &mut effects);
         } else if !self.daemon.mirror.scrubs().begin_section(
             extent,
@@ -79,15 +79,16 @@ impl MirrorWorld {
         self.scrub_all()?;
         let is_alone = self.daemon.machine.settings.replicas == 1;
         if self.daemon.machine.settings.rot == Rot::AtRest {
-            let machine = &mut self.daemon.machine;
-            (0..40).for_each(|_| machine.rot_a_block(machine.now as u32 % EXTENTS));
-            if self.chance(1, 2) {
+            (0..40).for_each(|_| self.daemon.machine.rot_a_block());
+            if self.is_by_chance(1, 2) {
                 self.crash()?;
                 self.make_up()?;
             }
             self.scrub_all()?;
             let mut rotten = self.daemon.machine.rotten.blocks();
-            if is_alone && rotten.any(|(extent, block)| !self.is_reported(extent, block)) {
+            let damaged = |extent| self.daemon.mirror.damaged(extent).iter();
+            let is_reported = |extent, block| damaged(extent).any(|damaged| damaged.block == block);
+            if is_alone && rotten.any(|(extent, block)| !is_reported(extent, block)) {
                 return Err("a block that rotted is not reported".to_owned());
             }
         }
@@ -96,9 +97,5 @@ impl MirrorWorld {
             self.daemon.machine.rotten.clear();
         }
         Ok(())
-    }
-
-    pub(super) fn is_reported(&self, extent: u32, block: u32) -> bool {
-        self.daemon.mirror.damaged(extent).iter().any(|damaged| damaged.block == block)
     }
 }

@@ -4,6 +4,7 @@ use weir_types::bounds::REPLICA_SLOTS_MAX;
 
 use super::MirrorWorld;
 use super::daemon::Daemon;
+use super::machine::Journaling;
 use crate::requests::EXTENTS;
 
 impl MirrorWorld {
@@ -22,7 +23,9 @@ impl MirrorWorld {
             self.renew_invalidated()?;
         }
         let left = self.daemon.clients.unanswered() + self.daemon.steps.count();
-        if left > 0 && !self.is_journal_jammed() {
+        let Daemon { machine, mirror, .. } = &self.daemon;
+        let is_jammed = |journal: &Journaling| journal.is_jammed(|extent| mirror.is_lost(extent));
+        if left > 0 && !machine.journaling.as_ref().is_some_and(is_jammed) {
             Err(format!("{left} requests were never answered"))
         } else {
             Ok(())

@@ -8,29 +8,30 @@ use weir_volume::mirror::{Answer, ChecksumWork};
 
 use super::MirrorWorld;
 use super::machine::Pending;
+use crate::requests::random_slot;
 
 impl MirrorWorld {
     /// Makes drives silent and responsive again, and lets orphaned I/O end. True if the step is used up.
     pub(super) fn stall(&mut self) -> Result<bool, String> {
         let stalls = self.daemon.machine.settings.stalls_per_ten_thousand;
-        if self.chance(stalls, 10_000) {
-            let slot = self.any_slot();
+        if self.is_by_chance(stalls, 10_000) {
+            let slot = random_slot(&mut self.daemon.machine.random);
             let drive = &mut self.daemon.machine.drives[slot];
             (drive.is_silent, drive.has_failed) = (true, true);
         }
         let silent = self.daemon.machine.drives.iter().position(|drive| drive.is_silent);
-        if let Some(slot) = silent.filter(|_| self.chance(1, 60)) {
+        if let Some(slot) = silent.filter(|_| self.is_by_chance(1, 60)) {
             self.daemon.machine.drives[slot].is_silent = false;
         }
-        let slot = self.any_slot();
-        if !self.daemon.machine.drives[slot].is_away() && self.chance(1, 20) {
+        let slot = random_slot(&mut self.daemon.machine.random);
+        if !self.daemon.machine.drives[slot].is_away() && self.is_by_chance(1, 20) {
             self.take_back(slot)?;
         }
-        if silent.is_some() && self.chance(1, 30) {
+        if silent.is_some() && self.is_by_chance(1, 30) {
             self.look_for_stalls()?;
             return Ok(true);
         }
-        if !self.daemon.machine.orphans.is_empty() && self.chance(1, 400) {
+        if !self.daemon.machine.orphans.is_empty() && self.is_by_chance(1, 400) {
             self.daemon.machine.carry_out_orphan();
             return Ok(true);
         }

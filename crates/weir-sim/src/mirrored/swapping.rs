@@ -7,7 +7,8 @@ use weir_volume::mirror::{Effect, FileState, ReplicaChange, ReplicaState};
 
 use super::MirrorWorld;
 use super::daemon::Daemon;
-use crate::requests::EXTENTS;
+use super::machine::Machine;
+use crate::requests::{EXTENTS, random_slot};
 
 /// Steps of background work while clients pause.
 const PAUSE_STEPS: u32 = 200;
@@ -15,13 +16,14 @@ const PAUSE_STEPS: u32 = 200;
 impl MirrorWorld {
     /// Sometimes backs up a replica, or pauses clients so that no region is dirty for a while.
     pub(super) fn keep_older_states(&mut self) -> Result<(), String> {
-        if self.daemon.machine.settings.swaps_per_mille == 0 || !self.chance(1, 5) {
+        if self.daemon.machine.settings.swaps_per_mille == 0 || !self.is_by_chance(1, 5) {
             return Ok(());
         }
-        if self.chance(1, 40) {
+        if self.is_by_chance(1, 40) {
             return self.pause();
         }
-        self.daemon.machine.back_up();
+        let Machine { backups, drives, random, .. } = &mut self.daemon.machine;
+        backups.back_up(drives, random);
         Ok(())
     }
 
@@ -37,8 +39,11 @@ impl MirrorWorld {
         (0..EXTENTS).for_each(|extent| self.daemon.mirror.tidy_up(extent, &mut effects));
         self.daemon.take(effects)?;
         self.settle()?;
-        match self.chance(1, 2) {
-            true => (0..4).for_each(|_| self.daemon.machine.back_up()),
+        match self.is_by_chance(1, 2) {
+            true => {
+                let Machine { backups, drives, random, .. } = &mut self.daemon.machine;
+                (0..4).for_each(|_| backups.back_up(drives, random));
+            }
             false => self.lose_and_swap()?,
         }
         Ok(())
@@ -46,7 +51,7 @@ impl MirrorWorld {
 
     /// Takes a drive away for a while in which no client writes.
     fn lose_and_swap(&mut self) -> Result<(), String> {
-        let slot = self.any_slot();
+        let slot = random_slot(&mut self.daemon.machine.random);
         self.daemon.machine.drives[slot].has_failed = true;
         let mut effects = Vec::new();
         let can_be_lost = |extent: &u32| self.daemon.mirror.has_other(*extent, slot);
@@ -58,11 +63,6 @@ impl MirrorWorld {
     }
 
     /// Brings a drive back, with its replicas, but without data that was not stable.
-    pub(super) fn bring_back(&mut self) -> Result<(), String> {
-        let slot = self.any_slot();
-        self.take_back(slot)
-    }
-
     pub(super) fn take_back(&mut self, slot: usize) -> Result<(), String> {
         if self.daemon.machine.drives[slot].is_absent {
             return Ok(());
@@ -133,7 +133,11 @@ impl MirrorWorld {
         let is_away = !mirror.is_there(extent, slot) && !machine.touches(extent, slot);
         let is_made = machine.drives[slot].is_made[extent as usize];
         if is_away && is_made && mirror.has_other(extent, slot) {
-            machine.restore_backup((slot, extent), durable_states[extent as usize][slot]);
+            let swaps = machine.settings.swaps_per_mille;
+            if machine.random.chance(swaps, 1000) {
+                let state = durable_states[extent as usize][slot];
+                machine.backups.restore(&mut machine.drives, (slot, extent), state);
+            }
         }
     }
 }

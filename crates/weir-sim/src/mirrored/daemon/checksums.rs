@@ -102,7 +102,7 @@ impl Daemon {
         for (extent, slot) in
             (0..EXTENTS).flat_map(|extent| (0..REPLICA_SLOTS_MAX).map(move |slot| (extent, slot)))
         {
-            let header = self.machine.drives[slot].block_checksums[extent as usize].header();
+            let header = self.machine.drives[slot].block_checksums[extent as usize].header.clone();
             let is_known = self.machine.reachable[slot] && self.control.knows(extent, slot);
             if let Some(header) = header.filter(|_| is_known) {
                 // Sometimes the checksum file cannot be read at the start. Once data is corrupt, the file is
@@ -130,15 +130,12 @@ impl Daemon {
             (0..REPLICA_SLOTS_MAX).filter(|slot| *slot != last).map(|slot| report.found[slot]).sum();
         let is_false = match settings.rot {
             Rot::None => report.found != [0; REPLICA_SLOTS_MAX] || report.damaged > 0,
-            _ if settings.replicas == 1 => self.is_damage_made_up(extent),
+            _ if settings.replicas == 1 => {
+                let mut damaged = self.mirror.damaged(extent).iter();
+                damaged.any(|damaged| !self.machine.rotten.has(extent, damaged.block))
+            }
             _ => others > 0 || report.damaged > 0,
         };
         if is_false { Err(format!("a false alarm in extent {extent}: {report:?}")) } else { Ok(()) }
-    }
-
-    fn is_damage_made_up(&self, extent: u32) -> bool {
-        let mut damaged = self.mirror.damaged(extent).iter();
-        let rotten = &self.machine.rotten;
-        damaged.any(|damaged| !rotten.has(extent, damaged.block))
     }
 }

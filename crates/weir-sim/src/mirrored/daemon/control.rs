@@ -42,7 +42,7 @@ pub(in crate::mirrored) struct Doing {
     pub awaited: Option<AwaitedChange>,
 }
 
-pub(in crate::mirrored) fn drive_id(slot: usize) -> DriveId {
+fn drive_id(slot: usize) -> DriveId {
     DriveId(Uuid::from_u128(slot as u128))
 }
 
@@ -52,7 +52,7 @@ pub(in crate::mirrored) fn slot_of(drive: DriveId) -> usize {
         .expect("candidates are drives of the machine")
 }
 
-pub(in crate::mirrored) fn class_of(slot: usize) -> Class {
+fn class_of(slot: usize) -> Class {
     if slot.is_multiple_of(2) { Class::High } else { Class::Low }
 }
 
@@ -83,10 +83,6 @@ impl Control {
     pub fn restart(&mut self) {
         self.doing = None;
         self.damaged.clear();
-    }
-
-    pub fn is_draining(&self, slot: usize) -> bool {
-        self.draining.contains(slot)
     }
 
     /// The change of a replica that is under way.
@@ -171,8 +167,16 @@ impl Control {
         }
     }
 
+    /// True if nothing is left to do: all extents have the replicas that were wished for.
+    pub fn has_ended(&self, drives: &[Drive], states: &[ReplicaStates]) -> bool {
+        let is_made = |extent: u32, slot: usize| drives[slot].is_made[extent as usize];
+        let made = |extent| (0..drives.len()).filter(|slot| is_made(extent, *slot)).collect();
+        let is_as_wished = |extent| self.is_as_wished(extent, made(extent), &states[extent as usize]);
+        self.doing.is_none() && (0..EXTENTS).all(is_as_wished)
+    }
+
     /// True if an extent has the replicas that were wished for, all in sync, and no file beside theirs.
-    pub fn is_as_wished(&self, extent: u32, made: Slots, states: &ReplicaStates) -> bool {
+    fn is_as_wished(&self, extent: u32, made: Slots, states: &ReplicaStates) -> bool {
         let (wishes, recorded) = (&self.wishes[extent as usize], self.recorded[extent as usize]);
         let count = |class| wishes.iter().filter(|wish| **wish == Some(class)).count();
         let has = |class| recorded.iter().filter(|slot| class_of(*slot) == class).count();
@@ -255,9 +259,23 @@ impl Control {
         (0..REPLICA_SLOTS_MAX).filter(is_there).map(replica).collect()
     }
 
-    /// The next step for an extent.
-    pub fn next(&self, extent: u32, replica_states: &ReplicaStates, candidates: &[Candidate]) -> Step {
-        next_step(&self.replicas(extent, replica_states), &self.wishes[extent as usize], candidates)
+    /// The next step for an extent, if its volume has these replica states.
+    pub fn next(
+        &self,
+        extent: u32,
+        replica_states: &ReplicaStates,
+        drives: &[Drive],
+        random: &mut Random,
+    ) -> Step {
+        let candidates = self.candidates(drives, random);
+        next_step(&self.replicas(extent, replica_states), &self.wishes[extent as usize], &candidates)
+    }
+
+    /// Drives that a replica could be made on. How full they are is chance.
+    fn candidates(&self, drives: &[Drive], random: &mut Random) -> Vec<Candidate> {
+        let is_free = |slot: &usize| !drives[*slot].is_away() && !self.draining.contains(*slot);
+        let free = (0..REPLICA_SLOTS_MAX).filter(is_free);
+        free.map(|slot| candidate(slot, random.below(8) * EXTENT_BYTES)).collect()
     }
 
     /// True if the drives that are not being emptied could meet all wishes.
@@ -283,7 +301,7 @@ impl Control {
     }
 }
 
-pub(in crate::mirrored) fn candidate(slot: usize, provisioned_bytes: u64) -> Candidate {
+fn candidate(slot: usize, provisioned_bytes: u64) -> Candidate {
     let size_bytes = 100 * EXTENT_BYTES;
     let room =
         Room { drive: drive_id(slot), domain: FailureDomain::default(), size_bytes, provisioned_bytes };

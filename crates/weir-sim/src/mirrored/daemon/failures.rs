@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weir_volume::mirror::{Slots, regions_of};
-use weir_volume::{Content, Fault, Kind, Request};
+use weir_volume::mirror::{Answer, Slots, regions_of};
+use weir_volume::{Action, Content, Fault, Kind, Request};
 
 use super::clients::InFlight;
 
@@ -53,6 +53,16 @@ impl Failures {
     /// A change or a sync of a replica failed: its content is unknown.
     pub fn content_unknown(&mut self, replica: ExtentReplica) {
         self.unknown.insert(replica);
+    }
+
+    /// A drive answered an action. A failed change leaves the content of a replica unknown.
+    pub fn action_answered(&mut self, slot: usize, action: &Action, answer: &Answer) {
+        let is_change = matches!(action, Action::Write { .. } | Action::Release { .. } | Action::Zero { .. });
+        if let (true, Some(extent), Answer::Completed(_, Err(Fault::Broken))) =
+            (is_change, action.extent(), answer)
+        {
+            self.unknown.insert((slot, extent));
+        }
     }
 
     /// A replica is made anew.

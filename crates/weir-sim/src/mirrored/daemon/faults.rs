@@ -3,22 +3,12 @@
 
 use weir_types::bounds::REPLICA_SLOTS_MAX;
 use weir_volume::mirror::{Answer, MirrorId, ReplicaState};
-use weir_volume::{Action, Content, Fault};
+use weir_volume::{Content, Fault};
 
 use super::Daemon;
 use super::clients::InFlight;
 
 impl Daemon {
-    /// Notes that a failed change left the content of a replica unknown.
-    pub(super) fn note_unknown(&mut self, slot: usize, action: &Action, answer: &Answer) {
-        let is_change = matches!(action, Action::Write { .. } | Action::Release { .. } | Action::Zero { .. });
-        if let (true, Some(extent), Answer::Completed(_, Err(Fault::Broken))) =
-            (is_change, action.extent(), answer)
-        {
-            self.failures.content_unknown((slot, extent));
-        }
-    }
-
     /// Notes a fault that may be a reason for a later failed request.
     pub fn note_fault(&mut self, replica: (usize, u32), owner: Option<MirrorId>, answer: &Answer) {
         let (Answer::Opened(_, _, Err(fault))

@@ -39,7 +39,8 @@ impl MetadataRoom {
         self.relied_on.split_off(&first);
     }
 
-    fn ask(&mut self, request: MetadataRequest) -> Vec<MetadataAction> {
+    /// Takes a request of the mirror.
+    pub(super) fn ask(&mut self, request: MetadataRequest) -> Vec<MetadataAction> {
         let is_good = |slot: &usize| request.metadata.replica_states[*slot] == ReplicaState::InSync;
         self.relied_on.insert(request.extent, request.slots.iter().filter(is_good).collect());
         let mut actions = Vec::new();
@@ -49,23 +50,16 @@ impl MetadataRoom {
 }
 
 impl Daemon {
-    fn now_ns(&self) -> u64 {
-        self.machine.now * STEP_NS
-    }
-
-    pub(super) fn ask_for_metadata(&mut self, request: MetadataRequest) -> Result<(), String> {
-        let actions = self.metadata.ask(request);
-        self.act_on_metadata(actions)
-    }
-
-    fn act_on_metadata(&mut self, actions: Vec<MetadataAction>) -> Result<(), String> {
+    /// Carries out what the writes of metadata want.
+    pub(super) fn act_on_metadata(&mut self, actions: Vec<MetadataAction>) -> Result<(), String> {
+        let now_ns = self.machine.now * STEP_NS;
         for action in actions {
             match action {
                 MetadataAction::Record { extent, epoch, is_committed } => {
                     self.machine.operations.add(Pending::Record { extent, epoch, is_committed });
                 }
                 MetadataAction::Write { extent, slots, metadata, anew } => {
-                    self.metadata.writes.expect(extent, self.machine.now * STEP_NS);
+                    self.metadata.writes.expect(extent, now_ns);
                     for slot in slots.iter() {
                         let is_doubtful = self.machine.drives[slot].is_doubtful(extent);
                         let is_over_doubtful = !anew.contains(slot) && is_doubtful;
@@ -119,10 +113,11 @@ impl Daemon {
         is_committed: bool,
     ) -> Result<(), String> {
         let result = self.machine.write_record(extent, epoch, is_committed);
-        if is_committed {
-            self.machine.note_committed(extent, epoch, result.is_err());
+        let records = &mut self.machine.records;
+        if is_committed && records.note_committed(extent, epoch, result.is_err()) {
+            self.machine.doubt();
         }
-        let (mut actions, now_ns) = (Vec::new(), self.now_ns());
+        let (mut actions, now_ns) = (Vec::new(), self.machine.now * STEP_NS);
         let in_service = self.mirror.in_service(extent);
         self.metadata.writes.recorded(now_ns, extent, in_service, result, &mut actions);
         self.act_on_metadata(actions)
@@ -144,7 +139,7 @@ impl Daemon {
     /// Retries writes of metadata that failed.
     pub fn retry_metadata(&mut self) -> Result<(), String> {
         let (mut actions, mut effects) = (Vec::new(), Vec::new());
-        let now_ns = self.now_ns();
+        let now_ns = self.machine.now * STEP_NS;
         self.metadata.writes.retry(now_ns, &mut actions);
         self.act_on_metadata(actions)?;
         self.mirror.retry_refused(&mut effects);

@@ -18,16 +18,15 @@ mod steps;
 
 use weir_types::bounds::{EXTENT_BYTES, REPLICA_SLOTS_MAX};
 use weir_volume::Mirror;
-use weir_volume::mirror::{
-    Agenda, Effect, RecoveredExtent, ReplicaMetadata, ReplicaState, ReplicaStates, ResyncQueue, epoch_record,
-};
+use weir_volume::mirror::{Agenda, Effect, RecoveredExtent, ReplicaStates, ResyncQueue};
 
 use super::machine::Machine;
 use super::settings::{Rot, Settings};
 use crate::requests::EXTENTS;
 use checksums::SeenChecksums;
 use clients::Clients;
-pub(super) use control::{Control, Doing, candidate, slot_of};
+use control::Control;
+pub(super) use control::{Doing, slot_of};
 use failures::Failures;
 use metadata::MetadataRoom;
 use snapshots::VolumeSnapshot;
@@ -57,8 +56,6 @@ pub(super) struct Daemon {
 impl Daemon {
     /// The daemon of a volume that was just created on a new machine.
     pub fn new(settings: Settings) -> Daemon {
-        let metadata = first_metadata(epoch_record::first_epoch(&[]), settings.replicas);
-        let machine = Machine::new(settings, &metadata);
         let mut daemon = Daemon {
             mirror: Mirror::new(0, REPLICA_SLOTS_MAX, Vec::new()),
             resync: ResyncQueue::default(),
@@ -72,11 +69,10 @@ impl Daemon {
             control: Control::new(settings),
             failures: Failures::default(),
             seen: SeenChecksums::default(),
-            machine,
+            machine: Machine::new(settings),
         };
         let begun = daemon.recovered_extents().expect("all is there");
         daemon.serve(begun);
-        daemon.durable_states = vec![metadata.replica_states; EXTENTS as usize];
         daemon
     }
 
@@ -91,12 +87,8 @@ impl Daemon {
         self.durable_states = begun.iter().map(|extent| extent.metadata.replica_states).collect();
         self.mirror = Mirror::new(u64::from(EXTENTS) * EXTENT_BYTES, REPLICA_SLOTS_MAX, begun);
         self.resync = ResyncQueue::new(&self.mirror);
-        self.leave_rot_alone();
-    }
-
-    /// Keeps resyncs from reading the faulty drive unless no other replica has the data. A replica resynced
-    /// from corrupt data confirms it, and two equal wrong replicas would outvote the correct one.
-    fn leave_rot_alone(&mut self) {
+        // Resyncs read the faulty drive only if no other replica has the data. A replica resynced from corrupt data
+        // confirms it, and two equal wrong replicas would outvote the correct one.
         let settings = &self.machine.settings;
         if settings.rot == Rot::Always {
             let slot = settings.replicas - 1;
@@ -115,10 +107,4 @@ impl Daemon {
         self.control.restart();
         self.failures.restart();
     }
-}
-
-/// The metadata of a new extent with the first replicas in sync.
-pub(super) fn first_metadata(epoch: u64, replicas: usize) -> ReplicaMetadata {
-    let replica_state = |slot| if slot < replicas { ReplicaState::InSync } else { ReplicaState::Absent };
-    ReplicaMetadata::first(epoch, std::array::from_fn(replica_state))
 }

@@ -26,11 +26,14 @@ impl Daemon {
     }
 
     fn take_one(&mut self, effect: Effect) -> Result<(), String> {
-        self.machine.trace(&effect);
+        self.machine.report.trace(self.machine.now, &effect);
         match effect {
             Effect::Act { slot, owner, action } => self.act(slot, owner, action)?,
             Effect::Ended { slot, operation } => self.machine.operations.end((slot, operation)),
-            Effect::WriteMetadata(request) => self.ask_for_metadata(*request)?,
+            Effect::WriteMetadata(request) => {
+                let actions = self.metadata.ask(*request);
+                self.act_on_metadata(actions)?;
+            }
             Effect::Refused { extent, slot } => self.control.addition_refused(extent, slot),
             Effect::Examine { id, slot, operation, content } => {
                 let effects = self.examine(id, (slot, operation), content);
@@ -62,7 +65,8 @@ impl Daemon {
         if let Action::Sync { extent, generation } = action {
             let syncs_journal = self.machine.settings.sabotage != Sabotage::SyncsFilesAlone;
             if self.machine.is_behind(slot) && syncs_journal {
-                return self.sync_journaled(extent, generation);
+                let actions = self.machine.journal().sync(extent, generation)?;
+                return self.take_from_journal(actions);
             }
             let point = self.machine.drives[slot].files[extent as usize].sync_point();
             self.machine.operations.add(Pending::Sync(slot, (extent, generation), point));
@@ -193,7 +197,7 @@ impl Daemon {
         }
         let refusal = self.machine.refuse(slot, &action);
         let answer = refusal.unwrap_or_else(|| self.carry_out(slot, owner, action, extent));
-        self.note_unknown(slot, &action, &answer);
+        self.failures.action_answered(slot, &action, &answer);
         self.note_fault((slot, extent), owner, &answer);
         let mut effects = Vec::new();
         self.mirror.answer(slot, answer, &mut effects);

@@ -47,7 +47,7 @@ impl Machine {
             },
             Action::Read { operation, extent, offset, buffer_offset, length } => {
                 let fault = transfer::broken_only(fault);
-                let result = self.read(
+                let result = self.read_file(
                     (slot, extent),
                     operation,
                     (offset, buffer_offset, length),
@@ -102,7 +102,7 @@ impl Machine {
 
     /// Reads a part of a replica's file into the buffer of the operation. Under `Sabotage::ReadsStale`, a stale
     /// replica is sometimes read instead.
-    fn read(
+    fn read_file(
         &mut self,
         (slot, extent): ExtentReplica,
         operation: OperationId,
@@ -130,11 +130,23 @@ impl Machine {
         let sabotage = self.settings.sabotage;
         let is_skipped =
             sabotage == Sabotage::SkipsRegions && purpose.is_step && self.random.chance(1, 2) && is_fine;
-        let is_misled = self.is_misled(slot, extent, range);
+        let is_misled = !self.is_resting
+            && self.rotten.misleads(&mut self.drives, (slot, extent), range, &mut self.random);
         if purpose.is_repair && sabotage == Sabotage::MendsFromBad {
-            self.mend_the_wrong_way(slot, extent, range);
+            self.mend_the_wrong_way((slot, extent), range);
             return true;
         }
         is_skipped || is_misled
+    }
+
+    /// Makes the deliberate mistake of repairing all replicas from a bad one.
+    fn mend_the_wrong_way(&mut self, (slot, extent): ExtentReplica, (offset, length): (u32, u32)) {
+        let block = BLOCK_BYTES as u32;
+        for block in offset / block..(offset + length) / block {
+            let content = self.drives[slot].files[extent as usize].read(block);
+            for drive in &mut self.drives[..self.settings.replicas] {
+                drive.files[extent as usize].write(block, content, false);
+            }
+        }
     }
 }

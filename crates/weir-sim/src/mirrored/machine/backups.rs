@@ -4,14 +4,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weir_types::bounds::REPLICA_SLOTS_MAX;
+use weir_types::random::Random;
 use weir_volume::mirror::{ReplicaMetadata, ReplicaState, ReplicaStates};
 
-use super::Machine;
 use super::checksum_file::ChecksumFile;
+use super::drive::Drive;
 use super::journal::ExtentReplica;
 use crate::disk::File;
-use crate::requests::EXTENTS;
+use crate::requests::{random_extent, random_slot};
 
 /// A backup of an extent replica.
 #[derive(Clone, Debug)]
@@ -44,36 +44,30 @@ impl Backups {
     pub fn forget_extent(&mut self, gone: u32) {
         self.in_sync.retain(|(_, extent)| *extent != gone);
     }
-}
 
-impl Machine {
-    /// Backs up a replica.
-    pub fn back_up(&mut self) {
-        let extent = self.random.below(EXTENTS.into()) as u32;
-        let slot = self.random.below(REPLICA_SLOTS_MAX as u64) as usize;
+    /// Backs up a random replica.
+    pub fn back_up(&mut self, drives: &[Drive], random: &mut Random) {
+        let (extent, slot) = (random_extent(random), random_slot(random));
         // The oldest backup lacks the most, so it is seldom replaced.
-        if self.backups.older.contains_key(&(slot, extent)) && !self.random.chance(1, 50) {
+        if self.older.contains_key(&(slot, extent)) && !random.chance(1, 50) {
             return;
         }
-        let (drive, index) = (&self.drives[slot], extent as usize);
+        let (drive, index) = (&drives[slot], extent as usize);
         if let Some(metadata) = drive.all_metadata[index].clone().filter(|_| drive.is_made[index]) {
             let (file, block_checksums) = (drive.files[index].clone(), drive.block_checksums[index].clone());
-            self.backups.older.insert((slot, extent), OlderState { file, metadata, block_checksums });
+            self.older.insert((slot, extent), OlderState { file, metadata, block_checksums });
         }
     }
 
-    /// Puts the backup of a replica in its place, now and then.
-    pub fn restore_backup(&mut self, (slot, extent): ExtentReplica, replica_state: ReplicaState) {
-        if !self.random.chance(self.settings.swaps_per_mille, 1000) {
-            return;
-        }
-        let Some(older) = self.backups.older.get(&(slot, extent)).cloned() else { return };
-        let (drive, index) = (&mut self.drives[slot], extent as usize);
+    /// Puts the backup of a replica in its place, if there is one.
+    pub fn restore(&mut self, drives: &mut [Drive], (slot, extent): ExtentReplica, state: ReplicaState) {
+        let Some(older) = self.older.get(&(slot, extent)).cloned() else { return };
+        let (drive, index) = (&mut drives[slot], extent as usize);
         drive.files[index] = older.file;
         drive.all_metadata[index] = Some(older.metadata);
         drive.block_checksums[index] = older.block_checksums;
-        if replica_state == ReplicaState::InSync {
-            self.backups.in_sync.insert((slot, extent));
+        if state == ReplicaState::InSync {
+            self.in_sync.insert((slot, extent));
         }
     }
 }

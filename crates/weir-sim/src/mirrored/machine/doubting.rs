@@ -46,9 +46,4 @@ impl Machine {
         let errors = self.settings.record_errors_per_mille;
         (errors > 0 && self.random.chance(errors, 1000)).then_some(MetadataFault::Broken)
     }
-
-    /// True if a drive that had an error is used again now.
-    pub fn is_looked_at_again(&mut self) -> bool {
-        self.settings.errors_per_mille > 0 && self.random.chance(1, 40)
-    }
 }

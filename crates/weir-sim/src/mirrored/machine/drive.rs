@@ -10,7 +10,7 @@ use weir_volume::{Action, AllocationMap, Fault};
 use super::checksum_file::ChecksumFile;
 use crate::disk::File;
 use crate::mirrored::settings::{Abilities, Sabotage, Settings};
-use crate::requests::EXTENTS;
+use crate::requests::{EXTENTS, FOREIGN};
 use crate::transfer;
 
 /// A simulated drive with one replica of each extent.
@@ -73,7 +73,7 @@ impl Drive {
 
     /// The drive works until something else happens to it.
     pub fn restart(&mut self) {
-        (self.is_broken, self.is_silent, self.has_failed) = (false, false, false);
+        (self.is_broken, self.is_silent, self.is_absent, self.has_failed) = (false, false, false, false);
         self.doubtful.clear();
     }
 
@@ -108,6 +108,14 @@ impl Drive {
         self.empty_files(extent);
         self.all_metadata[extent as usize] = None;
         self.is_made[extent as usize] = false;
+    }
+
+    /// A block that holds bytes of another tenant, with its extent.
+    pub fn foreign_block(&self) -> Option<(usize, u32)> {
+        self.files.iter().enumerate().find_map(|(extent, file)| {
+            let is_foreign = |block: &u32| file.read(*block).contains(&FOREIGN);
+            file.data_blocks().into_iter().find(is_foreign).map(|block| (extent, block))
+        })
     }
 
     /// Allocation map of a file, as the filesystem reports it.

@@ -349,9 +349,10 @@ impl Journaling {
         self.core.in_the_way().into_iter().map(|key| key.extent).collect()
     }
 
-    /// True if operations wait for room.
-    pub fn has_waiting(&self) -> bool {
-        self.core.usage().waiting > 0
+    /// True if no operation behind the journal can end before the next start. The journal is full of data of an
+    /// extent whose last replica failed, and cannot drop it.
+    pub fn is_jammed(&self, is_lost: impl Fn(u32) -> bool) -> bool {
+        self.core.usage().waiting > 0 && self.invalidated.iter().any(|extent| is_lost(*extent))
     }
 
     /// Lets an interval pass.

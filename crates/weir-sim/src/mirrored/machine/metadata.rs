@@ -1,19 +1,11 @@
 //! Writes of replica metadata and epoch records on the simulated machine. Drives and the folder of the epoch records
 //! are full or fail, and power fails during a write. `MetadataWrites` of the daemon decides what is written when.
 
-use weir_types::bounds::REPLICA_SLOTS_MAX;
 use weir_volume::mirror::{MetadataFault, ReplicaMetadata};
 
 use super::Machine;
 use super::work::Pending;
 use crate::mirrored::settings::Sabotage;
-
-/// Place of metadata: the epoch records, or the replica metadata on a drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum MetadataPlace {
-    Record,
-    Drive(usize),
-}
 
 impl Machine {
     /// Makes drives or the folder of the epoch records refuse metadata, or ends the refusal.
@@ -27,21 +19,15 @@ impl Machine {
             false => MetadataFault::Broken,
         };
         let is_begun = self.random.chance(per_ten_thousand, 10_000);
-        let place = match self.random.below(REPLICA_SLOTS_MAX as u64 + 1) as usize {
-            REPLICA_SLOTS_MAX => MetadataPlace::Record,
-            slot => MetadataPlace::Drive(slot),
-        };
-        if is_begun {
-            self.set_metadata_fault(place, Some(fault));
-        } else if self.random.chance(1, 60) {
-            self.set_metadata_fault(place, None);
+        // The place after the drives is the folder of the epoch records.
+        let place = self.random.below(self.drives.len() as u64 + 1) as usize;
+        let fault = Some(fault).filter(|_| is_begun);
+        if !is_begun && !self.random.chance(1, 60) {
+            return;
         }
-    }
-
-    fn set_metadata_fault(&mut self, place: MetadataPlace, fault: Option<MetadataFault>) {
-        match place {
-            MetadataPlace::Record => self.records.set_fault(fault),
-            MetadataPlace::Drive(slot) => self.drives[slot].metadata_fault = fault,
+        match self.drives.get_mut(place) {
+            Some(drive) => drive.metadata_fault = fault,
+            None => self.records.set_fault(fault),
         }
     }
 
@@ -74,13 +60,6 @@ impl Machine {
         self.records.keep_pages(is_kept);
         let error = if self.records.is_well() { self.record_error() } else { None };
         self.records.raise((extent, epoch, is_committed), error)
-    }
-
-    /// Notes whether an epoch was recorded as committed. A success after a failure is doubtful.
-    pub fn note_committed(&mut self, extent: u32, epoch: u64, has_failed: bool) {
-        if self.records.note_committed(extent, epoch, has_failed) {
-            self.doubt();
-        }
     }
 
     /// Records that the last replica of an extent failed. The record is retried if it fails.

@@ -4,10 +4,12 @@
 mod actions;
 mod backups;
 mod checksum_file;
+mod checksum_work;
 mod doubting;
 mod drive;
 mod journal;
 mod journal_work;
+mod journaled_replicas;
 mod metadata;
 mod operations;
 mod originals;
@@ -16,14 +18,14 @@ mod record;
 mod rotting;
 mod work;
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
+use weir_plan::replica_return::FoundFile;
 use weir_types::bounds::REPLICA_SLOTS_MAX;
 use weir_types::random::Random;
-use weir_volume::AllocationMap;
-use weir_volume::mirror::{Effect, ReplicaMetadata};
+use weir_volume::mirror::{ReplicaMetadata, ReplicaState, epoch_record};
 
-use super::settings::{Report, Sabotage, Settings};
+use super::report::Report;
+use super::settings::{Sabotage, Settings};
+use crate::requests::{EXTENTS, random_slot};
 
 pub(super) use actions::Purpose;
 use backups::Backups;
@@ -66,11 +68,12 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// A machine on which a volume was just created, with this metadata beside its replicas.
-    pub fn new(settings: Settings, metadata: &ReplicaMetadata) -> Machine {
+    /// A machine on which a volume was just created.
+    pub fn new(settings: Settings) -> Machine {
+        let metadata = first_metadata(epoch_record::first_epoch(&[]), settings.replicas);
         // The only replica of an extent has no metadata.
         let has_metadata = !settings.is_moved || settings.replicas > 1;
-        let drive = |slot: usize| Drive::new(settings, slot, has_metadata.then_some(metadata));
+        let drive = |slot: usize| Drive::new(settings, slot, has_metadata.then_some(&metadata));
         Machine {
             settings,
             random: Random::new(settings.seed),
@@ -90,17 +93,42 @@ impl Machine {
         }
     }
 
-    /// Adds an effect of the mirror to the hash of the trace.
-    pub fn trace(&mut self, effect: &Effect) {
-        // This hasher gives equal hashes in every process.
-        let mut hasher = DefaultHasher::new();
-        (self.report.trace_hash, self.now, effect).hash(&mut hasher);
-        self.report.trace_hash = hasher.finish();
+    /// Puts another file in the place of an open one, now and then, unless something is still under way there.
+    pub fn replace_file(&mut self, (slot, extent): ExtentReplica) -> FoundFile {
+        if self.touches(extent, slot) {
+            return FoundFile::Same;
+        }
+        self.originals.replace(&mut self.drives[slot], (slot, extent), &mut self.random)
+    }
+
+    /// Deletes the files of a replica, unless its drive cannot be reached.
+    pub fn delete_files(&mut self, (slot, extent): ExtentReplica) {
+        if !self.drives[slot].is_away() {
+            self.drives[slot].delete_files(extent);
+            self.originals.forget((slot, extent));
+        }
+    }
+
+    /// Creates the files of an extent that was deleted before, and its epoch record.
+    pub fn create_extent(&mut self, extent: u32) -> ReplicaMetadata {
+        let Settings { replicas, sabotage, .. } = self.settings;
+        let epoch = self.records.begin_again(extent, sabotage == Sabotage::BeginsEpochsAnew);
+        let metadata = first_metadata(epoch, replicas);
+        for drive in &mut self.drives {
+            drive.create_files(extent, &metadata, sabotage == Sabotage::GrowsOverOldFiles);
+        }
+        metadata
+    }
+
+    /// Corrupts a data block of the last replica.
+    pub fn rot_a_block(&mut self) {
+        let extent = self.now as u32 % EXTENTS;
+        self.rotten.rot_a_block(&mut self.drives, extent, &mut self.random);
     }
 
     /// Breaks a random drive until the next start, or until it is brought back.
     pub fn break_a_drive(&mut self) {
-        let slot = self.random.below(REPLICA_SLOTS_MAX as u64) as usize;
+        let slot = random_slot(&mut self.random);
         (self.drives[slot].is_broken, self.drives[slot].has_failed) = (true, true);
     }
 
@@ -140,88 +168,6 @@ impl Machine {
         self.orphans.has(extent, slot) || self.operations.touches(extent, slot)
     }
 
-    /// Slot of the replicas behind the journal.
-    pub fn journaled_slot(&self) -> Option<usize> {
-        let is_mistaken = self.settings.sabotage == Sabotage::ServesWithoutJournal;
-        let journal = self.journaling.as_ref().filter(|journal| !(journal.is_away() && is_mistaken));
-        journal.map(Journaling::slot)
-    }
-
-    pub fn is_behind(&self, slot: usize) -> bool {
-        self.journaled_slot() == Some(slot)
-    }
-
-    /// The journal, for a caller that serves a replica behind it.
-    pub fn journal(&mut self) -> &mut Journaling {
-        self.journaling.as_mut().expect("there is a journal, or nothing is asked of it")
-    }
-
-    /// The journal, if a replica of this slot is behind it.
-    pub fn journal_of(&self, slot: usize) -> Option<&Journaling> {
-        self.journaling.as_ref().filter(|journal| journal.slot() == slot)
-    }
-
-    /// True if the replica has no journal, or its journal accepts it.
-    pub fn can_attach(&self, (slot, extent): ExtentReplica) -> bool {
-        self.journal_of(slot).is_none_or(|journal| journal.has_room_for(extent))
-    }
-
-    /// True if the replica can be created: its journal holds no data of an earlier replica of the extent.
-    pub fn can_attach_anew(&self, (slot, extent): ExtentReplica) -> bool {
-        self.journal_of(slot).is_none_or(|journal| !journal.is_away() && journal.known(extent).is_none())
-    }
-
-    /// Notes that the file of an extent replica exists, either the old file or a new one.
-    pub fn attach(&mut self, (slot, extent): ExtentReplica) {
-        if let Some(journal) = self.journaling.as_mut().filter(|journal| journal.slot() == slot) {
-            journal.attach(extent);
-        }
-    }
-
-    /// Drive on which the metadata of a replica lies.
-    pub fn metadata_home(&self, slot: usize) -> usize {
-        if self.is_behind(slot) { JOURNAL_DRIVE } else { slot }
-    }
-
-    /// True if a drive that the replica needs has failed.
-    pub fn has_failed(&self, slot: usize) -> bool {
-        self.drives[slot].has_failed || self.drives[self.metadata_home(slot)].has_failed
-    }
-
-    /// True if all drives that the replica needs are reachable and work.
-    pub fn is_well(&self, slot: usize) -> bool {
-        let home = self.metadata_home(slot);
-        let is_well = |slot: usize| !self.drives[slot].is_broken && !self.drives[slot].is_absent;
-        self.reachable[slot] && is_well(slot) && is_well(home)
-    }
-
-    /// Makes replicas behind the journal unreachable if the drive of the journal is unreachable.
-    pub fn reach_journal(&mut self, only: Option<usize>) {
-        let Some(slot) = self.journaling.as_ref().map(Journaling::slot) else { return };
-        if only == Some(slot) {
-            self.reachable[JOURNAL_DRIVE] = true;
-        }
-        let is_mistaken = self.settings.sabotage == Sabotage::ServesWithoutJournal;
-        self.reachable[slot] &= self.reachable[JOURNAL_DRIVE] || is_mistaken;
-    }
-
-    /// Allocation map of a file, as the filesystem reports it, with the blocks that the journal holds.
-    fn map_of(&self, slot: usize, extent: u32) -> AllocationMap {
-        let mut map = self.drives[slot].map_of(extent);
-        let is_mistaken = self.settings.sabotage == Sabotage::MapsFilesAlone;
-        if let Some(journal) = self.journal_of(slot).filter(|_| !is_mistaken) {
-            journal.add_pieces(extent, &mut map);
-        }
-        map
-    }
-
-    /// Blocks of a replica that may hold something other than zeroes.
-    pub fn blocks_of(&self, (slot, extent): ExtentReplica) -> std::collections::BTreeSet<u32> {
-        let mut blocks = self.drives[slot].files[extent as usize].data_blocks();
-        blocks.extend(self.journal_of(slot).into_iter().flat_map(|journal| journal.blocks(extent)));
-        blocks
-    }
-
     /// Ends all operations in flight: what they write is written wholly, in part or not at all.
     pub fn end_operations(&mut self) {
         for pending in self.operations.take_all() {
@@ -239,6 +185,11 @@ impl Machine {
     /// Ends the daemon or the power of the machine. Power costs the files what was not stable. A kill costs them
     /// nothing, and the start makes durable all data that it finds.
     pub fn restart(&mut self, is_kill: bool) {
+        let is_journal_kept = is_kill && !self.drives[JOURNAL_DRIVE].has_failed;
+        if let Some(journal) = &mut self.journaling {
+            journal.stop(is_journal_kept, &mut self.random);
+        }
+        self.originals.put_back(&mut self.drives);
         let is_flushed = self.settings.sabotage != Sabotage::StartsUnflushed;
         for drive in &mut self.drives {
             for file in &mut drive.files {
@@ -255,13 +206,12 @@ impl Machine {
         self.operations.clear();
         self.end_metadata_faults();
         self.records.restart(is_kill);
+        self.rotten.keep_from_deciding(&mut self.drives);
     }
+}
 
-    /// Stops the journal. A kill keeps all written data; a power cut may lose unstable data.
-    pub fn stop_journal(&mut self, is_kill: bool) {
-        let is_kept = is_kill && !self.drives[JOURNAL_DRIVE].has_failed;
-        if let Some(journal) = &mut self.journaling {
-            journal.stop(is_kept, &mut self.random);
-        }
-    }
+/// The metadata of a new extent with the first replicas in sync.
+pub(super) fn first_metadata(epoch: u64, replicas: usize) -> ReplicaMetadata {
+    let replica_state = |slot| if slot < replicas { ReplicaState::InSync } else { ReplicaState::Absent };
+    ReplicaMetadata::first(epoch, std::array::from_fn(replica_state))
 }

@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 
 use weir_plan::replica_return::FoundFile;
+use weir_types::random::Random;
 
-use super::Machine;
+use super::drive::Drive;
 use super::journal::ExtentReplica;
 use crate::disk::File;
 
@@ -21,31 +22,28 @@ impl Originals {
     pub fn forget(&mut self, replica: ExtentReplica) {
         self.files.remove(&replica);
     }
-}
 
-impl Machine {
-    /// Puts another file in the place of an open one, now and then, unless something is still under way there: an
-    /// empty file, or the same one after a power loss of its drive.
-    pub fn replace_file(&mut self, (slot, extent): ExtentReplica) -> FoundFile {
-        let index = extent as usize;
-        if self.touches(extent, slot) || !self.drives[slot].is_made[index] || self.random.chance(1, 2) {
+    /// Puts another file in the place of an open one, now and then: an empty file, or the same one after a power
+    /// loss of its drive.
+    pub fn replace(&mut self, drive: &mut Drive, replica: ExtentReplica, random: &mut Random) -> FoundFile {
+        let index = replica.1 as usize;
+        if !drive.is_made[index] || random.chance(1, 2) {
             return FoundFile::Same;
         }
-        let file = &mut self.drives[slot].files[index];
-        self.originals.files.entry((slot, extent)).or_insert_with(|| file.clone());
-        if self.random.chance(1, 2) {
+        let file = &mut drive.files[index];
+        self.files.entry(replica).or_insert_with(|| file.clone());
+        if random.chance(1, 2) {
             *file = File::default();
             return FoundFile::Other;
         }
-        file.crash(&mut self.random);
+        file.crash(random);
         FoundFile::SameNumber
     }
 
-    /// The operator puts originals back, before the daemon starts, and all drives are where they should be.
-    pub fn put_originals_back(&mut self) {
-        self.drives.iter_mut().for_each(|drive| drive.is_absent = false);
-        for ((slot, extent), file) in std::mem::take(&mut self.originals.files) {
-            self.drives[slot].files[extent as usize] = file;
+    /// The operator puts originals back, before the daemon starts.
+    pub fn put_back(&mut self, drives: &mut [Drive]) {
+        for ((slot, extent), file) in std::mem::take(&mut self.files) {
+            drives[slot].files[extent as usize] = file;
         }
     }
 }

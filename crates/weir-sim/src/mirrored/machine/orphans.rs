@@ -6,6 +6,7 @@ use weir_volume::Action;
 use weir_volume::mirror::ReplicaMetadata;
 
 use super::Machine;
+use super::drive::Drive;
 use super::work::Pending;
 use crate::mirrored::settings::Sabotage;
 use crate::{Stamp, transfer};
@@ -23,6 +24,43 @@ pub(in crate::mirrored) struct Orphan {
 impl Orphan {
     fn is_metadata_of(&self, drive: usize) -> bool {
         self.slot == drive && matches!(self.work, Pending::Metadata { .. })
+    }
+
+    /// Carries out the operation, if its drive and its file are there. True for a write that changed the file.
+    fn carry_out(self, drives: &mut [Drive], random: &mut Random) -> bool {
+        let Orphan { slot, extent, work, buffer } = self;
+        let (drive, index) = (&mut drives[slot], extent as usize);
+        if drive.is_broken || !drive.is_made[index] {
+            return false;
+        }
+        match work {
+            Pending::Action(_, _, action) => return act_late(drive, action, &buffer, random),
+            Pending::Sync(_, _, point) => drive.files[index].sync(point),
+            Pending::Metadata { metadata, .. } => {
+                drive.all_metadata[index] = Some(ReplicaMetadata::clone(&metadata));
+            }
+            Pending::ChecksumWork(_, work) => drive.block_checksums[index].carry_out_late(slot, *work),
+            Pending::Snapshot(_) | Pending::BeginSnapshot | Pending::Failure(_) => {}
+            Pending::Record { .. } | Pending::Journal(_) => {}
+        }
+        false
+    }
+}
+
+/// Carries out an action that was given up. True if it changed the file.
+fn act_late(drive: &mut Drive, action: Action, buffer: &[Stamp], random: &mut Random) -> bool {
+    match action {
+        Action::Write { extent, offset, buffer_offset, length, is_durable, .. } if !buffer.is_empty() => {
+            let length = transfer::part_of(random, length);
+            let file = &mut drive.files[extent as usize];
+            transfer::write_from(buffer, file, (offset, buffer_offset, length), is_durable);
+            true
+        }
+        Action::Release { extent, offset, length, .. } | Action::Zero { extent, offset, length, .. } => {
+            let is_zero = matches!(action, Action::Zero { .. });
+            drive.place(extent, (offset, length), is_zero).is_ok()
+        }
+        _ => false,
     }
 }
 
@@ -153,37 +191,7 @@ impl Machine {
     }
 
     fn carry_out_late(&mut self, orphan: Orphan) {
-        let Orphan { slot, extent, work, buffer } = orphan;
-        let (drive, index) = (&mut self.drives[slot], extent as usize);
-        if drive.is_broken || !drive.is_made[index] {
-            return;
-        }
-        match work {
-            Pending::Action(_, _, action) => self.act_late(slot, action, &buffer),
-            Pending::Sync(_, _, point) => drive.files[index].sync(point),
-            Pending::Metadata { metadata, .. } => {
-                drive.all_metadata[index] = Some(ReplicaMetadata::clone(&metadata));
-            }
-            Pending::ChecksumWork(_, work) => drive.block_checksums[index].carry_out_late(slot, *work),
-            Pending::Snapshot(_) | Pending::BeginSnapshot | Pending::Failure(_) => {}
-            Pending::Record { .. } | Pending::Journal(_) => {}
-        }
-    }
-
-    fn act_late(&mut self, slot: usize, action: Action, buffer: &[Stamp]) {
-        match action {
-            Action::Write { extent, offset, buffer_offset, length, is_durable, .. } if !buffer.is_empty() => {
-                let length = transfer::part_of(&mut self.random, length);
-                let file = &mut self.drives[slot].files[extent as usize];
-                transfer::write_from(buffer, file, (offset, buffer_offset, length), is_durable);
-                self.report.late_writes += 1;
-            }
-            Action::Release { extent, offset, length, .. } | Action::Zero { extent, offset, length, .. } => {
-                let is_zero = matches!(action, Action::Zero { .. });
-                let is_done = self.drives[slot].place(extent, (offset, length), is_zero).is_ok();
-                self.report.late_writes += u64::from(is_done);
-            }
-            _ => {}
-        }
+        let is_write = orphan.carry_out(&mut self.drives, &mut self.random);
+        self.report.late_writes += u64::from(is_write);
     }
 }

@@ -118,7 +118,7 @@ impl EpochRecords {
         result
     }
 
-    /// Notes whether an epoch was recorded as committed. True for a success after a failure.
+    /// Notes whether an epoch was recorded as committed. True for a success after a failure, which is doubtful.
     pub fn note_committed(&mut self, extent: u32, epoch: u64, has_failed: bool) -> bool {
         if has_failed {
             self.retried.insert((extent, epoch));

@@ -3,18 +3,20 @@
 use std::collections::BTreeSet;
 
 use weir_types::bounds::{BLOCK_BYTES, SECTION_BYTES};
+use weir_types::random::Random;
 use weir_volume::Request;
 use weir_volume::geometry::covering_blocks;
 use weir_volume::mirror::SECTIONS;
 
-use super::Machine;
+use super::drive::Drive;
 use crate::mirrored::settings::{Rot, Settings};
 use crate::requests::EXTENTS;
 use crate::{BLOCK_SECTORS, Stamp};
 
-/// The blocks of the last replica that may be corrupt.
+/// How data rots in a world, and the blocks of the last replica that may be corrupt.
 #[derive(Debug)]
 pub(in crate::mirrored) struct Rotten {
+    kind: Rot,
     /// Slot of the last replica.
     slot: usize,
     /// Blocks, by extent, whose content changed on the drive.
@@ -23,7 +25,7 @@ pub(in crate::mirrored) struct Rotten {
 
 impl Rotten {
     pub fn new(settings: Settings) -> Rotten {
-        Rotten { slot: settings.replicas - 1, blocks: BTreeSet::new() }
+        Rotten { kind: settings.rot, slot: settings.replicas - 1, blocks: BTreeSet::new() }
     }
 
     /// True if a block of an extent may be corrupt.
@@ -52,67 +54,59 @@ impl Rotten {
     pub fn clear(&mut self) {
         self.blocks.clear();
     }
-}
 
-impl Machine {
     /// Gives all good drives the newest metadata that any drive has before the start. Otherwise a faulty
     /// drive with the newest metadata could be authoritative, and its corrupt data would be resynced
     /// everywhere unnoticed.
-    pub fn keep_rot_from_deciding(&mut self) {
-        if self.settings.rot != Rot::Always {
+    pub fn keep_from_deciding(&self, drives: &mut [Drive]) {
+        if self.kind != Rot::Always {
             return;
         }
         for extent in 0..EXTENTS as usize {
-            let all_metadata = self.drives.iter().filter_map(|drive| drive.all_metadata[extent].clone());
+            let all_metadata = drives.iter().filter_map(|drive| drive.all_metadata[extent].clone());
             let newest = all_metadata.max_by_key(|metadata| metadata.number);
-            let good = self.drives[..self.rotten.slot].iter_mut();
+            let good = drives[..self.slot].iter_mut();
             good.for_each(|drive| drive.all_metadata[extent].clone_from(&newest));
         }
     }
 
     /// Corrupts a random data block of the last replica.
-    pub fn rot_a_block(&mut self, extent: u32) {
-        let file = &self.drives[self.rotten.slot].files[extent as usize];
-        let blocks: Vec<u32> = file.data_blocks().into_iter().collect();
+    pub fn rot_a_block(&mut self, drives: &mut [Drive], extent: u32, random: &mut Random) {
+        let drive = &mut drives[self.slot];
+        let blocks: Vec<u32> = drive.files[extent as usize].data_blocks().into_iter().collect();
         if blocks.is_empty() {
             return;
         }
-        let block = blocks[self.random.below(blocks.len() as u64) as usize];
-        self.spoil(extent, block);
+        let block = blocks[random.below(blocks.len() as u64) as usize];
+        self.spoil(drive, (extent, block), random);
     }
 
-    fn spoil(&mut self, extent: u32, block: u32) {
-        let garbage = Stamp::MAX - 1 - self.random.below(1 << 40);
-        let file = &mut self.drives[self.rotten.slot].files[extent as usize];
-        file.write(block, [garbage; BLOCK_SECTORS], true);
-        self.rotten.blocks.insert((extent, block));
+    fn spoil(&mut self, drive: &mut Drive, (extent, block): (u32, u32), random: &mut Random) {
+        let garbage = Stamp::MAX - 1 - random.below(1 << 40);
+        drive.files[extent as usize].write(block, [garbage; BLOCK_SECTORS], true);
+        self.blocks.insert((extent, block));
     }
 
     /// Lets a faulty drive misdirect a write. True if the write is lost; some lost writes land on another
     /// block.
-    pub fn is_misled(&mut self, slot: usize, extent: u32, (offset, length): (u32, u32)) -> bool {
-        let is_faulty = self.settings.rot == Rot::Always && slot == self.rotten.slot;
-        if !is_faulty || self.is_resting || !self.random.chance(1, 20) {
+    pub fn misleads(
+        &mut self,
+        drives: &mut [Drive],
+        (slot, extent): (usize, u32),
+        (offset, length): (u32, u32),
+        random: &mut Random,
+    ) -> bool {
+        let is_faulty = self.kind == Rot::Always && slot == self.slot;
+        if !is_faulty || !random.chance(1, 20) {
             return false;
         }
         let block = BLOCK_BYTES as u32;
         let lost = offset / block..(offset + length) / block;
-        self.rotten.blocks.extend(lost.map(|block| (extent, block)));
-        if self.random.chance(1, 2) {
+        self.blocks.extend(lost.map(|block| (extent, block)));
+        if random.chance(1, 2) {
             let beside = (offset + length) % (SECTION_BYTES as u32 * SECTIONS - block) / block;
-            self.spoil(extent, beside);
+            self.spoil(&mut drives[slot], (extent, beside), random);
         }
         true
-    }
-
-    /// Makes the deliberate mistake of repairing all replicas from a bad one.
-    pub fn mend_the_wrong_way(&mut self, slot: usize, extent: u32, (offset, length): (u32, u32)) {
-        let block = BLOCK_BYTES as u32;
-        for block in offset / block..(offset + length) / block {
-            let content = self.drives[slot].files[extent as usize].read(block);
-            for drive in &mut self.drives[..self.settings.replicas] {
-                drive.files[extent as usize].write(block, content, false);
-            }
-        }
     }
 }

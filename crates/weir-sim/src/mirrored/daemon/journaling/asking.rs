@@ -2,7 +2,7 @@
 
 use weir_journal::{Fault as JournalFault, Kind as JournalKind, Part, SlowFault, Ticket};
 use weir_volume::mirror::{Answer, MirrorId};
-use weir_volume::{Action, Fault, Generation, OperationId};
+use weir_volume::{Action, Fault, OperationId};
 
 use crate::disk::Block;
 use crate::journal_file::block_at;
@@ -51,15 +51,6 @@ impl Daemon {
 
     fn change_journaled(&mut self, asked: Asked, range: (u32, u32), kind: JournalKind) -> Result<(), String> {
         let actions = self.machine.journal().change(asked, range, kind)?;
-        self.take_from_journal(actions)
-    }
-
-    pub(in crate::mirrored::daemon) fn sync_journaled(
-        &mut self,
-        extent: u32,
-        generation: Generation,
-    ) -> Result<(), String> {
-        let actions = self.machine.journal().sync(extent, generation)?;
         self.take_from_journal(actions)
     }
 
