@@ -1,10 +1,12 @@
 //! A volume with several replicas in an imagined machine: drives that fail, fill up, go and come back, power cuts at any
 //! instant, replicas that are resynced, added and given up meanwhile; scrubs, and blocks that rot.
 //!
-//! Three layers own the state. The `machine` has drives, files and the operations in flight. The `daemon` is the
-//! production code that serves the volume, and the executor of its effects on the machine. The world, in the other
-//! modules, chooses by chance what happens next: crashes, absences, moves, resizes, scrubs and background work. It lets
-//! all of it come to rest in `settling`. No layer knows one above it.
+//! Three layers own the state, and none knows one above it:
+//!
+//! * the [`machine`]: drives, files, the journal's device, and the operations in flight, which end by chance;
+//! * the [`daemon`]: the production code that serves the volume, and the executor of its effects on the machine;
+//! * the world, in the other modules. It chooses by chance what happens next, and begins what the daemon's other threads
+//!   would: moves, resizes, scrubs, resyncs, and the return of drives. `settling` lets all of it come to rest.
 
 mod absence;
 mod background;

@@ -22,13 +22,13 @@ const STALL_STEPS: u64 = 100;
 
 /// Writes of metadata that are asked for and have not ended.
 #[derive(Debug, Default)]
-pub(in crate::mirrored) struct MetadataRoom {
+pub(in crate::mirrored) struct MetadataQueue {
     writes: MetadataWrites,
     /// Replicas in sync, by extent, that must take the metadata in flight.
     relied_on: BTreeMap<u32, Slots>,
 }
 
-impl MetadataRoom {
+impl MetadataQueue {
     pub fn is_idle(&self) -> bool {
         self.writes.is_idle()
     }

@@ -28,7 +28,7 @@ use clients::Clients;
 use control::Control;
 pub(super) use control::{Doing, slot_of};
 use failures::Failures;
-use metadata::MetadataRoom;
+use metadata::MetadataQueue;
 use snapshots::VolumeSnapshot;
 pub(super) use steps::StepKind;
 use steps::Steps;
@@ -41,7 +41,7 @@ pub(super) struct Daemon {
     /// Effects of the mirror that are not carried out yet, in order, as in the data plane.
     asked: Vec<Effect>,
     agenda: Agenda,
-    pub metadata: MetadataRoom,
+    pub metadata: MetadataQueue,
     /// Durable replica states of each extent.
     pub durable_states: Vec<ReplicaStates>,
     pub clients: Clients,
@@ -61,7 +61,7 @@ impl Daemon {
             resync: ResyncQueue::default(),
             asked: Vec::new(),
             agenda: Agenda::default(),
-            metadata: MetadataRoom::default(),
+            metadata: MetadataQueue::default(),
             durable_states: Vec::new(),
             clients: Clients::default(),
             steps: Steps::default(),
@@ -100,7 +100,7 @@ impl Daemon {
     pub fn stop(&mut self) {
         self.asked.clear();
         self.agenda = Agenda::default();
-        self.metadata = MetadataRoom::default();
+        self.metadata = MetadataQueue::default();
         self.clients.disconnect();
         self.steps = Steps::default();
         self.snapshot = None;
