@@ -71,10 +71,16 @@ impl MirrorWorld {
         for extent in invalidated {
             match self.daemon.mirror.replica_states(extent)[slot] {
                 ReplicaState::Absent => self.add_replica((slot, extent), &mut effects),
-                _ if self.daemon.mirror.has_other(extent, slot) => {
-                    _ = self.daemon.mirror.remove(extent, slot, &mut effects);
+                _ => {
+                    let files = FileState { has_orphaned_io: false, can_attach: true };
+                    let replica = (extent, slot);
+                    _ = self.daemon.mirror.change_replica(
+                        replica,
+                        ReplicaChange::Remove,
+                        files,
+                        &mut effects,
+                    );
                 }
-                _ => {}
             }
         }
         self.daemon.take(effects)
