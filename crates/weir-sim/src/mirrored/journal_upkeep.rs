@@ -71,16 +71,8 @@ impl MirrorWorld {
         for extent in invalidated {
             match self.daemon.mirror.replica_states(extent)[slot] {
                 ReplicaState::Absent => self.add_replica((slot, extent), &mut effects),
-                _ => {
-                    let files = FileState { has_orphaned_io: false, can_attach: true };
-                    let replica = (extent, slot);
-                    _ = self.daemon.mirror.change_replica(
-                        replica,
-                        ReplicaChange::Remove,
-                        files,
-                        &mut effects,
-                    );
-                }
+                // It cannot be used, so it goes, as soon as another one is in sync.
+                _ => self.rejoin(extent, slot, &mut effects)?,
             }
         }
         self.daemon.take(effects)

@@ -2,7 +2,7 @@
 //!
 //! The folder of the drive was restored from a backup, or an earlier clone of the drive replaced it.
 
-use weir_plan::replica_return::{JournalOf, Verdict, before_files, by_files};
+use weir_plan::replica_return::{Verdict, before_files, by_files};
 use weir_volume::mirror::{Effect, FileState, ReplicaChange, ReplicaState};
 
 use super::MirrorWorld;
@@ -82,7 +82,12 @@ impl MirrorWorld {
     }
 
     /// Takes a replica back, if its files can be used.
-    fn rejoin(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) -> Result<(), String> {
+    pub(super) fn rejoin(
+        &mut self,
+        extent: u32,
+        slot: usize,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), String> {
         let is_recorded = self.daemon.mirror.replica_states(extent)[slot] != ReplicaState::Absent;
         if !is_recorded || self.daemon.mirror.is_there(extent, slot) {
             return Ok(());
@@ -90,11 +95,13 @@ impl MirrorWorld {
         let (index, replica) = (extent as usize, (extent, slot));
         let found = self.daemon.machine.drives[slot].all_metadata[index].clone();
         let is_whole = self.daemon.machine.drives[slot].is_made[index];
-        let verdict =
-            before_files(true, self.daemon.failures.is_file_replaced((slot, extent)), JournalOf::None)
-                .unwrap_or_else(|| by_files(found.is_some(), is_whole, || true));
-        let Some(found) = found.filter(|_| verdict == Verdict::Usable) else {
-            return self.replace_damaged(replica, effects);
+        let is_replaced = self.daemon.failures.is_file_replaced((slot, extent));
+        let verdict = before_files(true, is_replaced, self.daemon.machine.journal_of_away((slot, extent)))
+            .unwrap_or_else(|| by_files(found.is_some(), is_whole, || true));
+        let found = match (verdict, found) {
+            (Verdict::Usable, Some(found)) => found,
+            (Verdict::Wait, _) => return Ok(()),
+            (Verdict::Damaged | Verdict::Usable, _) => return self.replace_damaged(replica, effects),
         };
         let is_foreign = self.daemon.mirror.is_foreign(extent, slot, &found);
         let files = FileState {

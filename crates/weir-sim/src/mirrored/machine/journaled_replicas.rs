@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use weir_plan::replica_return::JournalOf;
 use weir_volume::AllocationMap;
 
 use super::journal::{ExtentReplica, Journaling};
@@ -29,6 +30,16 @@ impl Machine {
     /// The journal, if a replica of this slot is behind it.
     pub fn journal_of(&self, slot: usize) -> Option<&Journaling> {
         self.journaling.as_ref().filter(|journal| journal.slot() == slot)
+    }
+
+    /// The journal of a replica that is away, as far as it decides whether the replica can be used.
+    pub fn journal_of_away(&self, (slot, extent): ExtentReplica) -> JournalOf {
+        match self.journal_of(slot) {
+            None => JournalOf::None,
+            Some(journal) if journal.invalidated().contains(&extent) => JournalOf::Lost,
+            Some(journal) if journal.is_away() => JournalOf::Missing,
+            Some(_) => JournalOf::Known { is_in_place: true },
+        }
     }
 
     /// True if the replica has no journal, or its journal accepts it.
