@@ -68,7 +68,8 @@ impl MirrorWorld {
         let machine = &mut self.daemon.machine;
         let settings = machine.settings;
         if machine.random.chance(settings.breaks_per_ten_thousand, 10_000) {
-            machine.break_a_drive();
+            let slot = random_slot(&mut machine.random);
+            machine.drives[slot].break_down();
         }
         machine.change_metadata_faults();
         self.keep_older_states()?;

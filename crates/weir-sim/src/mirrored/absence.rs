@@ -28,8 +28,7 @@ impl MirrorWorld {
 
     fn drive_goes(&mut self, slot: usize) -> Result<(), String> {
         self.daemon.machine.report.absences += 1;
-        let drive = &mut self.daemon.machine.drives[slot];
-        (drive.is_absent, drive.has_failed) = (true, true);
+        self.daemon.machine.drives[slot].go_away();
         let mut effects = Vec::new();
         self.daemon.mirror.leave_to_others((0..EXTENTS).map(|extent| (slot, extent)), &mut effects);
         self.daemon.take(effects)

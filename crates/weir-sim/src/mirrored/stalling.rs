@@ -16,8 +16,7 @@ impl MirrorWorld {
         let stalls = self.daemon.machine.settings.stalls_per_ten_thousand;
         if self.is_by_chance(stalls, 10_000) {
             let slot = random_slot(&mut self.daemon.machine.random);
-            let drive = &mut self.daemon.machine.drives[slot];
-            (drive.is_silent, drive.has_failed) = (true, true);
+            self.daemon.machine.drives[slot].fall_silent();
         }
         let silent = self.daemon.machine.drives.iter().position(|drive| drive.is_silent);
         if let Some(slot) = silent.filter(|_| self.is_by_chance(1, 60)) {

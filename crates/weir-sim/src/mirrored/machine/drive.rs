@@ -61,6 +61,21 @@ impl Drive {
         }
     }
 
+    /// Breaks the drive until the next start, or until it is brought back.
+    pub fn break_down(&mut self) {
+        (self.is_broken, self.has_failed) = (true, true);
+    }
+
+    /// The drive does not answer for a while.
+    pub fn fall_silent(&mut self) {
+        (self.is_silent, self.has_failed) = (true, true);
+    }
+
+    /// The folder of the drive goes.
+    pub fn go_away(&mut self) {
+        (self.is_absent, self.has_failed) = (true, true);
+    }
+
     /// True if nothing comes of what it is asked for.
     pub fn is_away(&self) -> bool {
         self.is_broken || self.is_silent || self.is_absent

@@ -25,7 +25,7 @@ use weir_volume::mirror::{ReplicaMetadata, ReplicaState, epoch_record};
 
 use super::report::Report;
 use super::settings::{Sabotage, Settings};
-use crate::requests::{EXTENTS, random_slot};
+use crate::requests::EXTENTS;
 
 pub(super) use actions::Purpose;
 use backups::Backups;
@@ -124,12 +124,6 @@ impl Machine {
     pub fn rot_a_block(&mut self) {
         let extent = self.now as u32 % EXTENTS;
         self.rotten.rot_a_block(&mut self.drives, extent, &mut self.random);
-    }
-
-    /// Breaks a random drive until the next start, or until it is brought back.
-    pub fn break_a_drive(&mut self) {
-        let slot = random_slot(&mut self.random);
-        (self.drives[slot].is_broken, self.drives[slot].has_failed) = (true, true);
     }
 
     /// True if an operation is not answered, because one of its drives is silent.
