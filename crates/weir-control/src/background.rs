@@ -185,6 +185,15 @@ impl Background {
 
     /// All unfinished background jobs, in the order of their start.
     pub fn background_jobs(&self) -> Vec<BackgroundJob> {
+        self.jobs(|scrub| scrub.progress.end().is_none())
+    }
+
+    /// All background jobs whose end is not recorded yet, in the order of their start.
+    pub(crate) fn unrecorded_jobs(&self) -> Vec<BackgroundJob> {
+        self.jobs(|_| true)
+    }
+
+    fn jobs(&self, is_shown: impl Fn(&RunningScrub) -> bool) -> Vec<BackgroundJob> {
         let model = self.core.model();
         let drive = |id: DriveId| model.drives.get(&id).map(|drive| drive.record.name.to_string());
         let mut jobs: Vec<_> = model
@@ -203,13 +212,13 @@ impl Background {
         jobs.extend(
             model.open.iter().filter_map(|(id, open)| resync(&model, *id, &open.statistics().replication)),
         );
-        jobs.extend(self.scrub_jobs(&model));
+        jobs.extend(self.scrub_jobs(&model, is_shown));
         jobs.sort_by_key(|job| (job.begun_at, job.id));
         jobs
     }
 
-    /// Running scrubs, as background work.
-    pub(crate) fn scrub_jobs(&self, model: &Model) -> Vec<BackgroundJob> {
+    /// Scrubs, as background work.
+    fn scrub_jobs(&self, model: &Model, is_shown: impl Fn(&RunningScrub) -> bool) -> Vec<BackgroundJob> {
         let job = |(id, scrub): (&VolumeId, &RunningScrub)| {
             let volume = &model.volumes.get(id)?.record;
             let counted = scrub.progress.counters();
@@ -231,6 +240,6 @@ impl Background {
             })
         };
         let running = self.scrubs.running();
-        running.iter().filter(|(_, scrub)| scrub.progress.end().is_none()).filter_map(job).collect()
+        running.iter().filter(|(_, scrub)| is_shown(scrub)).filter_map(job).collect()
     }
 }

@@ -224,6 +224,11 @@ impl Measurements {
         }
     }
 
+    /// True if any drive is being measured.
+    pub(crate) fn are_in_progress(&self) -> bool {
+        !self.running().is_empty()
+    }
+
     /// Adds to the view why the drive has its class, and the progress of its measurement.
     pub(crate) fn with_class(&self, view: DriveView) -> DriveView {
         let progress = self.running().get(&view.record.id).map(Measuring::progress);

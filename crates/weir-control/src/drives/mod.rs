@@ -249,6 +249,17 @@ impl Drives {
         views.into_iter().map(|view| self.drains.with_hindrance(self.measurements.with_class(view))).collect()
     }
 
+    /// The drives that are drained or measured now.
+    pub(crate) fn busy_drives(&self) -> Vec<DriveView> {
+        let is_draining = self.core.model().drives.values().any(|drive| drive.record.is_draining);
+        // Nearly always none is, and then no view is needed.
+        if !is_draining && !self.measurements.are_in_progress() {
+            return Vec::new();
+        }
+        let is_busy = |view: &DriveView| view.drain.is_some() || view.progress.is_some();
+        self.drives().into_iter().filter(is_busy).collect()
+    }
+
     /// One drive.
     ///
     /// # Errors

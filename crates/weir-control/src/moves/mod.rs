@@ -340,6 +340,11 @@ impl Moves {
         self.unsettled().get(&volume).map(|unsettled| unsettled.view.clone())
     }
 
+    /// The progress of all moves.
+    pub(crate) fn all(&self) -> Vec<(VolumeId, MoveView)> {
+        self.unsettled().iter().map(|(id, unsettled)| (*id, unsettled.view.clone())).collect()
+    }
+
     /// Moves replicas as far as possible now. Repeated calls bring all replicas to their desired drives.
     pub fn settle_moves(&self) {
         let now = Instant::now();
