@@ -126,7 +126,8 @@ struct Context {
     info(
         title = "Weir",
         description = "Block storage with exact limits. \
-            All values are in base units: bytes, bytes per second, nanoseconds."
+            All values are in base units: bytes, bytes per second, nanoseconds. \
+            A change with the header `Prefer: respond-async` is answered at once, with 202 and an operation."
     ),
     tags(
         (name = "status", description = "How the daemon is"),
