@@ -15,6 +15,7 @@ use weir_volume::mirror::stall::{ChecksumPhase, goes_on_without_late};
 use weir_volume::mirror::{ChecksumResult, ChecksumWork, Slots};
 
 use crate::emulation::Emulated;
+use crate::failure_reasons::PartReasons;
 use crate::helper::{ChecksumAnswer, ChecksumJob, ChecksumOperation, ChecksumOutcome, Job};
 use crate::io::Io;
 use crate::operations::Operations;
@@ -41,15 +42,15 @@ struct UnderWay {
     failed: Slots,
     dropped: Slots,
     due_ns: u64,
-    /// Why the newest replica that failed a header write failed it.
-    message: Option<String>,
+    /// Why replicas failed a header write.
+    reasons: PartReasons,
 }
 
 impl UnderWay {
     fn ended(self) -> EndedChecksums {
         let (extent, is_written) = (self.extent, self.failed.is_empty());
         let headers =
-            (self.phase == Phase::WriteHeaders).then_some(EndedHeaders { is_written, message: self.message });
+            (self.phase == Phase::WriteHeaders).then_some(EndedHeaders { is_written, reasons: self.reasons });
         let result = match self.phase {
             Phase::Load => ChecksumResult::Loaded(self.loaded),
             Phase::Store => ChecksumResult::Stored { failed: self.failed },
@@ -72,8 +73,8 @@ pub struct EndedChecksums {
 /// A request to write headers has ended.
 pub struct EndedHeaders {
     pub is_written: bool,
-    /// Why a replica failed it.
-    pub message: Option<String>,
+    /// Why replicas failed it.
+    pub reasons: PartReasons,
 }
 
 /// Answers that emulated drives hold back from a reactor, by due time.
@@ -154,7 +155,7 @@ impl VolumeChecksums {
             failed: Slots::default(),
             dropped: Slots::default(),
             due_ns,
-            message: None,
+            reasons: PartReasons::default(),
         };
         self.under_way.insert(request, under_way);
     }
@@ -182,7 +183,8 @@ impl VolumeChecksums {
                 work.dropped.insert(replica.slot);
             }
             ChecksumOutcome::Failed(message) if work.phase == Phase::WriteHeaders => {
-                work.message = Some(format!("cannot take back its checksums: {message}"));
+                let reason = format!("cannot take back its checksums: {message}");
+                work.reasons.note(Some(replica.slot), reason);
                 work.failed.insert(replica.slot);
             }
             ChecksumOutcome::Failed(message) => {
@@ -218,11 +220,11 @@ impl VolumeChecksums {
             is_late && goes_on_without_late(phase, work.done, &replica_states())
         };
         let (request, work) = self.under_way.iter_mut().find(|(_, work)| is_late(work))?;
-        if work.phase == Phase::WriteHeaders {
-            work.message = Some(NO_ANSWER.to_owned());
-        }
         for (slot, number) in std::mem::take(&mut work.waiting) {
             work.failed.insert(slot);
+            if work.phase == Phase::WriteHeaders {
+                work.reasons.note(Some(slot), NO_ANSWER.to_owned());
+            }
             desk.operations.begin();
             let io = OrphanedIo { extent: work.extent, queued: None, space: None };
             desk.operations.orphan(slot, number, io);

@@ -13,6 +13,7 @@ use weir_volume::mirror::{Answer, Effect};
 use weir_volume::zeroing::{Next, Step};
 use weir_volume::{Action, EdgeRead, Fault, Mirror, OperationId};
 
+use crate::failure_reasons::FailureReasons;
 use crate::helper::{Job, SpaceJob};
 use crate::io::Io;
 use crate::journals::VolumeJournals;
@@ -31,8 +32,9 @@ pub struct Disk<'a> {
     pub mirror: &'a mut Mirror,
     /// Effects of the mirror, which the caller has to carry out.
     pub effects: &'a mut Vec<Effect>,
-    /// Why the next replica to fail fails.
-    pub fault_message: &'a mut Option<String>,
+    pub reasons: &'a mut FailureReasons,
+    /// Why the action fails whose answer the mirror gets next.
+    pub reason: Option<String>,
 }
 
 impl Disk<'_> {
@@ -189,7 +191,11 @@ impl Disk<'_> {
 
     /// Returns the result of an action on a replica to the mirror.
     pub fn tell(&mut self, slot: usize, answer: Answer) {
+        let first = self.effects.len();
         self.mirror.answer(slot, answer, self.effects);
+        if let Some(reason) = self.reason.take() {
+            self.reasons.note(&self.effects[first..], |_| Some(reason.clone()));
+        }
     }
 
     /// A step of zeroing has ended. Answers as [`Disk::completed`] if this was the last step.
@@ -228,10 +234,10 @@ impl Disk<'_> {
         let fault = fault_of(error);
         match token {
             Token::Operation(..) | Token::Edge(..) | Token::Zero(..) if fault == Fault::Broken => {
-                *self.fault_message = Some(format!("failed: {error}"));
+                self.reason = Some(format!("failed: {error}"));
             }
             Token::Sync { .. } => {
-                *self.fault_message = Some(format!("could not be made stable: {error}"));
+                self.reason = Some(format!("could not be made stable: {error}"));
             }
             _ => {}
         }
@@ -243,7 +249,7 @@ impl Disk<'_> {
         if !self.is_nameless(slot, extent) {
             return Ok(());
         }
-        *self.fault_message = Some("was removed while its drive was away".to_owned());
+        self.reason = Some("was removed while its drive was away".to_owned());
         Err(Fault::Broken)
     }
 

@@ -18,6 +18,7 @@ mod disk;
 mod drive_queue;
 mod emulation;
 pub mod exports;
+mod failure_reasons;
 mod helper;
 mod io;
 mod job_progress;

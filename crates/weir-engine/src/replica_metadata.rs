@@ -15,6 +15,7 @@ use weir_volume::mirror::{MetadataAction, MetadataFault, MetadataRequest, Metada
 use weir_volume::mirror::{ReplicaMetadata, Written};
 
 use crate::emulation::Emulated;
+use crate::failure_reasons::PartReasons;
 use crate::helper::{Job, MetadataError};
 use crate::io::Io;
 use crate::journals::VolumeJournals;
@@ -66,8 +67,8 @@ pub struct Desk<'a> {
 pub struct EndedWrite {
     pub extent: u32,
     pub written: Written,
-    /// Why it failed, or why a replica did not take it.
-    pub message: Option<String>,
+    /// Why it failed, or why replicas did not take it.
+    pub reasons: PartReasons,
 }
 
 /// The writes of replica metadata and epoch records of one volume.
@@ -78,8 +79,8 @@ pub struct VolumeMetadata {
     writes: MetadataWrites,
     /// The number of the expected answer, by slot and extent.
     asked: BTreeMap<(usize, u32), AskNumber>,
-    /// The newest reason why a part of a write failed, by extent, until the write has ended.
-    messages: BTreeMap<u32, String>,
+    /// Why parts of a write failed, by extent, until the write has ended.
+    reasons: BTreeMap<u32, PartReasons>,
     /// Extents with an alarm that their replica metadata cannot be written.
     alarms: BTreeSet<u32>,
 }
@@ -91,7 +92,7 @@ impl VolumeMetadata {
             epoch_records,
             writes: MetadataWrites::default(),
             asked: BTreeMap::new(),
-            messages: BTreeMap::new(),
+            reasons: BTreeMap::new(),
             alarms: BTreeSet::new(),
         }
     }
@@ -117,7 +118,7 @@ impl VolumeMetadata {
         desk: &mut Desk<'_>,
     ) -> Vec<MetadataAction> {
         let mut actions = Vec::new();
-        let result = self.keep_message(extent, result);
+        let result = self.note_reason(extent, None, result);
         self.writes.recorded(desk.io.now_ns, extent, desk.mirror.in_service(extent), result, &mut actions);
         actions
     }
@@ -129,7 +130,7 @@ impl VolumeMetadata {
             return None;
         }
         self.asked.remove(&key);
-        let result = self.keep_message(extent, result);
+        let result = self.note_reason(extent, Some(replica.slot), result);
         self.writes.written(extent, replica.slot, result, &mut actions);
         Some(actions)
     }
@@ -162,8 +163,8 @@ impl VolumeMetadata {
             MetadataAction::GiveUp { extent, slots } => self.give_up(extent, slots, desk.operations),
             MetadataAction::Ended { extent, written } => {
                 desk.operations.end();
-                let message = self.messages.remove(&extent);
-                return Some(EndedWrite { extent, written, message });
+                let reasons = self.reasons.remove(&extent).unwrap_or_default();
+                return Some(EndedWrite { extent, written, reasons });
             }
         }
         None
@@ -201,8 +202,8 @@ impl VolumeMetadata {
             let number = number.expect("only what a drive was asked for is given up");
             operations.begin();
             operations.orphan(slot, number, OrphanedIo { extent, queued: None, space: None });
+            self.reasons.entry(extent).or_default().note(Some(slot), NO_ANSWER.to_owned());
         }
-        self.messages.insert(extent, NO_ANSWER.to_owned());
     }
 
     /// Records in the epoch record that the last in-sync replica of an extent failed.
@@ -212,10 +213,15 @@ impl VolumeMetadata {
         desk.io.helper.submit(Job::Failure { volume: self.volume, path, extent });
     }
 
-    /// Keeps the reason why replica metadata or an epoch record could not be written.
-    fn keep_message(&mut self, extent: u32, result: Result<(), MetadataError>) -> Result<(), MetadataFault> {
+    /// Notes why the metadata of a replica, or an epoch record, could not be written.
+    fn note_reason(
+        &mut self,
+        extent: u32,
+        slot: Option<usize>,
+        result: Result<(), MetadataError>,
+    ) -> Result<(), MetadataFault> {
         result.map_err(|error| {
-            self.messages.insert(extent, error.message);
+            self.reasons.entry(extent).or_default().note(slot, error.message);
             error.fault
         })
     }

@@ -29,6 +29,7 @@ use crate::volume_files::NewHome;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel, sync_channel};
 use weir_store::extent_file_name;
+use weir_store::replica_metadata::metadata_file_name;
 use weir_volume::mirror::stall::STALL_NS;
 
 /// Enough memory for a ring to register it.
@@ -222,6 +223,23 @@ fn exhausted_buffer_pool_fails_neither_replicas_nor_clients() {
     assert_eq!(volume.mirror.readable(0, 0, 4096).iter().count(), 2, "both replicas are in sync");
     drop(held);
     assert_eq!(world.read(&mut client, 0, 4096), expected);
+}
+
+#[test]
+fn each_failed_replica_is_told_its_own_reason() {
+    let mut world = World::new(3);
+    let metadata = |slot: usize| world.folder.path().join(slot.to_string()).join(metadata_file_name(0));
+    let paths: Vec<_> = (0..3).map(metadata).collect();
+    paths[1..].iter().for_each(|path| std::fs::create_dir(path).unwrap());
+    let mut client = world.attach();
+    world.write(&mut client, 0, &[5; 4096]);
+    let alarms = world.alarms.current();
+    assert_eq!(alarms.len(), 2, "{alarms:?}");
+    for (slot, path) in paths.iter().enumerate().skip(1) {
+        let alarm = alarms.iter().find(|alarm| alarm.drive == Some(DriveId::from_bytes([slot as u8; 16])));
+        let reason = format!("replica metadata {} cannot be written", path.display());
+        assert!(alarm.is_some_and(|alarm| alarm.message.contains(&reason)), "{reason}: {alarm:?}");
+    }
 }
 
 #[test]

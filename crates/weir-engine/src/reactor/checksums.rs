@@ -33,35 +33,38 @@ impl Reactor {
     fn end_checksums(&mut self, index: VolumeIndex, ended: EndedChecksums) {
         let EndedChecksums { extent, result, headers } = ended;
         let volume = &mut self.volumes[index];
+        let first = volume.effects.len();
         volume.mirror.scrubs().checksum_work_done(extent, result, &mut volume.effects);
         volume.publish_checksums(extent);
-        if headers.is_some() {
+        if let Some(headers) = headers {
+            self.end_checksum_headers(index, (extent, first), headers);
             self.look_at_replicas_again(index, extent);
         }
         self.ask_for_pieces(index);
-        match headers {
-            Some(headers) => self.end_checksum_headers(index, extent, headers),
-            None => self.carry_out(index),
-        }
+        self.carry_out(index);
         self.settle_volume(index);
     }
 
-    /// Carries out the consequences of a header write. Raises an alarm if checksum headers can neither be
-    /// written nor removed and no replica failed for it. Clears the alarm once headers can be written.
-    fn end_checksum_headers(&mut self, index: VolumeIndex, extent: u32, headers: EndedHeaders) {
-        let EndedHeaders { is_written, message } = headers;
-        let of_others = std::mem::replace(&mut self.volumes[index].fault_message, message);
-        self.carry_out(index);
+    /// Tells why replicas fail for a header write; their effects are those from `first` on. Raises an alarm if
+    /// checksum headers can neither be written nor removed and no replica failed for it. Clears the alarm once
+    /// headers can be written.
+    fn end_checksum_headers(
+        &mut self,
+        index: VolumeIndex,
+        (extent, first): (u32, usize),
+        headers: EndedHeaders,
+    ) {
+        let EndedHeaders { is_written, reasons } = headers;
         let volume = &mut self.volumes[index];
-        let message = std::mem::replace(&mut volume.fault_message, of_others);
+        let is_told = volume.reasons.note(&volume.effects[first..], |slot| reasons.of(slot));
         if is_written && volume.checksums.clear_alarm(extent) {
             let (id, replica_states) = (volume.id, volume.mirror.replica_states(extent));
             if !replica_states.contains(&ReplicaState::Stale) {
                 self.io.alarms.clear_extent(id, extent);
             }
-        } else if let (false, Some(message)) = (is_written, message) {
+        } else if let (false, false, Some(reason)) = (is_written, is_told, reasons.newest()) {
             volume.checksums.alarm(extent);
-            let message = format!("takes no write where checksums count, its last replica in sync {message}");
+            let message = format!("takes no write where checksums count, its last replica in sync {reason}");
             let alarm = Alarm { volume: volume.id, drive: None, extent: extent.into(), message };
             self.io.alarms.raise(alarm);
         }

@@ -210,6 +210,7 @@ impl Reactor {
         if !volume.mirror.is_current(replica.slot, extent, generation) {
             return self.settle_volume(replica.volume);
         }
+        let mut reason = None;
         let map = match result {
             Ok(OpenedExtent { file, mut map, identity }) => {
                 volume.journals.add_pieces(replica.slot, extent, &mut map);
@@ -223,7 +224,7 @@ impl Reactor {
                 Ok(map)
             }
             Err(OpenError { message, fault: Fault::Broken }) => {
-                volume.fault_message = Some(message);
+                reason = Some(message);
                 Err(Fault::Broken)
             }
             Err(OpenError { message, fault }) => {
@@ -231,9 +232,9 @@ impl Reactor {
                 Err(fault)
             }
         };
-        self.volumes[replica.volume]
-            .disk(&mut self.io)
-            .tell(replica.slot, Answer::Opened(extent, generation, map));
+        let mut disk = self.volumes[replica.volume].disk(&mut self.io);
+        disk.reason = reason;
+        disk.tell(replica.slot, Answer::Opened(extent, generation, map));
         self.carry_out(replica.volume);
         self.settle_volume(replica.volume);
     }
@@ -246,7 +247,7 @@ impl Reactor {
             self.with_journals(index, |journals, desk| journals.suspend((extent, slot), desk));
         }
         let volume = &mut self.volumes[index];
-        let message = volume.fault_message.take().or_else(|| volume.journals.fault_of(extent, slot));
+        let message = volume.reasons.take(extent, slot).or_else(|| volume.journals.fault_of(extent, slot));
         let message = message.unwrap_or_else(|| "ends early: its file was shortened".to_owned());
         let path = volume.files.extent_path(slot, extent);
         let message = match volume.mirror.is_lost(extent) {

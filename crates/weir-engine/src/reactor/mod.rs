@@ -577,8 +577,9 @@ impl Reactor {
         if let Some(&index) = self.by_id.get(&id) {
             let volume = &mut self.volumes[index];
             if volume.mirror.is_there(extent, slot) {
-                volume.fault_message = Some(message.to_owned());
+                let first = volume.effects.len();
                 volume.mirror.fail_replica(extent, slot, &mut volume.effects);
+                volume.reasons.note(&volume.effects[first..], |_| Some(message.to_owned()));
                 self.carry_out(index);
             }
         }

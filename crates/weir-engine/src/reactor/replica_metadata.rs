@@ -61,17 +61,15 @@ impl Reactor {
     }
 
     fn end_metadata_write(&mut self, index: VolumeIndex, ended: EndedWrite) {
-        let EndedWrite { extent, written, message } = ended;
+        let EndedWrite { extent, written, reasons } = ended;
         let volume = &mut self.volumes[index];
-        let of_others = std::mem::replace(&mut volume.fault_message, message);
+        let first = volume.effects.len();
         volume.mirror.metadata_written(extent, written, &mut volume.effects);
-        self.carry_out(index);
-        // If no replica failed, the message is about the metadata.
-        let volume = &mut self.volumes[index];
-        let message = std::mem::replace(&mut volume.fault_message, of_others);
-        if let (false, Some(message)) = (written.is_committed, message) {
+        let is_told = volume.reasons.note(&volume.effects[first..], |slot| reasons.of(slot));
+        if let (false, false, Some(reason)) = (written.is_committed, is_told, reasons.newest()) {
+            // No replica fails for it, so the reason is about the metadata.
             volume.metadata.alarm(extent);
-            let message = format!("takes no change of its replicas and no write that needs one: {message}");
+            let message = format!("takes no change of its replicas and no write that needs one: {reason}");
             let alarm = Alarm { volume: volume.id, drive: None, extent: extent.into(), message };
             self.io.alarms.raise(alarm);
         } else if written.is_committed && volume.metadata.clear_alarm(extent) {
@@ -80,6 +78,7 @@ impl Reactor {
                 self.io.alarms.clear_extent(id, extent);
             }
         }
+        self.carry_out(index);
         self.settle_volume(index);
     }
 

@@ -135,7 +135,7 @@ impl Reactor {
             self.detach_replica(index, extent, slot);
         }
         let volume = &mut self.volumes[index];
-        let reason = volume.fault_message.take().unwrap_or_default();
+        let reason = volume.reasons.take(extent, slot).unwrap_or_default();
         let is_meant = |waiter: &mut ReplicaWaiter| waiter.change.is_refused_by(extent, slot);
         for waiter in volume.replica_waiters.extract_if(.., is_meant) {
             // They may have stopped waiting.

@@ -21,12 +21,11 @@ impl Reactor {
 
     fn give_up(&mut self, index: VolumeIndex, slot: usize, extent: u32) {
         let volume = &mut self.volumes[index];
-        volume.fault_message = Some(NO_ANSWER.to_owned());
         let operations = volume.operations.give_up(slot, extent, &self.io.pool);
+        let first = volume.effects.len();
         volume.mirror.give_up_replica((extent, slot), &operations, &mut volume.effects);
+        volume.reasons.note(&volume.effects[first..], |_| Some(NO_ANSWER.to_owned()));
         self.carry_out(index);
-        // If it was failed by something else before, this message is nobody's.
-        self.volumes[index].fault_message = None;
     }
 
     /// Removes orphaned I/O from the drive queue together with its connection. The caller that ends the

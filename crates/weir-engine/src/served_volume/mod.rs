@@ -16,6 +16,7 @@ use crate::VolumeSpec;
 use crate::checksums::{self, VolumeChecksums};
 use crate::disk::Disk;
 use crate::emulation::Emulated;
+use crate::failure_reasons::FailureReasons;
 use crate::io::Io;
 use crate::journals::VolumeJournals;
 use crate::life::{NewSize, VolumeLife};
@@ -56,8 +57,8 @@ pub(super) struct ServedVolume {
     /// Orders that wait until the volume is quiet.
     pub life: VolumeLife,
     pub size_bytes: u64,
-    /// Why the next replica to fail fails.
-    pub fault_message: Option<String>,
+    /// Why replicas fail whose failure is not carried out yet.
+    pub reasons: FailureReasons,
     /// The volume's write journals.
     pub journals: VolumeJournals,
     /// The emulated drives of the volume.
@@ -93,7 +94,7 @@ impl ServedVolume {
             agenda: Agenda::default(),
             life: VolumeLife::new(spec.is_read_only),
             size_bytes: spec.size_bytes,
-            fault_message: None,
+            reasons: FailureReasons::default(),
             journals,
             emulated: Emulated::new(spec.id),
             snapshot: VolumeSnapshot::new(index, spec.id),
@@ -189,7 +190,8 @@ impl ServedVolume {
             journals: &mut self.journals,
             mirror: &mut self.mirror,
             effects: &mut self.effects,
-            fault_message: &mut self.fault_message,
+            reasons: &mut self.reasons,
+            reason: None,
         }
     }
 
