@@ -77,31 +77,6 @@ pub struct EndedHeaders {
     pub reasons: PartReasons,
 }
 
-/// Answers that emulated drives hold back from a reactor, by due time.
-#[derive(Default)]
-pub struct HeldChecksums {
-    count: u64,
-    held: BTreeMap<(u64, u64), ChecksumAnswer>,
-}
-
-impl HeldChecksums {
-    /// The next time at which an emulated drive answers, in nanoseconds.
-    pub fn next_ns(&self) -> Option<u64> {
-        self.held.first_key_value().map(|((due_ns, _), _)| *due_ns)
-    }
-
-    pub fn hold(&mut self, answer: ChecksumAnswer) {
-        self.count += 1;
-        self.held.insert((answer.due_ns, self.count), answer);
-    }
-
-    /// Takes an answer that is due.
-    pub fn take_due(&mut self, by_ns: u64) -> Option<ChecksumAnswer> {
-        let first = self.held.first_entry().filter(|entry| entry.key().0 <= by_ns)?;
-        Some(first.remove())
-    }
-}
-
 /// What the checksums of a volume may use of the volume.
 pub struct Desk<'a> {
     pub io: &'a mut Io,

@@ -23,6 +23,7 @@ mod helper;
 mod io;
 mod job_progress;
 mod journals;
+mod late_answers;
 mod life;
 mod locks;
 pub mod measure;
@@ -37,7 +38,7 @@ mod refusals;
 mod replica_metadata;
 mod replicas;
 mod resync;
-mod resync_throttle;
+mod schedules;
 mod scrubbing;
 mod served_volume;
 mod sharing;
@@ -51,7 +52,9 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod token;
+mod volume_desk;
 mod volume_files;
+mod volumes;
 
 pub use alarms::Alarm;
 pub use clients::{NewConnection, Recording};

@@ -11,7 +11,6 @@
 //! Until then, only syncs go to the drive. An open file can be made stable wherever its folder is, but not
 //! after it was unlinked.
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 
 use weir_volume::mirror::absence::is_asked_while_away;
@@ -19,7 +18,7 @@ use weir_volume::{Action, Fault, OperationId};
 
 use super::space_count::SpaceAtHand;
 use super::space_permission::{IsCounted, Permission};
-use super::token::{AskNumber, ReplicaIndex};
+use super::token::{AskNumber, ReplicaIndex, VolumeIndex};
 
 /// A refused operation, which is answered in the next round.
 pub enum Refused {
@@ -28,13 +27,14 @@ pub enum Refused {
     Open { replica: ReplicaIndex, number: AskNumber, extent: u32 },
 }
 
-/// A reactor's refusals that are not answered yet; each belongs to an operation under way.
-#[derive(Default)]
-pub struct Refusals(pub VecDeque<Refused>);
-
-impl Refusals {
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+impl Refused {
+    /// The volume of the action.
+    pub fn volume(&self) -> VolumeIndex {
+        match self {
+            Refused::Operation { replica, .. }
+            | Refused::Allocate { replica, .. }
+            | Refused::Open { replica, .. } => replica.volume,
+        }
     }
 }
 

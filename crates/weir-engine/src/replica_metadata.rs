@@ -5,7 +5,7 @@
 //! so that a drive that hangs delays no other. Answers of an emulated drive are held back until its model
 //! would have answered.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -27,31 +27,6 @@ use crate::volume_files::VolumeFiles;
 
 /// Result of writing the metadata of an extent replica.
 pub type Answered = (ReplicaIndex, u32, AskNumber, Result<(), MetadataError>);
-
-/// Answers that emulated drives hold back from a reactor, by due time.
-#[derive(Default)]
-pub struct HeldMetadata {
-    count: u64,
-    held: BTreeMap<(u64, u64), Answered>,
-}
-
-impl HeldMetadata {
-    /// The next time at which an emulated drive answers, in nanoseconds.
-    pub fn next_ns(&self) -> Option<u64> {
-        self.held.first_key_value().map(|((due_ns, _), _)| *due_ns)
-    }
-
-    pub fn hold(&mut self, due_ns: u64, answered: Answered) {
-        self.count += 1;
-        self.held.insert((due_ns, self.count), answered);
-    }
-
-    /// Takes an answer that is due.
-    pub fn take_due(&mut self, by_ns: u64) -> Option<Answered> {
-        let first = self.held.first_entry().filter(|entry| entry.key().0 <= by_ns)?;
-        Some(first.remove())
-    }
-}
 
 /// What the metadata of a volume may use of the volume while it works.
 pub struct Desk<'a> {
@@ -77,6 +52,8 @@ pub struct VolumeMetadata {
     /// The file with the volume's epoch records.
     epoch_records: PathBuf,
     writes: MetadataWrites,
+    /// What the writes decided and is not carried out yet, in order.
+    decided: VecDeque<MetadataAction>,
     /// The number of the expected answer, by slot and extent.
     asked: BTreeMap<(usize, u32), AskNumber>,
     /// Why parts of a write failed, by extent, until the write has ended.
@@ -91,6 +68,7 @@ impl VolumeMetadata {
             volume,
             epoch_records,
             writes: MetadataWrites::default(),
+            decided: VecDeque::new(),
             asked: BTreeMap::new(),
             reasons: BTreeMap::new(),
             alarms: BTreeSet::new(),
@@ -110,44 +88,45 @@ impl VolumeMetadata {
         actions
     }
 
+    /// The next action to carry out that answers decided.
+    pub fn next_decided(&mut self) -> Option<MetadataAction> {
+        self.decided.pop_front()
+    }
+
     /// Takes the result of writing the epoch record.
-    pub fn epoch_recorded(
-        &mut self,
-        extent: u32,
-        result: Result<(), MetadataError>,
-        desk: &mut Desk<'_>,
-    ) -> Vec<MetadataAction> {
+    pub fn epoch_recorded(&mut self, extent: u32, result: Result<(), MetadataError>, desk: &mut Desk<'_>) {
         let mut actions = Vec::new();
         let result = self.note_reason(extent, None, result);
         self.writes.recorded(desk.io.now_ns, extent, desk.mirror.in_service(extent), result, &mut actions);
-        actions
+        self.decided.extend(actions);
     }
 
-    /// Takes a drive's answer to a write of replica metadata. `None` if the answer was given up before.
-    pub fn written(&mut self, (replica, extent, number, result): Answered) -> Option<Vec<MetadataAction>> {
+    /// Takes a drive's answer to a write of replica metadata. False if the answer was given up before.
+    pub fn written(&mut self, (replica, extent, number, result): Answered) -> bool {
         let (key, mut actions) = ((replica.slot, extent), Vec::new());
         if self.asked.get(&key) != Some(&number) {
-            return None;
+            return false;
         }
         self.asked.remove(&key);
         let result = self.note_reason(extent, Some(replica.slot), result);
         self.writes.written(extent, replica.slot, result, &mut actions);
-        Some(actions)
+        self.decided.extend(actions);
+        true
     }
 
     /// Retries failed writes.
-    pub fn retry(&mut self, now_ns: u64) -> Vec<MetadataAction> {
+    pub fn retry(&mut self, now_ns: u64) {
         let mut actions = Vec::new();
         self.writes.retry(now_ns, &mut actions);
-        actions
+        self.decided.extend(actions);
     }
 
     /// Gives up writes of replica metadata that were due before `before_ns`, if in-sync replicas have the
     /// metadata. The replicas that have not answered fail.
-    pub fn give_up_stalled(&mut self, before_ns: u64, mirror: &Mirror) -> Vec<MetadataAction> {
+    pub fn give_up_stalled(&mut self, before_ns: u64, mirror: &Mirror) {
         let mut actions = Vec::new();
         self.writes.give_up_stalled(before_ns, |extent| mirror.in_sync(extent), &mut actions);
-        actions
+        self.decided.extend(actions);
     }
 
     /// Carries out an action. Answers the end of a write, whose consequences are for the volume.
@@ -179,7 +158,7 @@ impl VolumeMetadata {
     ) {
         let now_ns = desk.io.now_ns;
         for slot in slots.iter() {
-            let home = desk.journals.home_of(extent, slot).or_else(|| desk.files.home_of(slot, extent));
+            let home = desk.journals.home_or(extent, slot, desk.files.home_of(slot, extent));
             let home = home.expect("the mirror writes beside replicas that there are");
             let due_ns = desk.emulated.note(now_ns, home, extent);
             self.writes.expect(extent, now_ns.max(due_ns));

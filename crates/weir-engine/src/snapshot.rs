@@ -68,6 +68,13 @@ pub struct NewSnapshot {
     pub done: SyncSender<Outcome>,
 }
 
+impl NewSnapshot {
+    /// Tells the caller that no snapshot can begin now.
+    pub fn refuse(self) {
+        tell(&self.done, Err("it could not be brought to the same instant".to_owned()));
+    }
+}
+
 /// When a reactor has to look at its snapshots although nothing happened.
 #[derive(Default)]
 pub struct SnapshotTimes {
@@ -273,6 +280,6 @@ impl VolumeSnapshot {
 }
 
 /// Reports the outcome to the caller, who may have stopped waiting.
-pub fn tell(done: &SyncSender<Outcome>, outcome: Outcome) {
+fn tell(done: &SyncSender<Outcome>, outcome: Outcome) {
     let _ = done.send(outcome);
 }

@@ -21,3 +21,13 @@ pub enum Orphan {
     /// The same, and other operations in this drive queue may take its room.
     LeftRoom(SharedDriveQueue),
 }
+
+impl Orphan {
+    /// The drive queue in which others wait and may run now.
+    pub fn room(self) -> Option<SharedDriveQueue> {
+        match self {
+            Orphan::Unknown | Orphan::Ended => None,
+            Orphan::LeftRoom(drive_queue) => Some(drive_queue),
+        }
+    }
+}

@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_reactor::Descriptor;
-use weir_types::DriveId;
+use weir_types::bounds::EXTENT_BYTES;
+use weir_types::{DriveId, VolumeId};
 use weir_volume::zeroing::Filesystem;
 
 use crate::drive_queue::{HomeQueue, SharedDriveQueue};
 use crate::emulation::SharedEmulation;
-use crate::open_file::FileIdentity;
+use crate::open_file::{Content, FileIdentity, OpenFile};
 use crate::space_permission::IsCounted;
 use crate::specification::{NO_HOME, home_beyond_list};
 
@@ -141,14 +142,20 @@ impl VolumeFiles {
         self.replicas[slot].identities.insert(extent, identity);
     }
 
-    /// The identity of an extent replica's open file, if it is open.
-    pub fn file_identity(&self, slot: usize, extent: u32) -> Option<FileIdentity> {
-        self.replicas.get(slot)?.identities.get(&extent).copied()
-    }
-
-    /// The extent replicas on a home, as pairs of slot and extent.
-    pub fn replicas_at(&self, home: usize, extents: u32) -> Vec<(usize, u32)> {
-        let all = (0..self.replicas.len()).flat_map(|slot| (0..extents).map(move |extent| (slot, extent)));
-        all.filter(|(slot, extent)| self.home_of(*slot, *extent) == Some(home)).collect()
+    /// The files that a volume has open on a drive.
+    pub fn open_on(&self, drive: DriveId, volume: VolumeId) -> Vec<OpenFile> {
+        let Some(home) = self.home_on(drive) else { return Vec::new() };
+        let open = self.replicas.iter().enumerate().flat_map(|(slot, replica)| {
+            replica.identities.iter().map(move |(extent, identity)| (slot, *extent, *identity))
+        });
+        let on_drive = open.filter(|(slot, extent, _)| self.home_of(*slot, *extent) == Some(home));
+        let file = |(slot, extent, identity)| OpenFile {
+            volume,
+            content: Content::Replica(extent, slot),
+            path: self.extent_path(slot, extent),
+            identity,
+            size_bytes: EXTENT_BYTES,
+        };
+        on_drive.map(file).collect()
     }
 }

@@ -31,7 +31,7 @@ use weir_journal::{Action, DestageFault, DestageId, FileId, FileKey, Journal, Ti
 use weir_reactor::Descriptor;
 use weir_types::{DriveId, VolumeId};
 
-use crate::open_file::FileIdentity;
+use crate::open_file::{Content, FileIdentity, OpenFile};
 use crate::specification::VolumeHome;
 use crate::statistics::VolumeStatistics;
 use crate::token::VolumeIndex;
@@ -200,18 +200,23 @@ impl VolumeJournals {
         self.binding(extent, slot).map(|binding| self.all.at(binding.journal).home)
     }
 
+    /// The home whose drive queue a replica uses: its journal's home if it is behind one, its own otherwise.
+    pub fn home_or(&self, extent: u32, slot: usize, own: Option<usize>) -> Option<usize> {
+        self.home_of(extent, slot).or(own)
+    }
+
     /// The log that takes a replica's writes first, if the replica is behind a journal.
     pub fn log_of(&self, extent: u32, slot: usize) -> Option<&Descriptor> {
         self.binding(extent, slot).map(|binding| &self.all.at(binding.journal).file)
     }
 
-    /// Path, identity and size in bytes of the open log of the journal on a drive. `None` without a
-    /// journal, or if the journal has failed.
-    pub fn log_on(&self, drive: DriveId) -> Option<(PathBuf, FileIdentity, u64)> {
+    /// The open log of the journal on a drive. `None` without a journal, or if the journal has failed.
+    pub fn log_on(&self, drive: DriveId) -> Option<OpenFile> {
         let journal = self.all.at(self.all.on(drive)?);
         let stat = rustix::fs::fstat(&journal.file).ok().filter(|_| !journal.has_failed)?;
         let identity = FileIdentity { device: stat.st_dev, inode: stat.st_ino };
-        Some((weir_store::journal::log_path(&journal.directory), identity, journal.size_bytes))
+        let (path, size_bytes) = (weir_store::journal::log_path(&journal.directory), journal.size_bytes);
+        Some(OpenFile { volume: self.id, content: Content::Journal, path, identity, size_bytes })
     }
 
     /// Path of a replica's metadata, if the replica is behind a journal.

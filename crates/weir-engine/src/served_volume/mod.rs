@@ -1,16 +1,24 @@
-//! Served volume: a volume on its reactor, with the pure state of its replicas, its open files and its
-//! operations.
+//! Served volume: a volume on its reactor, with the pure state of its replicas and the parts that carry out
+//! what the mirror decides.
+//!
+//! Each part has its own fields and knows none of the others. This type takes the effects of the mirror and
+//! gives each to its part ([`effects`]); the other modules below it do what one part needs of the others. What
+//! concerns clients is answered as a [`VolumeEffect`]. It knows neither clients nor other volumes.
 
-mod checksum_headers;
-mod resync;
-mod scrubbing;
+mod changes;
+mod checksum_files;
+mod effects;
+mod failures;
+mod metadata;
+mod orders;
+mod snapshots;
+mod upkeep;
 
 use std::sync::Arc;
 
-use weir_types::{BackgroundPolicy, DriveId, VolumeId};
-use weir_volume::mirror::stall::STALL_NS;
-use weir_volume::mirror::{Agenda, Effect, MirrorId};
-use weir_volume::{Mirror, OperationId};
+use weir_types::{BackgroundKind, VolumeId};
+use weir_volume::Mirror;
+use weir_volume::mirror::{Agenda, Effect};
 
 use crate::VolumeSpec;
 use crate::checksums::{self, VolumeChecksums};
@@ -19,37 +27,33 @@ use crate::emulation::Emulated;
 use crate::failure_reasons::FailureReasons;
 use crate::io::Io;
 use crate::journals::VolumeJournals;
-use crate::life::{NewSize, VolumeLife};
-use crate::operations::{Operations, Owner};
+use crate::life::VolumeLife;
+use crate::operations::Operations;
 use crate::replica_metadata::{self, VolumeMetadata};
-use crate::replicas::ReplicaWaiter;
-use crate::resync::Resync;
-use crate::scrubbing::Scrubbing;
+use crate::replicas::ReplicaWaiters;
+use crate::resync::{self, VolumeResync};
+use crate::scrubbing::{self, VolumeScrub};
 use crate::snapshot::{self, VolumeSnapshot};
 use crate::statistics::VolumeStatistics;
 use crate::token::VolumeIndex;
+use crate::volume_desk::Desk;
 use crate::volume_files::VolumeFiles;
-
-/// What background work of a volume uses that is not the volume's.
-pub(super) struct BackgroundDesk<'a> {
-    pub io: &'a mut Io,
-    /// The policy of the kind of work.
-    pub policy: BackgroundPolicy,
-}
+pub use effects::VolumeEffect;
 
 /// A volume on a reactor.
-pub(super) struct ServedVolume {
+pub struct ServedVolume {
+    index: VolumeIndex,
     pub id: VolumeId,
     pub mirror: Mirror,
-    pub statistics: Arc<VolumeStatistics>,
+    statistics: Arc<VolumeStatistics>,
     /// Where the volume is, and its open files.
     pub files: VolumeFiles,
     /// What is under way.
     pub operations: Operations,
     /// Replica metadata and epoch records being written.
-    pub metadata: VolumeMetadata,
+    metadata: VolumeMetadata,
     /// Requests on checksum files under way.
-    pub checksums: VolumeChecksums,
+    checksums: VolumeChecksums,
     /// Effects that were not begun to be carried out.
     pub effects: Vec<Effect>,
     /// Whether effects are being carried out.
@@ -58,33 +62,37 @@ pub(super) struct ServedVolume {
     pub life: VolumeLife,
     pub size_bytes: u64,
     /// Why replicas fail whose failure is not carried out yet.
-    pub reasons: FailureReasons,
+    reasons: FailureReasons,
     /// The volume's write journals.
     pub journals: VolumeJournals,
     /// The emulated drives of the volume.
     pub emulated: Emulated,
     /// Resync of the volume's replicas.
-    pub resync: Resync,
+    resync: VolumeResync,
     /// The snapshot in progress, if there is one.
     pub snapshot: VolumeSnapshot,
     /// The scrub that runs, or waits for others.
-    pub scrubbing: Option<Scrubbing>,
-    /// Changes of replicas that are not durably known yet: control asks for few at a time.
-    pub replica_waiters: Vec<ReplicaWaiter>,
+    scrub: VolumeScrub,
+    /// Changes of replicas that are not durable yet.
+    waiters: ReplicaWaiters,
 }
 
 impl ServedVolume {
     pub fn new(index: VolumeIndex, spec: VolumeSpec, statistics: Arc<VolumeStatistics>) -> ServedVolume {
-        let mirror = match spec.recovered_extents.is_empty() {
+        let mut mirror = match spec.recovered_extents.is_empty() {
             true => Mirror::single(spec.size_bytes),
             false => Mirror::new(spec.size_bytes, spec.layout.replicas.len(), spec.recovered_extents),
         };
-        let journals = VolumeJournals::new(index, spec.id, Arc::clone(&statistics));
+        for (extent, slot, header) in spec.headers {
+            mirror.set_checksum_header(extent, slot, header);
+        }
+        statistics.checksums.publish_all(&mirror);
         let mut volume = ServedVolume {
+            index,
             id: spec.id,
-            resync: Resync::new(&mirror),
+            resync: VolumeResync::new(index, &mirror),
             mirror,
-            scrubbing: None,
+            journals: VolumeJournals::new(index, spec.id, Arc::clone(&statistics)),
             statistics,
             files: VolumeFiles::default(),
             operations: Operations::default(),
@@ -95,13 +103,12 @@ impl ServedVolume {
             life: VolumeLife::new(spec.is_read_only),
             size_bytes: spec.size_bytes,
             reasons: FailureReasons::default(),
-            journals,
             emulated: Emulated::new(spec.id),
             snapshot: VolumeSnapshot::new(index, spec.id),
-            replica_waiters: Vec::new(),
+            scrub: VolumeScrub::new(index, spec.id),
+            waiters: ReplicaWaiters::default(),
         };
         volume.set_layout(spec.layout.replicas);
-        volume.take_checksum_headers(spec.headers);
         volume
     }
 
@@ -111,83 +118,16 @@ impl ServedVolume {
         self.operations.set_slots(self.files.slots());
     }
 
-    /// Sets the home of an extent replica.
-    pub fn set_home(&mut self, extent: u32, slot: usize, home: u8) {
-        self.files.set_home((extent, slot), home, self.mirror.extents());
-        self.operations.set_slots(self.files.slots());
-    }
-
-    /// Ends a mirror operation and takes its state. For a read, `source` is the replica's operation that
-    /// has the data.
-    pub fn take_owner(&mut self, id: MirrorId, source: Option<(usize, OperationId)>) -> Owner {
-        let owner = self.operations.take_owner(id, source);
-        self.mirror.forget(id);
-        owner
-    }
-
-    /// Replicas of extents that owe an answer for too long.
-    pub fn stalled(&self, now_ns: u64) -> Vec<(usize, u32)> {
-        let before_ns = now_ns.saturating_sub(STALL_NS);
-        let silent: Vec<bool> =
-            self.files.homes.iter().map(|home| home.queue.shared().is_silent_since(before_ns)).collect();
-        self.operations.stalled(now_ns, |home| silent[home])
-    }
-
-    /// Makes reads use the fastest replicas.
-    pub fn set_read_costs(&mut self) {
-        if !self.mirror.has_replicas() {
-            return;
-        }
-        (0..self.mirror.extents()).for_each(|extent| self.set_read_costs_of(extent));
-    }
-
-    /// Takes over the costs of reads on the volume's drives.
-    pub fn take_read_costs(&mut self, read_costs: &[(DriveId, u32)]) {
-        for (drive, cost) in read_costs {
-            let home = self.files.homes.iter_mut().find(|home| home.drive == *drive);
-            home.into_iter().for_each(|home| home.read_cost = *cost);
-        }
-        self.set_read_costs();
-    }
-
-    /// Makes reads of an extent use its fastest replicas.
-    pub fn set_read_costs_of(&mut self, extent: u32) {
-        for slot in 0..self.files.slots() {
-            let home = self.files.home_of(slot, extent).and_then(|home| self.files.homes.get(home));
-            let cost = home.map_or(u32::MAX, |home| home.read_cost);
-            self.mirror.set_read_cost(extent, slot, cost);
-        }
-    }
-
-    /// The home whose drive queue an extent replica uses: its journal's home if it is behind a journal.
-    pub fn line_of(&self, slot: usize, extent: u32) -> Option<usize> {
-        self.journals.home_of(extent, slot).or_else(|| self.files.home_of(slot, extent))
-    }
-
-    /// The extent replicas on a home, or behind a journal on it, as pairs of slot and extent.
-    pub fn replicas_relying_on(&self, home: usize) -> Vec<(usize, u32)> {
-        let all = (0..self.files.slots())
-            .flat_map(|slot| (0..self.mirror.extents()).map(move |extent| (slot, extent)));
-        all.filter(|(slot, extent)| self.homes_of(*slot, *extent).any(|other| other == home)).collect()
-    }
-
-    /// The homes of an extent replica and of its journal.
-    fn homes_of(&self, slot: usize, extent: u32) -> impl Iterator<Item = usize> {
-        self.files.home_of(slot, extent).into_iter().chain(self.journals.home_of(extent, slot))
-    }
-
-    /// True if the drive of an extent replica, or of its journal, is away.
-    pub fn is_away(&self, slot: usize, extent: u32) -> bool {
-        self.homes_of(slot, extent).any(|home| self.files.homes[home].is_away)
-    }
-
     /// The work on the volume's files.
-    pub fn disk<'a>(&'a mut self, io: &'a mut Io) -> Disk<'a> {
+    pub fn disk<'a>(&'a mut self, desk: &'a mut Desk<'_>) -> Disk<'a> {
         Disk {
-            io,
+            volume: self.index,
+            id: self.id,
+            desk: desk.lend(),
             files: &mut self.files,
             operations: &mut self.operations,
             journals: &mut self.journals,
+            emulated: &mut self.emulated,
             mirror: &mut self.mirror,
             effects: &mut self.effects,
             reasons: &mut self.reasons,
@@ -196,7 +136,7 @@ impl ServedVolume {
     }
 
     /// The checksums of the volume, and what they may use.
-    pub fn checksums<'a>(&'a mut self, io: &'a mut Io) -> (&'a mut VolumeChecksums, checksums::Desk<'a>) {
+    fn checksums<'a>(&'a mut self, io: &'a mut Io) -> (&'a mut VolumeChecksums, checksums::Desk<'a>) {
         let desk = checksums::Desk {
             io,
             files: &self.files,
@@ -208,7 +148,7 @@ impl ServedVolume {
     }
 
     /// The snapshot of the volume, and what it may use.
-    pub fn snapshot<'a>(&'a mut self, io: &'a mut Io) -> (&'a mut VolumeSnapshot, snapshot::Desk<'a>) {
+    fn snapshot<'a>(&'a mut self, io: &'a mut Io) -> (&'a mut VolumeSnapshot, snapshot::Desk<'a>) {
         let desk = snapshot::Desk {
             io,
             files: &self.files,
@@ -221,10 +161,7 @@ impl ServedVolume {
     }
 
     /// The metadata of the volume's replicas, and what it may use.
-    pub fn metadata<'a>(
-        &'a mut self,
-        io: &'a mut Io,
-    ) -> (&'a mut VolumeMetadata, replica_metadata::Desk<'a>) {
+    fn metadata<'a>(&'a mut self, io: &'a mut Io) -> (&'a mut VolumeMetadata, replica_metadata::Desk<'a>) {
         let desk = replica_metadata::Desk {
             io,
             files: &self.files,
@@ -236,17 +173,36 @@ impl ServedVolume {
         (&mut self.metadata, desk)
     }
 
-    /// Takes over a new size. Files beyond the end are closed.
-    pub fn set_size(&mut self, resizing: NewSize) {
-        let NewSize { size_bytes, replicas, recovered_extents, .. } = resizing;
-        self.invalidate_checksum_tail(size_bytes);
-        self.size_bytes = size_bytes;
-        self.set_layout(replicas);
-        self.mirror.resize(size_bytes, recovered_extents);
-        self.metadata.truncate(self.mirror.extents());
-        self.files.truncate(self.mirror.extents());
-        self.resync.queue.look_at_all(&self.mirror);
-        self.publish_all_checksums();
+    /// The resync of the volume's replicas, and what it may use.
+    pub fn resync<'a>(&'a mut self, desk: &'a mut Desk<'_>) -> (&'a mut VolumeResync, resync::Desk<'a>) {
+        let desk = resync::Desk {
+            is_ending: self.is_ending(),
+            io: desk.io,
+            policy: desk.schedules.policies.of(BackgroundKind::Resync),
+            schedule: &mut desk.schedules.resyncs,
+            files: &self.files,
+            operations: &mut self.operations,
+            statistics: &self.statistics,
+            mirror: &mut self.mirror,
+            effects: &mut self.effects,
+        };
+        (&mut self.resync, desk)
+    }
+
+    /// The scrub of the volume, and what it may use.
+    pub fn scrub<'a>(&'a mut self, desk: &'a mut Desk<'_>) -> (&'a mut VolumeScrub, scrubbing::Desk<'a>) {
+        let desk = scrubbing::Desk {
+            is_ending: self.is_ending(),
+            io: desk.io,
+            policy: desk.schedules.policies.of(BackgroundKind::Scrub),
+            scrubs: &mut desk.schedules.scrubs,
+            files: &self.files,
+            operations: &mut self.operations,
+            statistics: &self.statistics,
+            mirror: &mut self.mirror,
+            effects: &mut self.effects,
+        };
+        (&mut self.scrub, desk)
     }
 
     /// The next effects to carry out, unless that has begun already.
@@ -255,7 +211,7 @@ impl ServedVolume {
     }
 
     /// True if nothing is under way, except for clients.
-    pub fn is_quiet(&self) -> bool {
+    fn is_quiet(&self) -> bool {
         self.operations.is_quiet() && self.mirror.operations() == 0
     }
 

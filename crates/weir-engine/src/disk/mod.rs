@@ -1,34 +1,54 @@
 //! Disk: having the files of one volume carry out actions, and returning their results to the mirror.
 //!
-//! An action comes here once its drive queue has granted it and space is taken for it. This module knows
-//! neither drive queues of other volumes nor clients.
+//! * [`queueing`] lets an action wait in the drive queue until it may go to the drive.
+//! * [`submitting`] gives it to the journal or the file, or refuses it, depending on space and absence.
+//! * [`journaling`] passes it to the replica's journal, and does what journals ask for.
+//! * [`changes`] follows replicas that come, go and return.
+//! * [`homes`] knows the drives that hold the volume.
+//! * [`opening`] takes opened files.
+//! * [`orphaned`] takes the answers to actions that were given up.
+//!
+//! This module knows neither other volumes nor clients. Its caller carries out the effects of the mirror.
+
+mod changes;
+mod homes;
+mod journaling;
+mod opening;
+mod orphaned;
+mod queueing;
+mod submitting;
 
 use std::io;
-use std::sync::Arc;
 
 use weir_reactor::{Buffer, Carried, Descriptor, FallocateMode, Target};
+use weir_types::VolumeId;
 use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES};
 use weir_volume::geometry::Part;
 use weir_volume::mirror::{Answer, Effect};
 use weir_volume::zeroing::{Next, Step};
 use weir_volume::{Action, EdgeRead, Fault, Mirror, OperationId};
 
+use crate::drive_queue::SharedDriveQueue;
+use crate::emulation::Emulated;
 use crate::failure_reasons::FailureReasons;
-use crate::helper::{Job, SpaceJob};
-use crate::io::Io;
+use crate::helper::Job;
 use crate::journals::VolumeJournals;
 use crate::memory::{Memory, scratch_start};
 use crate::operations::Operations;
-use crate::space_permission::SpaceAsked;
-use crate::token::{AskNumber, ReplicaIndex, Token};
+use crate::stalls::Orphan;
+use crate::token::{AskNumber, ReplicaIndex, Token, VolumeIndex};
+use crate::volume_desk::Desk;
 use crate::volume_files::VolumeFiles;
 
 /// The parts of a volume that take part in the work on its files.
 pub struct Disk<'a> {
-    pub io: &'a mut Io,
+    pub volume: VolumeIndex,
+    pub id: VolumeId,
+    pub desk: Desk<'a>,
     pub files: &'a mut VolumeFiles,
     pub operations: &'a mut Operations,
     pub journals: &'a mut VolumeJournals,
+    pub emulated: &'a mut Emulated,
     pub mirror: &'a mut Mirror,
     /// Effects of the mirror, which the caller has to carry out.
     pub effects: &'a mut Vec<Effect>,
@@ -39,39 +59,45 @@ pub struct Disk<'a> {
 
 impl Disk<'_> {
     /// Has the file of an extent carry out an action that has a number.
-    pub fn act(&mut self, (replica, number): (ReplicaIndex, AskNumber), home: usize, action: Action) {
+    fn act(&mut self, (replica, number): (ReplicaIndex, AskNumber), home: usize, action: Action) {
         let slot = replica.slot;
         match action {
             Action::Open { extent, .. } => {
                 self.journals.note_pieces(slot, extent);
                 let (path, drive) = (self.files.extent_path(slot, extent), self.files.homes[home].drive);
-                self.io.helper.submit(Job::Open { replica, number, drive, extent, path });
+                self.desk.io.helper.submit(Job::Open { replica, number, drive, extent, path });
             }
             Action::Read { operation, extent, offset, buffer_offset, length } => {
                 let file = self.files.file(slot, extent);
-                let target = self.operations.lend_target(slot, operation, false, &self.io.pool);
+                let target = self.operations.lend_target(slot, operation, false, &self.desk.io.pool);
                 let range = buffer_offset as usize..(buffer_offset + length) as usize;
                 let token = Token::Operation(replica, operation, number);
-                self.io.ring.read(token, &file, offset.into(), target, range);
+                self.desk.io.ring.read(token, &file, offset.into(), target, range);
             }
             Action::Write { operation, extent, offset, buffer_offset, length, is_durable } => {
                 let (file, payload) =
                     (self.files.file(slot, extent), self.operations.lend_payload(slot, operation));
                 let range = buffer_offset as usize..(buffer_offset + length) as usize;
                 let token = Token::Operation(replica, operation, number);
-                self.io.ring.write(token, &file, offset.into(), payload, range, is_durable);
+                self.desk.io.ring.write(token, &file, offset.into(), payload, range, is_durable);
             }
             Action::ReadEdge { operation, extent, edge } => self.read_edge(replica, operation, extent, edge),
             Action::Allocate { extent, generation, piece } => {
                 let token = Token::Allocate { replica, number, file: (extent, generation), piece };
                 let file = self.files.file(slot, extent);
                 let offset = u64::from(piece) * ALLOCATION_BYTES;
-                self.io.ring.fallocate(token, &file, offset, ALLOCATION_BYTES, FallocateMode::Reserve);
+                self.desk.io.ring.fallocate(token, &file, offset, ALLOCATION_BYTES, FallocateMode::Reserve);
             }
             Action::Release { operation, extent, offset, length } => {
                 let (file, token) =
                     (self.files.file(slot, extent), Token::Operation(replica, operation, number));
-                self.io.ring.fallocate(token, &file, offset.into(), length.into(), FallocateMode::Release);
+                self.desk.io.ring.fallocate(
+                    token,
+                    &file,
+                    offset.into(),
+                    length.into(),
+                    FallocateMode::Release,
+                );
             }
             Action::Zero { operation, .. } => {
                 let step = self.files.homes[home].filesystem.first(true);
@@ -79,7 +105,7 @@ impl Disk<'_> {
             }
             Action::Sync { extent, generation } => {
                 let token = Token::Sync { replica, number, file: (extent, generation) };
-                self.io.ring.sync(token, &self.files.file(slot, extent));
+                self.desk.io.ring.sync(token, &self.files.file(slot, extent));
             }
             Action::Done { .. } | Action::Flushed { .. } | Action::FailReplica { .. } => {
                 unreachable!("ends are not submitted")
@@ -101,45 +127,42 @@ impl Disk<'_> {
         let file = self.files.file(replica.slot, extent);
         let number = self.operations.context(replica.slot, operation).number;
         let token = Token::Zero(replica, operation, number, step);
-        self.io.ring.fallocate(token, &file, offset.into(), length.into(), placement);
+        self.desk.io.ring.fallocate(token, &file, offset.into(), length.into(), placement);
     }
 
     /// Reads a partial block into the spare end of the write's buffer.
     fn read_edge(&mut self, replica: ReplicaIndex, operation: OperationId, extent: u32, edge: EdgeRead) {
         let slot = replica.slot;
         let file = self.files.file(slot, extent);
-        let target = self.operations.lend_target(slot, operation, true, &self.io.pool);
+        let target = self.operations.lend_target(slot, operation, true, &self.desk.io.pool);
         let (context, owner) = self.operations.context_and_owner(slot, operation);
         let (number, scratch) = (context.number, scratch_start(owner.part));
         let range = scratch..scratch + BLOCK_BYTES as usize;
         let token = Token::Edge(replica, operation, number, edge);
-        self.io.ring.read(token, &file, edge.block_offset.into(), target, range);
+        self.desk.io.ring.read(token, &file, edge.block_offset.into(), target, range);
     }
 
-    /// Has a helper find out whether there is space for an action.
-    pub fn look_for_space(
-        &mut self,
-        (replica, number): (ReplicaIndex, AskNumber),
-        home: usize,
-        action: Action,
-    ) {
-        let extent = action.extent().expect("what takes space names an extent");
-        let (path, drive) = (self.files.extent_path(replica.slot, extent), self.files.homes[home].drive);
-        let count = Arc::clone(self.io.space.count());
-        let SpaceAsked { offset, bytes } = SpaceAsked::of(&action);
-        let range = offset..offset + bytes;
-        let job = SpaceJob { replica, number, drive, action, path, range, count };
-        self.io.helper.submit(Job::Space(Box::new(job)));
-    }
-
-    /// Takes the result of an action that somebody waits for. Answers the home in whose drive queue others
-    /// wait and may run now.
+    /// Takes the kernel's answer to an action. Answers the drive queue in which others wait and may run now.
     pub fn answered(
         &mut self,
         token: Token,
         result: Result<u32, io::Error>,
         carried: Carried,
-    ) -> Option<usize> {
+    ) -> Option<SharedDriveQueue> {
+        match self.given_up(&token) {
+            Orphan::Unknown => {
+                let waited_for = self.ended(token, result, carried);
+                self.operations.end();
+                waited_for.map(|home| self.files.homes[home].queue.shared().clone())
+            }
+            Orphan::Ended => None,
+            Orphan::LeftRoom(drive_queue) => Some(drive_queue),
+        }
+    }
+
+    /// Takes the result of an action that somebody waits for. Answers the home in whose drive queue others
+    /// wait and may run now.
+    fn ended(&mut self, token: Token, result: Result<u32, io::Error>, carried: Carried) -> Option<usize> {
         let result = result.map_err(|error| self.note_fault(token, &error));
         match token {
             Token::Operation(ReplicaIndex { slot, .. }, operation, _) => {
@@ -173,13 +196,13 @@ impl Disk<'_> {
 
     /// The drive has ended an operation, successfully or not. Answers the operation's home if others wait
     /// in its drive queue and may run now.
-    pub fn completed(
+    fn completed(
         &mut self,
         slot: usize,
         operation: OperationId,
         result: Result<u32, Fault>,
     ) -> Option<usize> {
-        let now_ns = self.io.now_ns;
+        let now_ns = self.desk.io.now_ns;
         let context = self.operations.context(slot, operation);
         context.spent.drive_ns += now_ns.saturating_sub(context.at_drive_since_ns);
         let home = context.home;
@@ -190,7 +213,7 @@ impl Disk<'_> {
     }
 
     /// Returns the result of an action on a replica to the mirror.
-    pub fn tell(&mut self, slot: usize, answer: Answer) {
+    fn tell(&mut self, slot: usize, answer: Answer) {
         let first = self.effects.len();
         self.mirror.answer(slot, answer, self.effects);
         if let Some(reason) = self.reason.take() {
@@ -211,7 +234,7 @@ impl Disk<'_> {
             Next::Ask(step) => {
                 self.operations.begin();
                 // The drive has answered, so its time limit begins anew for the next step.
-                self.operations.context(replica.slot, operation).asked_ns = self.io.now_ns;
+                self.operations.context(replica.slot, operation).asked_ns = self.desk.io.now_ns;
                 self.submit_zeroing_step(replica, operation, step);
                 None
             }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use weir_types::Weight;
 
-use super::token::VolumeIndex;
+use crate::token::VolumeIndex;
 
 /// Time after a client's request in which more requests are expected, in nanoseconds.
 const PRESENCE_NS: u64 = 10_000_000;

@@ -5,6 +5,8 @@
 //! leaf of this kind of background work beside the tenants. A reactor scrubs a few volumes at a time;
 //! others wait.
 
+mod volume_scrub;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -17,16 +19,17 @@ use weir_types::BackgroundKind;
 use weir_types::bounds::{BLOCK_BYTES, PIECE_BYTES, SCRUBS_PER_REACTOR_MAX, SECTION_BYTES};
 use weir_volume::mirror::{SECTIONS, SectionReport};
 
-use super::token::VolumeIndex;
+use crate::token::VolumeIndex;
+pub use volume_scrub::{Desk, VolumeScrub};
 
 /// The kind of background work.
-pub const KIND: BackgroundKind = BackgroundKind::Scrub;
+const KIND: BackgroundKind = BackgroundKind::Scrub;
 
 /// Rest of a scrub that found no buffer, or whose volume has to become quiet first, in nanoseconds.
-pub const RETRY_NS: u64 = 100_000_000;
+const RETRY_NS: u64 = 100_000_000;
 
 /// Cost of a piece under a ceiling, before the number of bytes that it moves is known.
-pub const PIECE: Cost = Cost { kind: Kind::Read, is_first: true, bytes: 0, drive_ns: 0 };
+const PIECE: Cost = Cost { kind: Kind::Read, is_first: true, bytes: 0, drive_ns: 0 };
 
 /// How a scrub ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,16 +114,16 @@ impl ScrubProgress {
 
 /// A scrub of a volume.
 #[derive(Debug)]
-pub struct Scrubbing {
-    pub progress: Arc<ScrubProgress>,
+struct Scrubbing {
+    progress: Arc<ScrubProgress>,
     /// The current or next section.
-    pub extent: u32,
-    pub section: u32,
-    pub is_in_section: bool,
-    pub pieces_under_way: usize,
-    pub rests_until_ns: u64,
+    extent: u32,
+    section: u32,
+    is_in_section: bool,
+    pieces_under_way: usize,
+    rests_until_ns: u64,
     /// The scrub is ending in this way.
-    pub ending: Option<ScrubEnd>,
+    ending: Option<ScrubEnd>,
 }
 
 /// The scrubs of a reactor.
@@ -197,16 +200,16 @@ impl Scrubs {
 }
 
 /// The checksum of a block.
-pub fn sum_of(block: &[u8]) -> u32 {
+fn sum_of(block: &[u8]) -> u32 {
     crc32c::crc32c(block)
 }
 
-pub fn zero_sum() -> u32 {
+fn zero_sum() -> u32 {
     sum_of(&[0; BLOCK_BYTES as usize])
 }
 
 impl Scrubbing {
-    pub fn section_done(&mut self) {
+    fn section_done(&mut self) {
         self.is_in_section = false;
         self.progress.sections_done.fetch_add(1, Relaxed);
         let left = self.progress.sections_left.load(Relaxed);
@@ -219,7 +222,7 @@ impl Scrubbing {
     }
 
     /// Skips the current extent, because no replica of it can be read.
-    pub fn pass_over_extent(&mut self) {
+    fn pass_over_extent(&mut self) {
         self.progress.extents_passed_over.fetch_add(1, Relaxed);
         let extent = self.extent;
         while self.extent == extent {
