@@ -1,5 +1,5 @@
 //! Refusals: operations that a reactor fails without asking the drive, because the drive is away or has no
-//! space (`space`).
+//! space (`space_permission`).
 //!
 //! A refused operation is answered like any other failed operation.
 //!
