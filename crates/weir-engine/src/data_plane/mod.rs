@@ -26,20 +26,21 @@ use crate::alarms::{Alarm, Alarms};
 use crate::background::NewReclaim;
 use crate::ceilings::PolicyTree;
 use crate::clients::{NewConnection, Recording};
-use crate::command::{Command, PolicyBinding, VolumeOrder};
+use crate::command::{Command, PolicyBinding};
 use crate::drive_queue::SharedDriveQueue;
 use crate::emulation::SharedEmulation;
 use crate::helper::Helper;
-use crate::journals::JournalSpec;
-use crate::life::NewSize;
 use crate::locks::locked;
 use crate::policy_path::{PolicyLevel, policy_tree_scope};
 use crate::reactor::{Reactor, Surroundings};
 use crate::sharing::SharedState;
-use crate::space_permission::IsCounted;
 use crate::specification::*;
 use crate::statistics::VolumeStatistics;
-use crate::volume_files::NewHome;
+use crate::volumes::journals::JournalSpec;
+use crate::volumes::life::NewSize;
+use crate::volumes::order::VolumeOrder;
+use crate::volumes::space_permission::IsCounted;
+use crate::volumes::volume_files::NewHome;
 
 /// Configuration of the data plane.
 #[derive(Clone, Debug)]

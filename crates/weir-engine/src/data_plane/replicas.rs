@@ -8,11 +8,11 @@ use weir_types::{DriveId, VolumeId};
 use weir_volume::mirror::ReplicaMetadata;
 
 use super::{DataPlane, DataPlaneError};
-use crate::command::{NewJournal, VolumeOrder};
-use crate::journals::JournalSpec;
 use crate::locks::locked;
-use crate::replicas::NewChange;
 use crate::specification::VolumeHome;
+use crate::volumes::journals::JournalSpec;
+use crate::volumes::order::{NewJournal, VolumeOrder};
+use crate::volumes::replicas::NewChange;
 
 /// How long control waits until a change is durable. The change holds up all others. If a drive does not
 /// answer and no other replica serves, it must not hold them up for ever. After a timeout, the replica

@@ -8,9 +8,9 @@ use weir_types::VolumeId;
 use weir_volume::mirror::Slots;
 
 use super::{DataPlane, DataPlaneError};
-use crate::command::VolumeOrder;
-use crate::scrubbing::ScrubProgress;
-use crate::snapshot::{NewSnapshot, Outcome, QUIESCE_NS_MAX, SnapshotSpec};
+use crate::volumes::order::VolumeOrder;
+use crate::volumes::scrubbing::ScrubProgress;
+use crate::volumes::snapshot::{NewSnapshot, Outcome, QUIESCE_NS_MAX, SnapshotSpec};
 
 impl DataPlane {
     /// Takes a snapshot of volumes, all at the same instant, while clients write to them. Returns when the

@@ -8,13 +8,14 @@ use weir_volume::geometry::extent_count;
 
 use super::Reactor;
 use crate::clients::NewConnection;
-use crate::command::{Command, NewJournal, PolicyBinding, VolumeOrder};
-use crate::life::{NewSize, answer};
-use crate::scrubbing::ScrubEnd;
+use crate::command::{Command, PolicyBinding};
 use crate::specification::VolumeSpec;
 use crate::statistics::VolumeStatistics;
 use crate::token::VolumeIndex;
-use crate::volume_files::NewHome;
+use crate::volumes::life::{NewSize, answer};
+use crate::volumes::order::{NewJournal, VolumeOrder};
+use crate::volumes::scrubbing::ScrubEnd;
+use crate::volumes::volume_files::NewHome;
 use weir_host::line_gate::LineGate;
 
 /// Time that clients have to read outstanding replies when the daemon stops, in nanoseconds.

@@ -5,10 +5,10 @@ use weir_volume::Request;
 
 use super::Reactor;
 use crate::clients::ClientEffect;
-use crate::operations::{Owner, Purpose};
 use crate::sharing::Admitted;
 use crate::status::Found;
 use crate::token::{ConnectionIndex, Ticket, VolumeIndex};
+use crate::volumes::operations::{Owner, Purpose};
 
 impl Reactor {
     /// Carries out all effects of clients, in the order in which they arose, and then the effects of the

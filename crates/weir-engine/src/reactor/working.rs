@@ -6,10 +6,10 @@ use super::Reactor;
 use crate::background::EndedStep;
 use crate::clients::EndedOperation;
 use crate::drive_queue::SharedDriveQueue;
-use crate::operations::Owner;
-use crate::served_volume::{ServedVolume, VolumeEffect};
 use crate::token::{Token, VolumeIndex};
-use crate::volume_desk::Desk;
+use crate::volumes::operations::Owner;
+use crate::volumes::served_volume::{ServedVolume, VolumeEffect};
+use crate::volumes::volume_desk::Desk;
 
 impl Reactor {
     /// Carries out all effects of a volume and their consequences, in the order in which they arose. A
