@@ -10,7 +10,7 @@ use crate::command::Command;
 use crate::locks::locked;
 use crate::open_file::OpenFile;
 use crate::space_count::Look;
-use crate::space_permission::IsCounted;
+use crate::volumes::space_permission::IsCounted;
 
 impl DataPlane {
     /// Stops all operations except syncs on a drive whose folder is gone, or resumes them. In effect for

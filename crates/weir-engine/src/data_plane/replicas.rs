@@ -1,19 +1,18 @@
 //! Orders about the replicas and journals of a volume.
 
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use weir_types::{DriveId, VolumeId};
 use weir_volume::mirror::ReplicaMetadata;
 
 use super::{DataPlane, DataPlaneError};
-use crate::command::Command;
-use crate::command::NewJournal;
-use crate::journals::JournalSpec;
 use crate::locks::locked;
-use crate::replicas::NewChange;
 use crate::specification::VolumeHome;
+use crate::volumes::journals::JournalSpec;
+use crate::volumes::order::{NewJournal, VolumeOrder};
+use crate::volumes::replicas::NewChange;
 
 /// How long control waits until a change is durable. The change holds up all others. If a drive does not
 /// answer and no other replica serves, it must not hold them up for ever. After a timeout, the replica
@@ -31,8 +30,7 @@ impl DataPlane {
         volume: VolumeId,
         read_costs: Vec<(DriveId, u32)>,
     ) -> Result<(), DataPlaneError> {
-        let reactor = self.reactor_of(volume)?;
-        self.ask(reactor, volume, |done| Command::SetReadCosts { volume, read_costs, done })
+        self.ask_volume(volume, |done| VolumeOrder::SetReadCosts { read_costs, done })
     }
 
     /// Adds a replica of an extent, whose empty file exists already. When this call returns, the replica
@@ -64,9 +62,7 @@ impl DataPlane {
     /// # Errors
     /// If the volume is not open; the next open finds the replica.
     pub fn confirm_added(&self, volume: VolumeId, replica: (u32, usize)) -> Result<(), DataPlaneError> {
-        let reactor = self.reactor_of(volume)?;
-        self.reactors[reactor].order(Command::ConfirmAdded { volume, replica });
-        Ok(())
+        self.order(volume, VolumeOrder::ConfirmAdded { replica })
     }
 
     /// Puts a volume under its policies again, also on drives that are new to it.
@@ -82,7 +78,7 @@ impl DataPlane {
     /// If the volume is not open or the reactor has stopped.
     pub fn add_journal(&self, volume: VolumeId, spec: JournalSpec) -> Result<bool, DataPlaneError> {
         let journal = Box::new(self.new_journal(spec));
-        let is_added = self.ask_whether(volume, |done| Command::AddJournal { volume, journal, done })?;
+        let is_added = self.ask_volume(volume, |done| VolumeOrder::AddJournal { journal, done })?;
         self.bind_again(volume)?;
         Ok(is_added)
     }
@@ -93,24 +89,12 @@ impl DataPlane {
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
     pub fn drop_journal(&self, volume: VolumeId, drive: DriveId) -> Result<bool, DataPlaneError> {
-        self.ask_whether(volume, |done| Command::DropJournal { volume, drive, done })
+        self.ask_volume(volume, |done| VolumeOrder::DropJournal { drive, done })
     }
 
     pub(crate) fn new_journal(&self, spec: JournalSpec) -> NewJournal {
         let home = self.new_homes(std::slice::from_ref(&spec.home)).remove(0);
         NewJournal { spec, home }
-    }
-
-    /// Sends an order and waits for its answer.
-    fn ask_whether(
-        &self,
-        volume: VolumeId,
-        command: impl FnOnce(SyncSender<bool>) -> Command,
-    ) -> Result<bool, DataPlaneError> {
-        let reactor = self.reactor_of(volume)?;
-        let (done, answer) = sync_channel(1);
-        self.reactors[reactor].order(command(done));
-        answer.recv().map_err(|_| DataPlaneError::Stopped(volume))
     }
 
     /// Removes a replica of an extent. When this call returns, the replica is unused and its file may be
@@ -144,9 +128,8 @@ impl DataPlane {
         replica: (u32, usize),
         change: NewChange,
     ) -> Result<bool, DataPlaneError> {
-        let reactor = self.reactor_of(volume)?;
         let (done, answer) = sync_channel(1);
-        self.reactors[reactor].order(Command::ChangeReplica { volume, replica, change, done });
+        self.order(volume, VolumeOrder::ChangeReplica { replica, change, done })?;
         let answer = answer.recv_timeout(TIMEOUT).map_err(|error| match error {
             RecvTimeoutError::Timeout => DataPlaneError::Silent(volume),
             RecvTimeoutError::Disconnected => DataPlaneError::Stopped(volume),

@@ -8,6 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
+use weir_types::bounds::REPLICA_SLOTS_MAX;
+use weir_volume::Mirror;
 use weir_volume::mirror::{ReplicaState, ReplicaStates, Slots};
 
 /// State of the replicas of a volume. One reactor writes it.
@@ -56,6 +58,13 @@ impl ReplicationStatistics {
         *self.replica_states.lock().unwrap_or_else(PoisonError::into_inner) = replica_states;
     }
 
+    /// Publishes the states of all replicas.
+    pub fn publish_all(&self, mirror: &Mirror) {
+        let replica_states = (0..mirror.extents()).map(|extent| mirror.reliable_replica_states(extent));
+        self.begin(replica_states.collect());
+        (0..mirror.extents()).for_each(|extent| self.publish_away(extent, mirror));
+    }
+
     /// Stores the states of one extent, which [`ReplicationStatistics::begin`] must have stored before.
     pub fn stands(&self, extent: u32, replica_states: ReplicaStates) {
         let mut all = self.replica_states.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,8 +72,12 @@ impl ReplicationStatistics {
         *known = replica_states;
     }
 
-    /// Stores which replicas of an extent cannot be reached.
-    pub fn are_away(&self, extent: u32, slots: Slots) {
+    /// Publishes which replicas of an extent cannot be reached.
+    pub fn publish_away(&self, extent: u32, mirror: &Mirror) {
+        let replica_states = mirror.replica_states(extent);
+        let is_away =
+            |slot: &usize| replica_states[*slot] != ReplicaState::Absent && !mirror.is_there(extent, *slot);
+        let slots: Slots = (0..REPLICA_SLOTS_MAX).filter(is_away).collect();
         let mut away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
         match slots.is_empty() {
             true => _ = away.remove(&extent),
@@ -89,12 +102,12 @@ impl ReplicationStatistics {
     }
 
     /// Adds resynced bytes.
-    pub fn copied(&self, bytes: u64) {
+    pub fn add_resynced(&self, bytes: u64) {
         self.bytes_resynced.fetch_add(bytes, Relaxed);
     }
 
-    /// Stores the bytes that are left to resync.
-    pub fn is_left(&self, bytes: u64) {
+    /// Publishes the bytes that are left to resync.
+    pub fn publish_left(&self, bytes: u64) {
         self.bytes_left.store(bytes, Relaxed);
         let mut episode = self.episode.lock().unwrap_or_else(PoisonError::into_inner);
         match (bytes, &*episode) {
