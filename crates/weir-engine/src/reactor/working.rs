@@ -182,14 +182,13 @@ impl Reactor {
 
     /// Does all work that is due for the replicas of all volumes.
     pub(super) fn look_at_resync(&mut self) {
-        if self.volumes.schedules.resyncs.is_due(self.io.now_ns) {
-            let resynced = self.volumes.schedules.resyncs.volumes();
+        if let Some(resynced) = self.volumes.schedules.resyncs.begin_check(self.io.now_ns) {
             for index in resynced {
                 self.look_at_replicas(index);
             }
             let resynced = self.volumes.schedules.resyncs.volumes().into_iter();
             let wake_ns: Vec<u64> = resynced.map(|index| self.volumes[index].resync_wake_ns()).collect();
-            self.volumes.schedules.resyncs.checked(self.io.now_ns, wake_ns.into_iter());
+            self.volumes.schedules.resyncs.end_check(self.io.now_ns, wake_ns.into_iter());
         }
         // Volumes that gave way to clients.
         for index in self.volumes.schedules.resyncs.throttle.take_due(self.io.now_ns) {

@@ -59,19 +59,44 @@ impl ResyncSchedule {
         self.wake_ns = Some(self.wake_ns.map_or(at_ns, |wake_ns| wake_ns.min(at_ns)));
     }
 
-    /// True if it is time for a check of all volumes.
-    pub fn is_due(&self, now_ns: u64) -> bool {
-        self.wake_ns.is_some_and(|wake_ns| wake_ns <= now_ns)
+    /// Begins a check if it is time for one: the volumes to check. [`ResyncSchedule::end_check`] ends it. Times
+    /// that are scheduled during the check count, such as the one at which a ceiling lets the next step begin.
+    pub fn begin_check(&mut self, now_ns: u64) -> Option<Vec<VolumeIndex>> {
+        self.wake_ns.take_if(|wake_ns| *wake_ns <= now_ns)?;
+        Some(self.volumes())
     }
 
     /// All volumes were checked. `wake_ns` are the times at which there may be something to do for each.
-    pub fn checked(&mut self, now_ns: u64, wake_ns: impl Iterator<Item = u64>) {
+    pub fn end_check(&mut self, now_ns: u64, wake_ns: impl Iterator<Item = u64>) {
         let look_ns = (!self.volumes.is_empty()).then_some(now_ns + LOOK_INTERVAL_NS);
-        self.wake_ns = wake_ns.chain(look_ns).min();
+        wake_ns.chain(look_ns).for_each(|wake_ns| self.wake_at(wake_ns));
     }
 
     /// When to check next, in nanoseconds.
     pub fn next_ns(&self) -> Option<u64> {
         self.wake_ns.into_iter().chain(self.throttle.wake_ns()).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_that_a_ceiling_gives_during_a_check_is_the_next_check() {
+        let mut schedule = ResyncSchedule::default();
+        schedule.add(3);
+        schedule.wake_at(100);
+        assert_eq!(schedule.begin_check(99), None);
+        assert_eq!(schedule.begin_check(100), Some(vec![3]));
+        schedule.wake_at(250);
+        schedule.end_check(100, [5_000].into_iter());
+        assert_eq!(schedule.next_ns(), Some(250));
+        assert_eq!(schedule.begin_check(250), Some(vec![3]));
+        schedule.end_check(250, [5_000].into_iter());
+        assert_eq!(schedule.next_ns(), Some(5_000));
+        assert_eq!(schedule.begin_check(5_000), Some(vec![3]));
+        schedule.end_check(5_000, std::iter::empty());
+        assert_eq!(schedule.next_ns(), Some(5_000 + LOOK_INTERVAL_NS));
     }
 }
