@@ -338,7 +338,7 @@ impl Scrubs {
                 extent: Some(extent.into()),
                 message: damage_words(extent, &damaged),
             };
-            open.statistics().checksums.counters().damaged.into_iter().map(alarm)
+            open.faults().damaged.into_iter().map(alarm)
         };
         model.open.iter().flat_map(of_volume).collect()
     }

@@ -16,8 +16,8 @@ use super::replicas::{ChangeAnswer, NewChange};
 use super::scrubbing::ScrubProgress;
 use super::snapshot::NewSnapshot;
 use super::volume_files::NewHome;
+use super::volume_status::OpenVolume;
 use crate::VolumeSpec;
-use crate::statistics::VolumeStatistics;
 
 /// A [`JournalSpec`] on its way to a reactor.
 pub(crate) struct NewJournal {
@@ -38,7 +38,7 @@ pub(super) enum Command {
         spec: VolumeSpec,
         homes: Vec<NewHome>,
         journals: Vec<NewJournal>,
-        statistics: Arc<VolumeStatistics>,
+        open: OpenVolume,
         done: SyncSender<()>,
     },
     Close {

@@ -51,6 +51,7 @@ mod status;
 mod tests;
 mod token;
 mod volume_files;
+mod volume_status;
 
 pub use alarms::Alarm;
 pub use clients::{NewConnection, Recording};
@@ -66,3 +67,4 @@ pub use space_count::Look as SpaceLook;
 pub use specification::{
     DriveQueueDepth, DriveSpec, NO_HOME, ReclaimSpec, VolumeHome, VolumeLayout, VolumeSpec, home_beyond_list,
 };
+pub use volume_status::{OpenVolume, PublishedStatus, VolumeFaults, VolumeStatus};

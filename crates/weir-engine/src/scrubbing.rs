@@ -39,19 +39,19 @@ pub enum ScrubEnd {
     Interrupted,
 }
 
-/// Progress of a scrub, readable from any thread. One reactor writes it.
+/// Progress of a scrub, readable from any thread. One thread writes it.
 #[derive(Debug, Default)]
 pub struct ScrubProgress {
-    pub(crate) sections_done: AtomicU64,
-    pub(crate) sections_left: AtomicU64,
+    sections_done: AtomicU64,
+    sections_left: AtomicU64,
     /// When the scrub began, in nanoseconds; 0 while it waits for others.
-    pub(crate) started_ns: AtomicU64,
-    pub(crate) blocks_checked: AtomicU64,
-    pub(crate) blocks_found: AtomicU64,
-    pub(crate) blocks_repaired: AtomicU64,
-    pub(crate) blocks_damaged: AtomicU64,
-    pub(crate) extents_passed_over: AtomicU64,
-    pub(crate) end: Mutex<Option<ScrubEnd>>,
+    started_ns: AtomicU64,
+    blocks_checked: AtomicU64,
+    blocks_found: AtomicU64,
+    blocks_repaired: AtomicU64,
+    blocks_damaged: AtomicU64,
+    extents_passed_over: AtomicU64,
+    end: Mutex<Option<ScrubEnd>>,
 }
 
 /// The counters at one point in time.
@@ -97,11 +97,36 @@ impl ScrubProgress {
         *self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn ended(&self, end: ScrubEnd) {
+    /// The scrub has this number of sections to examine.
+    pub fn expects(&self, sections: u64) {
+        self.sections_left.store(sections, Relaxed);
+    }
+
+    /// The scrub began at this time.
+    pub fn started(&self, now_ns: u64) {
+        self.started_ns.store(now_ns.max(1), Relaxed);
+    }
+
+    /// A section was examined, or skipped.
+    pub fn section_done(&self) {
+        self.sections_done.fetch_add(1, Relaxed);
+        let left = self.sections_left.load(Relaxed);
+        // Only one thread writes, so no update is lost between load and store.
+        self.sections_left.store(left.saturating_sub(1), Relaxed);
+    }
+
+    /// No replica of an extent could be read.
+    pub fn extent_passed_over(&self) {
+        self.extents_passed_over.fetch_add(1, Relaxed);
+    }
+
+    /// The scrub ended in this way.
+    pub fn ended(&self, end: ScrubEnd) {
         *self.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
     }
 
-    pub(crate) fn take(&self, report: &SectionReport) {
+    /// Counts what a section's examination found.
+    pub fn take(&self, report: &SectionReport) {
         self.blocks_checked.fetch_add(report.checked, Relaxed);
         self.blocks_found.fetch_add(report.found.iter().sum(), Relaxed);
         self.blocks_repaired.fetch_add(report.repaired.iter().sum(), Relaxed);
@@ -208,10 +233,7 @@ pub fn zero_sum() -> u32 {
 impl Scrubbing {
     pub fn section_done(&mut self) {
         self.is_in_section = false;
-        self.progress.sections_done.fetch_add(1, Relaxed);
-        let left = self.progress.sections_left.load(Relaxed);
-        // Only one thread writes, so no update is lost between load and store.
-        self.progress.sections_left.store(left.saturating_sub(1), Relaxed);
+        self.progress.section_done();
         self.section += 1;
         if self.section == SECTIONS {
             (self.extent, self.section) = (self.extent + 1, 0);
@@ -220,7 +242,7 @@ impl Scrubbing {
 
     /// Skips the current extent, because no replica of it can be read.
     pub fn pass_over_extent(&mut self) {
-        self.progress.extents_passed_over.fetch_add(1, Relaxed);
+        self.progress.extent_passed_over();
         let extent = self.extent;
         while self.extent == extent {
             self.section_done();

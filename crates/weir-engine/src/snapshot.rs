@@ -46,13 +46,18 @@ pub struct SnapshotSpec {
 /// Progress of a snapshot, readable by every thread.
 #[derive(Debug, Default)]
 pub struct SnapshotProgress {
-    pub(crate) bytes_left: AtomicU64,
+    bytes_left: AtomicU64,
 }
 
 impl SnapshotProgress {
     /// Bytes of extents that are left, holes included.
     pub fn bytes_left(&self) -> u64 {
         self.bytes_left.load(Relaxed)
+    }
+
+    /// Publishes the bytes that are left.
+    pub fn set_bytes_left(&self, bytes: u64) {
+        self.bytes_left.store(bytes, Relaxed);
     }
 }
 
@@ -227,7 +232,7 @@ impl VolumeSnapshot {
         let Some(Current { step, spec, .. }) = &self.current else { return };
         if step.waiting.is_empty() {
             desk.mirror.snapshots().step_done(step.end, step.failed, desk.effects);
-            spec.progress.bytes_left.store(desk.mirror.snapshot_bytes_left(), Relaxed);
+            spec.progress.set_bytes_left(desk.mirror.snapshot_bytes_left());
         }
     }
 

@@ -98,8 +98,8 @@ impl World {
             headers: Vec::new(),
         };
         let (done, _answer) = sync_channel(1);
-        let (journals, statistics) = Default::default();
-        self.order(Command::Open { spec, homes, journals, statistics, done });
+        let (journals, open) = Default::default();
+        self.order(Command::Open { spec, homes, journals, open, done });
     }
 
     fn home(&self, slot: usize) -> NewHome {

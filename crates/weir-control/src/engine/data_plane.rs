@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use weir_engine::measure::{MeasureError, MeasureSpec, Measuring, RunningMeasurement};
 use weir_engine::{
     Alarm, DataPlane, DataPlaneError, DriveQueueDepth, JournalSpec, OpenFile, PolicyLevel, ReclaimSpec,
     Recording, ScrubProgress, SnapshotSpec, SpaceLook, VolumeHome, VolumeLayout, VolumeSpec,
@@ -15,7 +16,7 @@ use crate::engine::{Engine, OpenVolume};
 
 impl Engine for DataPlane {
     fn open(&self, spec: VolumeSpec, journals: Vec<JournalSpec>) -> Result<OpenVolume, DataPlaneError> {
-        DataPlane::open(self, spec, journals).map(OpenVolume::new)
+        DataPlane::open(self, spec, journals)
     }
 
     fn set_queue_target(&self, drive: DriveId, queue_target: Option<u32>) {
@@ -168,6 +169,10 @@ impl Engine for DataPlane {
 
     fn end_scrub(&self, volume: VolumeId) -> Result<(), DataPlaneError> {
         DataPlane::end_scrub(self, volume)
+    }
+
+    fn measure(&self, spec: MeasureSpec) -> Result<Box<dyn RunningMeasurement>, MeasureError> {
+        Measuring::start(spec).map(|measuring| Box::new(measuring) as Box<dyn RunningMeasurement>)
     }
 
     fn begin_look_at_space(&self) -> SpaceLook {

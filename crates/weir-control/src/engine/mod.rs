@@ -5,11 +5,11 @@
 mod data_plane;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
-mod status;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use weir_engine::measure::{MeasureError, MeasureSpec, RunningMeasurement};
 use weir_engine::{
     Alarm, DataPlaneError, DriveQueueDepth, JournalSpec, OpenFile, PolicyLevel, ReclaimSpec, Recording,
     ScrubProgress, SnapshotSpec, SpaceLook, VolumeHome, VolumeLayout, VolumeSpec,
@@ -18,7 +18,7 @@ use weir_qos::Credits;
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Scope, Terms, VolumeId};
 use weir_volume::mirror::{RecoveredExtent, ReplicaMetadata, Slots};
 
-pub use status::{OpenVolume, VolumeFaults, VolumeStatus};
+pub use weir_engine::{OpenVolume, VolumeFaults, VolumeStatus};
 
 /// Serves volumes. Every order is in effect when its method returns.
 pub trait Engine: Send + Sync {
@@ -229,6 +229,12 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
     fn end_scrub(&self, volume: VolumeId) -> Result<(), DataPlaneError>;
+
+    /// Starts to measure a drive.
+    ///
+    /// # Errors
+    /// If the system cannot start a thread.
+    fn measure(&self, spec: MeasureSpec) -> Result<Box<dyn RunningMeasurement>, MeasureError>;
 
     /// Begins a look at the filesystem of the state folder.
     fn begin_look_at_space(&self) -> SpaceLook;

@@ -21,7 +21,6 @@ mod serving;
 mod volume;
 
 use std::io;
-use std::sync::Arc;
 
 use slab::Slab;
 use weir_nbd::NbdError;
@@ -35,8 +34,8 @@ use weir_volume::{Content, Fault};
 
 use crate::helper::Run;
 use crate::io::Io;
-use crate::statistics::VolumeStatistics;
 use crate::token::{ConnectionIndex, Ticket, VolumeIndex};
+use crate::volume_status::OpenVolume;
 use connection::Connection;
 pub use connection::NewConnection;
 pub use desk::ClientEffect;
@@ -65,11 +64,11 @@ pub struct Clients {
 
 impl Clients {
     /// Takes a volume that clients may use.
-    pub fn open_volume(&mut self, volume: VolumeIndex, statistics: Arc<VolumeStatistics>) {
+    pub fn open_volume(&mut self, volume: VolumeIndex, open: OpenVolume) {
         if self.volumes.len() <= volume {
             self.volumes.resize_with(volume + 1, || None);
         }
-        self.volumes[volume] = Some(VolumeClients::new(statistics));
+        self.volumes[volume] = Some(VolumeClients::new(open));
     }
 
     /// Forgets a volume without connections.

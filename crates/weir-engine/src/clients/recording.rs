@@ -39,7 +39,7 @@ pub struct Tap {
 
 impl Recording {
     /// A recording that has not begun.
-    pub(crate) fn new(reactors: usize, duration_ns: u64, records_max: u64) -> Recording {
+    pub fn new(reactors: usize, duration_ns: u64, records_max: u64) -> Recording {
         Recording {
             started_ns: AtomicU64::new(u64::MAX),
             duration_ns,
@@ -50,7 +50,7 @@ impl Recording {
     }
 
     /// Begins the recording for all volumes that have a tap.
-    pub(crate) fn start(&self) {
+    pub fn start(&self) {
         self.started_ns.store(Clock.now_ns(), Relaxed);
     }
 

@@ -38,8 +38,8 @@ use crate::reactor::{Reactor, Surroundings};
 use crate::sharing::SharedState;
 use crate::space_permission::IsCounted;
 use crate::specification::*;
-use crate::statistics::VolumeStatistics;
 use crate::volume_files::NewHome;
+use crate::volume_status::OpenVolume;
 
 /// Configuration of the data plane.
 #[derive(Clone, Debug)]
@@ -159,18 +159,14 @@ impl DataPlane {
     ///
     /// # Errors
     /// If the reactor has stopped.
-    pub fn open(
-        &self,
-        spec: VolumeSpec,
-        journals: Vec<JournalSpec>,
-    ) -> Result<Arc<VolumeStatistics>, DataPlaneError> {
-        let (id, statistics) = (spec.id, Arc::<VolumeStatistics>::default());
+    pub fn open(&self, spec: VolumeSpec, journals: Vec<JournalSpec>) -> Result<OpenVolume, DataPlaneError> {
+        let (id, opened) = (spec.id, OpenVolume::default());
         let index = self.place(id);
-        let given = Arc::clone(&statistics);
+        let open = opened.clone();
         let homes = self.new_homes(&spec.layout.homes);
         let journals = journals.into_iter().map(|journal| self.new_journal(journal)).collect();
-        self.ask(index, id, |done| Command::Open { spec, homes, journals, statistics: given, done })?;
-        Ok(statistics)
+        self.ask(index, id, |done| Command::Open { spec, homes, journals, open, done })?;
+        Ok(opened)
     }
 
     /// Homes of a volume with the state that volumes share on each drive.

@@ -22,10 +22,9 @@ mod flights;
 mod reading;
 mod set;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use weir_journal::{Action, DestageFault, DestageId, FileId, FileKey, Journal, Ticket};
 use weir_reactor::Descriptor;
@@ -33,8 +32,8 @@ use weir_types::{DriveId, VolumeId};
 
 use crate::open_file::FileIdentity;
 use crate::specification::VolumeHome;
-use crate::statistics::VolumeStatistics;
 use crate::token::VolumeIndex;
+use crate::volume_status::OpenVolume;
 pub use asking::Asked;
 use asking::Unasked;
 pub use desk::{Desk, JournalEffect};
@@ -76,7 +75,10 @@ pub struct Binding {
 pub struct VolumeJournals {
     volume: VolumeIndex,
     id: VolumeId,
-    statistics: Arc<VolumeStatistics>,
+    /// Where the state of the journals is published.
+    open: OpenVolume,
+    /// Replicas that lost the data in their journal. They never come back.
+    invalidated: BTreeSet<(u32, usize)>,
     effects: Vec<JournalEffect>,
     all: JournalSet,
     bindings: BTreeMap<(u32, usize), Binding>,
@@ -170,11 +172,12 @@ fn replica_of(key: FileKey) -> (u32, usize) {
 }
 
 impl VolumeJournals {
-    pub fn new(volume: VolumeIndex, id: VolumeId, statistics: Arc<VolumeStatistics>) -> VolumeJournals {
+    pub fn new(volume: VolumeIndex, id: VolumeId, open: OpenVolume) -> VolumeJournals {
         VolumeJournals {
             volume,
             id,
-            statistics,
+            open,
+            invalidated: BTreeSet::new(),
             effects: Vec::new(),
             all: JournalSet::default(),
             bindings: BTreeMap::new(),

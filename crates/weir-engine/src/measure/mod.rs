@@ -151,6 +151,27 @@ impl Signs {
 }
 
 /// A measurement under way. Dropping it stops it.
+pub trait RunningMeasurement: Send {
+    /// Progress of the measurement.
+    fn progress(&self) -> Progress;
+
+    /// True once [`RunningMeasurement::outcome`] returns without waiting.
+    fn is_finished(&self) -> bool;
+
+    /// Waits for the end and returns the result, once.
+    ///
+    /// # Errors
+    /// If the drive could not be measured.
+    fn outcome(&mut self) -> Result<Measurement, MeasureError>;
+
+    /// Tells the measurement to stop, without waiting.
+    fn stop(&self);
+
+    /// Tells the measurement to stop and waits for its end. False if the drive does not answer.
+    fn stop_and_wait(&self) -> bool;
+}
+
+/// A measurement on a thread of its own.
 pub struct Measuring {
     signs: Arc<Signs>,
     thread: Option<JoinHandle<Result<Measurement, MeasureError>>>,
@@ -174,30 +195,27 @@ impl Measuring {
         let thread = std::thread::Builder::new().name("weir-measure".to_owned()).spawn(work);
         Ok(Measuring { signs, thread: Some(thread.map_err(MeasureError::Thread)?), end })
     }
+}
 
-    /// Progress of the measurement.
-    pub fn progress(&self) -> Progress {
+impl RunningMeasurement for Measuring {
+    fn progress(&self) -> Progress {
         self.signs.progress()
     }
 
-    /// True once [`Measuring::outcome`] returns without waiting.
-    pub fn is_finished(&self) -> bool {
+    fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits for the end and returns the result, once.
-    pub fn outcome(&mut self) -> Result<Measurement, MeasureError> {
+    fn outcome(&mut self) -> Result<Measurement, MeasureError> {
         let thread = self.thread.take().ok_or(MeasureError::Stopped)?;
         thread.join().unwrap_or(Err(MeasureError::Panic))
     }
 
-    /// Tells the measurement to stop, without waiting.
-    pub fn stop(&self) {
+    fn stop(&self) {
         self.signs.stop();
     }
 
-    /// Tells the measurement to stop and waits for its end. False if the drive does not answer.
-    pub fn stop_and_wait(&self) -> bool {
+    fn stop_and_wait(&self) -> bool {
         self.stop();
         self.end.recv_timeout(STOP_TIMEOUT) != Err(RecvTimeoutError::Timeout)
     }

@@ -56,10 +56,10 @@ use crate::sharing::SharedState;
 use crate::snapshot::SnapshotTimes;
 use crate::space_count::SpaceAtHand;
 use crate::specification::{NO_HOME, VolumeSpec};
-use crate::statistics::VolumeStatistics;
 use crate::status::Statuses;
 use crate::token::{ConnectionIndex, Token, VolumeIndex};
 use crate::volume_files::NewHome;
+use crate::volume_status::OpenVolume;
 use weir_host::line_gate::LineGate;
 
 /// Time that clients have to read outstanding replies when the daemon stops, in nanoseconds.
@@ -317,8 +317,8 @@ impl Reactor {
 
     fn take_command(&mut self, command: Command) {
         match command {
-            Command::Open { spec, homes, journals, statistics, done } => {
-                self.open_volume(spec, (homes, journals), statistics);
+            Command::Open { spec, homes, journals, open, done } => {
+                self.open_volume(spec, (homes, journals), open);
                 answer(done);
             }
             Command::Close { volume, done } => self.close_volume(volume, done),
@@ -388,11 +388,11 @@ impl Reactor {
         &mut self,
         spec: VolumeSpec,
         (homes, journals): (Vec<NewHome>, Vec<NewJournal>),
-        statistics: Arc<VolumeStatistics>,
+        open: OpenVolume,
     ) {
         let (id, volume) = (spec.id, self.volumes.vacant_key());
-        self.volumes.insert(ServedVolume::new(volume, spec, Arc::clone(&statistics)));
-        self.clients.open_volume(volume, statistics);
+        self.volumes.insert(ServedVolume::new(volume, spec, open.clone()));
+        self.clients.open_volume(volume, open);
         self.add_homes(volume, homes, &[own_level(id)]);
         journals.into_iter().for_each(|journal| self.add_journal(volume, journal));
         self.by_id.insert(id, volume);

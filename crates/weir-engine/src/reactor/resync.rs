@@ -105,7 +105,7 @@ impl Reactor {
         }
         let volume = &mut self.volumes[index];
         volume.resync.queue.look_at(extent);
-        volume.statistics.replication.stands(extent, replica_states);
+        volume.open.status.set_replica_states_of(extent, replica_states);
         volume.publish_away(extent);
         let id = volume.id;
         if !replica_states.contains(&ReplicaState::Stale) {

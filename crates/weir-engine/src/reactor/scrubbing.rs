@@ -1,7 +1,6 @@
 //! Scrubbing: orders of control, and letting the scrubs of volumes go on.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::SyncSender;
 
 use weir_types::VolumeId;
@@ -37,7 +36,7 @@ impl Reactor {
         }
         while let Some(index) = self.scrubs.begin_next() {
             if let Some(scrubbing) = &self.volumes[index].scrubbing {
-                scrubbing.progress.started_ns.store(self.io.now_ns.max(1), Relaxed);
+                scrubbing.progress.started(self.io.now_ns);
             }
         }
         for index in self.scrubs.running() {

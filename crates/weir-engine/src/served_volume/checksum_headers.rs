@@ -16,12 +16,14 @@ impl ServedVolume {
     /// Publishes the damaged ranges and valid checksum sections of an extent.
     pub fn publish_checksums(&self, extent: u32) {
         let (damaged, valid) = (self.mirror.damaged(extent), self.mirror.valid_sections(extent));
-        self.statistics.checksums.is(extent, damaged, valid);
+        self.open.statistics.checksums.is(extent, damaged, valid);
+        self.open.status.set_damaged(extent, damaged);
     }
 
     /// Publishes the damaged ranges and valid checksum sections of all extents.
     pub fn publish_all_checksums(&self) {
-        self.statistics.checksums.forget();
+        self.open.statistics.checksums.forget();
+        self.open.status.forget_damaged();
         (0..self.mirror.extents()).for_each(|extent| self.publish_checksums(extent));
     }
 

@@ -5,8 +5,6 @@ mod checksum_headers;
 mod resync;
 mod scrubbing;
 
-use std::sync::Arc;
-
 use weir_types::{BackgroundPolicy, DriveId, VolumeId};
 use weir_volume::mirror::stall::STALL_NS;
 use weir_volume::mirror::{Agenda, Effect, MirrorId};
@@ -25,9 +23,9 @@ use crate::replicas::ReplicaWaiter;
 use crate::resync::Resync;
 use crate::scrubbing::Scrubbing;
 use crate::snapshot::{self, VolumeSnapshot};
-use crate::statistics::VolumeStatistics;
 use crate::token::VolumeIndex;
 use crate::volume_files::VolumeFiles;
+use crate::volume_status::OpenVolume;
 
 /// What background work of a volume uses that is not the volume's.
 pub(super) struct BackgroundDesk<'a> {
@@ -40,7 +38,8 @@ pub(super) struct BackgroundDesk<'a> {
 pub(super) struct ServedVolume {
     pub id: VolumeId,
     pub mirror: Mirror,
-    pub statistics: Arc<VolumeStatistics>,
+    /// Its status and statistics, as they are published.
+    pub open: OpenVolume,
     /// Where the volume is, and its open files.
     pub files: VolumeFiles,
     /// What is under way.
@@ -73,18 +72,18 @@ pub(super) struct ServedVolume {
 }
 
 impl ServedVolume {
-    pub fn new(index: VolumeIndex, spec: VolumeSpec, statistics: Arc<VolumeStatistics>) -> ServedVolume {
+    pub fn new(index: VolumeIndex, spec: VolumeSpec, open: OpenVolume) -> ServedVolume {
         let mirror = match spec.recovered_extents.is_empty() {
             true => Mirror::single(spec.size_bytes),
             false => Mirror::new(spec.size_bytes, spec.layout.replicas.len(), spec.recovered_extents),
         };
-        let journals = VolumeJournals::new(index, spec.id, Arc::clone(&statistics));
+        let journals = VolumeJournals::new(index, spec.id, open.clone());
         let mut volume = ServedVolume {
             id: spec.id,
             resync: Resync::new(&mirror),
             mirror,
             scrubbing: None,
-            statistics,
+            open,
             files: VolumeFiles::default(),
             operations: Operations::default(),
             metadata: VolumeMetadata::new(index, spec.epoch_records),

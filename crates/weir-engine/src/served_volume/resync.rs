@@ -100,7 +100,7 @@ impl ServedVolume {
             Some(home) => {
                 let moved = |pace: &mut Pace| pace.moved(now_ns, STEP, REGION_BYTES as u32);
                 self.resync_pace(home, now_ns, policy, moved);
-                self.statistics.replication.copied(REGION_BYTES);
+                self.open.statistics.replication.copied(REGION_BYTES);
             }
             None => self.resync.queue.rest((extent, slot), now_ns),
         }
@@ -121,7 +121,7 @@ impl ServedVolume {
     /// each step.
     pub fn publish_replication(&self) {
         let regions = self.resync.queue.regions_left(&self.mirror);
-        self.statistics.replication.is_left(regions * REGION_BYTES);
+        self.open.statistics.replication.is_left(regions * REGION_BYTES);
     }
 
     /// Time of the slower of the source and target drives for a piece, in nanoseconds.
@@ -137,7 +137,7 @@ impl ServedVolume {
     pub fn publish_replica_states(&self) {
         let replica_states =
             (0..self.mirror.extents()).map(|extent| self.mirror.reliable_replica_states(extent));
-        self.statistics.replication.begin(replica_states.collect());
+        self.open.status.set_replica_states(replica_states.collect());
         (0..self.mirror.extents()).for_each(|extent| self.publish_away(extent));
     }
 
@@ -147,7 +147,7 @@ impl ServedVolume {
         let is_away = |slot: &usize| {
             replica_states[*slot] != ReplicaState::Absent && !self.mirror.is_there(extent, *slot)
         };
-        self.statistics.replication.are_away(extent, (0..REPLICA_SLOTS_MAX).filter(is_away).collect());
+        self.open.status.set_away(extent, (0..REPLICA_SLOTS_MAX).filter(is_away).collect());
     }
 
     /// Removes all regions from the dirty region log, because no further change comes.

@@ -3,7 +3,6 @@
 use super::{BackgroundDesk, ServedVolume};
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use weir_qos::Pace;
 use weir_types::BackgroundPolicy;
@@ -24,7 +23,7 @@ impl ServedVolume {
             return false;
         }
         let sections = u64::from(self.mirror.extents()) * u64::from(SECTIONS);
-        progress.sections_left.store(sections, Relaxed);
+        progress.expects(sections);
         self.scrubbing = Some(Scrubbing {
             progress,
             extent: 0,
@@ -115,7 +114,7 @@ impl ServedVolume {
         self.publish_checksums(extent);
         if let Some(scrubbing) = &mut self.scrubbing {
             scrubbing.progress.take(report);
-            self.statistics.checksums.scrubbed(report);
+            self.open.statistics.checksums.scrubbed(report);
             scrubbing.section_done();
         }
     }

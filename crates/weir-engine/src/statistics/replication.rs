@@ -1,91 +1,38 @@
-//! Replication statistics: the state of a volume's replicas, readable by every thread.
+//! Replication statistics: how much resync has done and has left, readable by every thread.
 //!
 //! It knows nothing of how resync works.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
-use weir_volume::mirror::{ReplicaState, ReplicaStates, Slots};
 
-/// State of the replicas of a volume. One reactor writes it.
+/// Resync of the replicas of a volume. One reactor writes it.
 #[derive(Debug, Default)]
 pub struct ReplicationStatistics {
-    replica_states: Mutex<Vec<ReplicaStates>>,
-    /// Extents with replicas that cannot be reached.
-    away: Mutex<BTreeMap<u32, Slots>>,
     bytes_resynced: AtomicU64,
     bytes_left: AtomicU64,
     /// Begin of the current resync, and the bytes resynced before it.
     episode: Mutex<Option<(Timestamp, u64)>>,
 }
 
-/// State of the replicas at one instant.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Resync at one instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplicationCounters {
-    /// By extent, the durable states of its replicas. Empty if no extent ever had more than one replica. For
-    /// an extent that never had several while others did, all states may be absent.
-    pub replica_states: Vec<ReplicaStates>,
     /// Bytes that resync has written since the volume was opened.
     pub bytes_resynced: u64,
     /// Bytes that reachable replicas lack.
     pub bytes_left: u64,
 }
 
-impl ReplicationCounters {
-    /// Number of extent replicas in this state.
-    pub fn count(&self, replica_state: ReplicaState) -> u64 {
-        self.replica_states.iter().flatten().filter(|other| **other == replica_state).count() as u64
-    }
-}
-
 impl ReplicationStatistics {
     /// Current counters.
     pub fn counters(&self) -> ReplicationCounters {
         ReplicationCounters {
-            replica_states: self.replica_states.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             bytes_resynced: self.bytes_resynced.load(Relaxed),
             bytes_left: self.bytes_left.load(Relaxed),
         }
-    }
-
-    /// Stores the states of all extents.
-    pub fn begin(&self, replica_states: Vec<ReplicaStates>) {
-        *self.replica_states.lock().unwrap_or_else(PoisonError::into_inner) = replica_states;
-    }
-
-    /// Stores the states of one extent, which [`ReplicationStatistics::begin`] must have stored before.
-    pub fn stands(&self, extent: u32, replica_states: ReplicaStates) {
-        let mut all = self.replica_states.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = all.get_mut(extent as usize).expect("all extents are told of before one changes");
-        *known = replica_states;
-    }
-
-    /// Stores which replicas of an extent cannot be reached.
-    pub fn are_away(&self, extent: u32, slots: Slots) {
-        let mut away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
-        match slots.is_empty() {
-            true => _ = away.remove(&extent),
-            false => _ = away.insert(extent, slots),
-        }
-    }
-
-    /// The replicas that cannot be reached, by extent.
-    pub fn away(&self) -> BTreeMap<u32, Slots> {
-        self.away.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// The extents of which replicas cannot be reached.
-    pub fn extents_away(&self) -> Vec<u32> {
-        self.away.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
-    }
-
-    /// True if a replica of an extent cannot be reached.
-    pub fn is_away(&self, extent: u32, slot: usize) -> bool {
-        let away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
-        away.get(&extent).is_some_and(|slots| slots.contains(slot))
     }
 
     /// Adds resynced bytes.
