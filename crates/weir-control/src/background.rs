@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use weir_engine::ProgressSnapshot;
+use weir_engine_interface::ProgressSnapshot;
 use weir_types::bounds::{REGION_BYTES, SECTION_BYTES};
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Throughput, VolumeId, Weight};
 use weir_volume::mirror::ReplicaState;

@@ -480,7 +480,7 @@ mod tests {
         let open = OpenVolume::default();
         model.open.insert(id, open.clone());
         assert_eq!(figures.changed(&model), BTreeSet::from([id]), "it was never looked at");
-        let served = weir_engine::statistics::Served { bytes: 4096, ..Default::default() };
+        let served = weir_engine_interface::statistics::Served { bytes: 4096, ..Default::default() };
         let statistics = open.statistics();
         statistics.read.record(served);
         assert!(figures.changed(&model).is_empty());

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use weir_engine::measure::{MeasureSpec, RunningMeasurement};
+use weir_engine_interface::measure::{MeasureSpec, RunningMeasurement};
 use weir_types::control_bounds::{CLASS_WAITS_MAX, REASONS_SHOWN_MAX};
 use weir_types::{Class, DriveId, Measurement, Name};
 

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use weir_engine::exports::table::ExportTable;
+use weir_engine_interface::ExportTable;
 use weir_testkit::wait::wait_until;
 use weir_types::{ClassThresholds, Name};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_engine::statistics::{ReplicationCounters, VolumeCounters};
+use weir_engine_interface::statistics::{ReplicationCounters, VolumeCounters};
 use weir_types::{Class, DriveId, Limits, Name, VolumeId};
 
 use crate::core::Core;

@@ -3,21 +3,16 @@
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
+use weir_engine_interface::{JournalSpec, OpenFile, OpenVolume, PolicyLevel, ScrubProgress, VolumeSpec};
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, VolumeId};
 
 use super::background::NewReclaim;
 use super::ceilings::PolicyTree;
 use super::clients::{NewConnection, Tap};
-use super::journals::JournalSpec;
 use super::life::NewSize;
-use super::open_file::OpenFile;
-use super::policy_path::PolicyLevel;
 use super::replicas::{ChangeAnswer, NewChange};
-use super::scrubbing::ScrubProgress;
 use super::snapshot::NewSnapshot;
 use super::volume_files::NewHome;
-use super::volume_status::OpenVolume;
-use crate::VolumeSpec;
 
 /// A [`JournalSpec`] on its way to a reactor.
 pub(crate) struct NewJournal {

@@ -20,13 +20,11 @@ mod emulation;
 pub mod exports;
 mod helper;
 mod io;
-mod job_progress;
 mod journals;
 mod life;
 mod locks;
 pub mod measure;
 mod memory;
-mod open_file;
 mod operation_time;
 mod operations;
 mod orphans;
@@ -43,28 +41,13 @@ mod sharing;
 mod snapshot;
 mod space_count;
 mod space_permission;
-mod specification;
 mod stalls;
-pub mod statistics;
 mod status;
 #[cfg(test)]
 mod tests;
 mod token;
 mod volume_files;
-mod volume_status;
 
-pub use alarms::Alarm;
-pub use clients::{NewConnection, Recording};
-pub use data_plane::{DataPlane, DataPlaneConfig, DataPlaneError};
+pub use clients::NewConnection;
+pub use data_plane::{DataPlane, DataPlaneConfig};
 pub use emulation::SharedEmulation;
-pub use job_progress::{JobProgress, ProgressSnapshot};
-pub use journals::JournalSpec;
-pub use open_file::{Content, FileIdentity, OpenFile};
-pub use policy_path::PolicyLevel;
-pub use scrubbing::{ScrubEnd, ScrubProgress, ScrubSnapshot};
-pub use snapshot::{SnapshotProgress, SnapshotSpec};
-pub use space_count::Look as SpaceLook;
-pub use specification::{
-    DriveQueueDepth, DriveSpec, NO_HOME, ReclaimSpec, VolumeHome, VolumeLayout, VolumeSpec, home_beyond_list,
-};
-pub use volume_status::{OpenVolume, PublishedStatus, VolumeFaults, VolumeStatus};

@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 
 use tempfile::TempDir;
+use weir_engine_interface::{VolumeLayout, VolumeSpec};
 use weir_nbd::{ExportInfo, Session};
 use weir_qos::{Cost, DriveModel, DriveQueue, Granted, Kind, Verdict};
 use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Unfilled};

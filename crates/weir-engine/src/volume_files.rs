@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use weir_engine_interface::{FileIdentity, NO_HOME, home_beyond_list};
 use weir_reactor::Descriptor;
 use weir_types::DriveId;
 use weir_volume::zeroing::Filesystem;
 
 use crate::drive_queue::{HomeQueue, SharedDriveQueue};
 use crate::emulation::SharedEmulation;
-use crate::open_file::FileIdentity;
 use crate::space_permission::IsCounted;
-use crate::specification::{NO_HOME, home_beyond_list};
 
 /// A drive that holds extents of a volume, with the state that volumes share on that drive.
 pub struct NewHome {

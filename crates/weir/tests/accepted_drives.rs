@@ -59,6 +59,12 @@ fn change(path: &Path) {
     fs::File::options().write(true).open(path).unwrap().write_all_at(&[7; BLOCK], STALE_OFFSET).unwrap();
 }
 
+fn is_changed(path: &Path) -> bool {
+    let mut block = [1; BLOCK];
+    fs::File::open(path).unwrap().read_exact_at(&mut block, STALE_OFFSET).unwrap();
+    block != [0; BLOCK]
+}
+
 /// Records that writes to a drive were lost.
 fn lose_writes(state: &State, drive: &Value) {
     let catalogue = SqliteCatalogue::open(&state.path().join("catalogue.sqlite")).unwrap();
@@ -101,7 +107,6 @@ fn replica_behind_journal_on_accepted_drive_is_resynced_in_full() {
     add_drives(&daemon, &fast, "high");
     add_drives(&daemon, &slow, "low");
     daemon.ok(&["volume", "create", "vol1", "--size", "1", "--template", "hybrid"]);
-    write(&daemon);
     let volume = inspect(&daemon);
     let shown = fast.map(|drive| daemon.json(&["drive", "show", drive]));
     let state = daemon.stop();
@@ -115,6 +120,8 @@ fn replica_behind_journal_on_accepted_drive_is_resynced_in_full() {
     let daemon = state.start(&[]);
     journals.iter().for_each(|(drive, _)| _ = daemon.ok(&["drive", "accept", drive]));
     settle(&daemon);
+    // The journals bring what was resynced to the slow files a moment later.
+    wait_until("the changed blocks to be replaced", || !files.iter().any(|path| is_changed(path)));
     daemon.stop();
     assert_eq!(assert_alike(&files), 3);
 }

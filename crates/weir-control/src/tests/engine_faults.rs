@@ -42,11 +42,11 @@ fn engine_that_hangs_in_one_volume_delays_no_read_and_no_other_change() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let control = &world.control;
-    control.volumes.create_volume(volume(None, "stuck", GIB)).unwrap();
+    control.volumes.create_volume(volume(None, "vol1", GIB)).unwrap();
     let held = world.engine.hold(Order::Close);
     std::thread::scope(|scope| {
         let deletion =
-            scope.spawn(|| control.volumes.delete_volume(None, &name("stuck"), DeleteVolume::default()));
+            scope.spawn(|| control.volumes.delete_volume(None, &name("vol1"), DeleteVolume::default()));
         held.wait_until_called();
         let names = || control.volumes(None).unwrap().iter().map(|view| view.record.name.clone()).collect();
         let before: Vec<Name> = names();

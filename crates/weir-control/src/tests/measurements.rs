@@ -2,7 +2,7 @@
 
 use std::io;
 
-use weir_engine::measure::MeasureError;
+use weir_engine_interface::measure::MeasureError;
 use weir_types::{Class, ClassThreshold, ClassThresholds, MeasuredDirection, Measurement};
 
 use super::*;

@@ -3,7 +3,7 @@
 
 use crate::engine::fake::FakeEngine;
 use std::sync::Arc;
-use weir_engine::exports::table::ExportTable;
+use weir_engine_interface::ExportTable;
 use weir_types::{AdaptiveTerms, Space};
 
 use super::*;
@@ -342,7 +342,8 @@ fn group_statistics_survive_resize_and_modify() {
     control.groups.create_adaptive_policy_group(adaptive("adaptive-policy2", document())).unwrap();
     control.volumes.create_volume(volume(None, "vol1", GIB)).unwrap();
     control.volumes.modify_volume(None, &name("vol1"), adapt("adaptive-policy2")).unwrap();
-    let served = weir_engine::statistics::Served { bytes: 4096, latency_ns: 9, ..Default::default() };
+    let served =
+        weir_engine_interface::statistics::Served { bytes: 4096, latency_ns: 9, ..Default::default() };
     let id = control.views.volume(None, &name("vol1")).unwrap().record.id;
     control.core.model().open[&id].statistics().read.record(served);
     let operations = || {

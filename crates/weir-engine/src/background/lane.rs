@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use weir_engine_interface::JobProgress;
 use weir_qos::background::{FLOOR_INTERVAL_NS, due_ns, rate_needed};
 use weir_qos::{Cost, Kind, Pace};
 use weir_types::bounds::BACKGROUND_OPERATIONS_MAX;
@@ -13,7 +14,6 @@ use weir_types::{BackgroundPolicy, Terms, VolumeId};
 
 use super::reclaim::{Reclaim, Verdict};
 use crate::helper::{ReclaimDone, ReclaimOutcome, ReclaimStep};
-use crate::job_progress::JobProgress;
 
 /// Rest of a failed job before its next attempt, in nanoseconds: an operator has to act first.
 const RETRY_NS: u64 = 10_000_000_000;

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use weir_engine_interface::OpenVolume;
 use weir_nbd::Command;
 use weir_qos::Limit;
 use weir_types::Scope;
@@ -9,7 +10,6 @@ use weir_types::Scope;
 use super::recording::Tap;
 use super::request::ActiveRequest;
 use crate::token::ConnectionIndex;
-use crate::volume_status::OpenVolume;
 
 /// The clients of one volume.
 pub struct VolumeClients {

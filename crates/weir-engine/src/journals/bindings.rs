@@ -4,6 +4,9 @@
 
 use std::os::fd::OwnedFd;
 
+use weir_engine_interface::JournalSpec;
+use weir_engine_interface::VolumeHome;
+use weir_engine_interface::statistics::JournalUsage;
 use weir_journal::{Action, DestageFault, FileId, FileKey, SlowFault};
 use weir_reactor::Descriptor;
 use weir_types::DriveId;
@@ -11,9 +14,7 @@ use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES, EXTENT_BYTES};
 use weir_volume::AllocationMap;
 
 use super::desk::{Desk, JournalEffect};
-use super::{Binding, JournalSpec, SlowFile, VolumeJournal, VolumeJournals, key_of, replica_of};
-use crate::specification::VolumeHome;
-use crate::statistics::JournalUsage;
+use super::{Binding, SlowFile, VolumeJournal, VolumeJournals, key_of, replica_of};
 
 /// Message for a replica whose journal failed, or to which the journal could not destage.
 const FAILED: &str = "is behind a write journal that failed, or could not be brought from it what it holds";

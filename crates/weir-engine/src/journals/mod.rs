@@ -23,17 +23,14 @@ mod reading;
 mod set;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
+use weir_engine_interface::{FileIdentity, OpenVolume};
 use weir_journal::{Action, DestageFault, DestageId, FileId, FileKey, Journal, Ticket};
 use weir_reactor::Descriptor;
 use weir_types::{DriveId, VolumeId};
 
-use crate::open_file::FileIdentity;
-use crate::specification::VolumeHome;
 use crate::token::VolumeIndex;
-use crate::volume_status::OpenVolume;
 pub use asking::Asked;
 use asking::Unasked;
 pub use desk::{Desk, JournalEffect};
@@ -41,26 +38,6 @@ pub use draining::LOOK_INTERVAL_NS;
 use flights::Flight;
 pub use flights::Wanted;
 use set::JournalSet;
-
-/// A recovered journal for a volume, as control hands it over.
-pub struct JournalSpec {
-    /// The drive of the journal, as a home of the volume.
-    pub home: VolumeHome,
-    /// The journal's folder.
-    pub directory: PathBuf,
-    /// The journal's state.
-    pub core: Journal,
-    /// The journal's log file.
-    pub file: OwnedFd,
-    /// Size of the log file in bytes.
-    pub size_bytes: u64,
-    /// The replicas behind the journal, by extent and slot; with their files, if the journal holds data of
-    /// them.
-    pub bindings: Vec<((u32, usize), Option<OwnedFd>)>,
-    /// Replicas on missing drives, which may or may not be behind this journal; their data stays in the
-    /// journal. The journal forgets the data of all other unbound replicas.
-    pub keeps: Vec<(u32, usize)>,
-}
 
 /// The journal binding of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Checksum files: what a volume and its checksums need of each other.
 
+use weir_engine_interface::Alarm;
 use weir_volume::mirror::ReplicaState;
 
-use crate::alarms::Alarm;
 use crate::checksums::{EndedChecksums, EndedHeaders};
 use crate::helper::ChecksumAnswer;
 use crate::reactor::Reactor;

@@ -2,12 +2,12 @@
 
 use std::io;
 
+use weir_engine_interface::Alarm;
 use weir_reactor::{Carried, Descriptor};
 use weir_types::BackgroundKind;
 use weir_volume::mirror::{Answer, Effect, MirrorId};
 use weir_volume::{Action, Content, Fault, OperationId};
 
-use crate::alarms::Alarm;
 use crate::clients::EndedOperation;
 use crate::helper::{OpenError, OpenedExtent};
 use crate::operations::{Owner, Purpose};

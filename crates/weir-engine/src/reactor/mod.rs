@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 
 use slab::Slab;
+use weir_engine_interface::{NO_HOME, OpenVolume, ScrubEnd, VolumeSpec};
 use weir_reactor::{BufferPool, Clock, Completion, Ring};
 use weir_types::{BackgroundKind, BackgroundPolicy, VolumeId};
 use weir_volume::geometry::extent_count;
@@ -50,16 +51,14 @@ use crate::policy_path::own_level;
 use crate::refusals::Refusals;
 use crate::replica_metadata::HeldMetadata;
 use crate::resync::ResyncSchedule;
-use crate::scrubbing::{ScrubEnd, Scrubs};
+use crate::scrubbing::Scrubs;
 use crate::served_volume::ServedVolume;
 use crate::sharing::SharedState;
 use crate::snapshot::SnapshotTimes;
 use crate::space_count::SpaceAtHand;
-use crate::specification::{NO_HOME, VolumeSpec};
 use crate::status::Statuses;
 use crate::token::{ConnectionIndex, Token, VolumeIndex};
 use crate::volume_files::NewHome;
-use crate::volume_status::OpenVolume;
 use weir_host::line_gate::LineGate;
 
 /// Time that clients have to read outstanding replies when the daemon stops, in nanoseconds.

@@ -1,5 +1,6 @@
 //! Queueing: letting a volume's operations go to drives in the order of their drive queues.
 
+use weir_engine_interface::PolicyLevel;
 use weir_qos::{Kind, Verdict};
 use weir_types::BackgroundKind;
 use weir_types::bounds::BLOCK_BYTES;
@@ -8,7 +9,6 @@ use weir_volume::{Action, OperationId};
 
 use crate::drive_queue::{HomeQueue, Pending, SharedDriveQueue};
 use crate::operations::Purpose;
-use crate::policy_path::PolicyLevel;
 use crate::reactor::Reactor;
 use crate::sharing::{DriveGrant, Message};
 use crate::stalls::Orphan;

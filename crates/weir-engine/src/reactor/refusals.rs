@@ -1,10 +1,10 @@
 //! Refusals: answering refused operations, and drives that are away.
 
 use crate::helper::OpenError;
-use crate::open_file::{Content, OpenFile};
 use crate::reactor::Reactor;
 use crate::refusals::Refused;
 use crate::token::{AskNumber, ReplicaIndex, VolumeIndex};
+use weir_engine_interface::{Content, OpenFile};
 use weir_types::DriveId;
 use weir_types::bounds::EXTENT_BYTES;
 use weir_volume::mirror::Answer;

@@ -1,8 +1,8 @@
 //! Replica metadata: what a volume and its metadata need of each other.
 
+use weir_engine_interface::Alarm;
 use weir_volume::mirror::{MetadataAction, ReplicaState};
 
-use crate::alarms::Alarm;
 use crate::helper::MetadataError;
 use crate::reactor::Reactor;
 use crate::replica_metadata::{Answered, Desk, EndedWrite, VolumeMetadata};

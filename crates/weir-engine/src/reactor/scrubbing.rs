@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
+use weir_engine_interface::{ScrubEnd, ScrubProgress};
 use weir_types::VolumeId;
 
 use crate::reactor::Reactor;
-use crate::scrubbing::{KIND, ScrubEnd, ScrubProgress};
+use crate::scrubbing::KIND;
 use crate::served_volume::BackgroundDesk;
 use crate::token::VolumeIndex;
 

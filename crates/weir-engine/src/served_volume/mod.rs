@@ -5,12 +5,12 @@ mod checksum_headers;
 mod resync;
 mod scrubbing;
 
+use weir_engine_interface::{OpenVolume, VolumeSpec};
 use weir_types::{BackgroundPolicy, DriveId, VolumeId};
 use weir_volume::mirror::stall::STALL_NS;
 use weir_volume::mirror::{Agenda, Effect, MirrorId};
 use weir_volume::{Mirror, OperationId};
 
-use crate::VolumeSpec;
 use crate::checksums::{self, VolumeChecksums};
 use crate::disk::Disk;
 use crate::emulation::Emulated;
@@ -25,7 +25,6 @@ use crate::scrubbing::Scrubbing;
 use crate::snapshot::{self, VolumeSnapshot};
 use crate::token::VolumeIndex;
 use crate::volume_files::VolumeFiles;
-use crate::volume_status::OpenVolume;
 
 /// What background work of a volume uses that is not the volume's.
 pub(super) struct BackgroundDesk<'a> {

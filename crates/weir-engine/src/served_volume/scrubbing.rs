@@ -4,6 +4,7 @@ use super::{BackgroundDesk, ServedVolume};
 
 use std::sync::Arc;
 
+use weir_engine_interface::{ScrubEnd, ScrubProgress};
 use weir_qos::Pace;
 use weir_types::BackgroundPolicy;
 use weir_types::bounds::{BACKGROUND_OPERATIONS_MAX, BLOCK_BYTES, PIECE_BYTES};
@@ -12,7 +13,7 @@ use weir_volume::mirror::{MirrorId, SECTIONS, SectionReport, Slots};
 use weir_volume::{Content, OperationId};
 
 use crate::operations::{Owner, Purpose};
-use crate::scrubbing::{KIND, PIECE, RETRY_NS, ScrubEnd, ScrubProgress, Scrubbing, Scrubs};
+use crate::scrubbing::{KIND, PIECE, RETRY_NS, Scrubbing, Scrubs};
 use crate::scrubbing::{sum_of, zero_sum};
 use crate::token::VolumeIndex;
 

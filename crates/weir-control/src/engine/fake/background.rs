@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weir_engine::ReclaimSpec;
+use weir_engine_interface::ReclaimSpec;
 use weir_reactor::Clock;
 use weir_types::{BackgroundKind, BackgroundPolicy};
 

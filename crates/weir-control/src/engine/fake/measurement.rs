@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weir_engine::measure::{MeasureError, Progress, RunningMeasurement};
+use weir_engine_interface::measure::{MeasureError, Progress, RunningMeasurement};
 use weir_types::Measurement;
 
 /// Progress of every measurement.

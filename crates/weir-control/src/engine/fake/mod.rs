@@ -18,9 +18,9 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use weir_engine::measure::{MeasureError, MeasureSpec, RunningMeasurement};
-use weir_engine::{
-    Alarm, DataPlaneError, DriveQueueDepth, DriveSpec, JournalSpec, OpenFile, PolicyLevel, ReclaimSpec,
+use weir_engine_interface::measure::{MeasureError, MeasureSpec, RunningMeasurement};
+use weir_engine_interface::{
+    Alarm, DriveQueueDepth, DriveSpec, EngineError, JournalSpec, OpenFile, PolicyLevel, ReclaimSpec,
     Recording, ScrubEnd, ScrubProgress, SnapshotSpec, SpaceLook, VolumeHome, VolumeLayout, VolumeSpec,
 };
 use weir_qos::{Credits, DepthOrigin};
@@ -35,7 +35,7 @@ pub use orders::{HeldOrder, Order};
 use replica::place_of;
 use volume::FakeVolume;
 
-type Done = Result<(), DataPlaneError>;
+type Done = Result<(), EngineError>;
 
 /// Depth of a drive queue that no operator chose.
 const DEPTH: u32 = 32;
@@ -63,8 +63,8 @@ struct State {
 }
 
 impl State {
-    fn volume(&mut self, volume: VolumeId) -> Result<&mut FakeVolume, DataPlaneError> {
-        self.volumes.get_mut(&volume).ok_or(DataPlaneError::UnknownVolume(volume))
+    fn volume(&mut self, volume: VolumeId) -> Result<&mut FakeVolume, EngineError> {
+        self.volumes.get_mut(&volume).ok_or(EngineError::UnknownVolume(volume))
     }
 
     fn take_drives<'a>(&mut self, drives: impl IntoIterator<Item = &'a DriveSpec>) {
@@ -164,9 +164,9 @@ impl FakeEngine {
 }
 
 impl Engine for FakeEngine {
-    fn open(&self, spec: VolumeSpec, journals: Vec<JournalSpec>) -> Result<OpenVolume, DataPlaneError> {
+    fn open(&self, spec: VolumeSpec, journals: Vec<JournalSpec>) -> Result<OpenVolume, EngineError> {
         let id = spec.id;
-        self.orders.pass(Order::Open).map_err(|_| DataPlaneError::Silent(id))?;
+        self.orders.pass(Order::Open).map_err(|_| EngineError::Silent(id))?;
         let mut state = self.state();
         let homes = spec.layout.homes.iter().chain(journals.iter().map(|journal| &journal.home));
         state.take_drives(homes.map(|home| &home.drive));
@@ -177,7 +177,7 @@ impl Engine for FakeEngine {
     }
 
     fn close(&self, volume: VolumeId) -> Done {
-        self.orders.pass(Order::Close).map_err(|_| DataPlaneError::Silent(volume))?;
+        self.orders.pass(Order::Close).map_err(|_| EngineError::Silent(volume))?;
         let mut state = self.state();
         state.volume(volume)?.end_scrub(ScrubEnd::Interrupted);
         state.volumes.remove(&volume);
@@ -193,7 +193,7 @@ impl Engine for FakeEngine {
         recovered_extents: Vec<RecoveredExtent>,
         bindings: Vec<((u32, usize), DriveId)>,
     ) -> Done {
-        self.orders.pass(Order::Resize).map_err(|_| DataPlaneError::Silent(volume))?;
+        self.orders.pass(Order::Resize).map_err(|_| EngineError::Silent(volume))?;
         let mut state = self.state();
         state.take_drives(layout.homes.iter().map(|home| &home.drive));
         let volume = state.volume(volume)?;
@@ -238,8 +238,8 @@ impl Engine for FakeEngine {
         replica: (u32, usize),
         (homes, home): (&[VolumeHome], u8),
         journal: Option<DriveId>,
-    ) -> Result<bool, DataPlaneError> {
-        let not_added = |reason| DataPlaneError::NotAdded { volume, reason };
+    ) -> Result<bool, EngineError> {
+        let not_added = |reason| EngineError::NotAdded { volume, reason };
         self.orders.pass(Order::AddReplica).map_err(not_added)?;
         let mut state = self.state();
         state.take_drives(homes.iter().map(|home| &home.drive));
@@ -247,8 +247,8 @@ impl Engine for FakeEngine {
         state.volume(volume)?.add_replica(replica, home, journal).map_err(not_added)
     }
 
-    fn remove_replica(&self, volume: VolumeId, replica: (u32, usize)) -> Result<bool, DataPlaneError> {
-        self.orders.pass(Order::RemoveReplica).map_err(|_| DataPlaneError::Silent(volume))?;
+    fn remove_replica(&self, volume: VolumeId, replica: (u32, usize)) -> Result<bool, EngineError> {
+        self.orders.pass(Order::RemoveReplica).map_err(|_| EngineError::Silent(volume))?;
         Ok(self.state().volume(volume)?.remove_replica(replica))
     }
 
@@ -258,7 +258,7 @@ impl Engine for FakeEngine {
         replica: (u32, usize),
         found: Box<ReplicaMetadata>,
         journal: Option<(DriveId, OwnedFd)>,
-    ) -> Result<bool, DataPlaneError> {
+    ) -> Result<bool, EngineError> {
         let mut state = self.state();
         let journal = journal.map(|(drive, _)| drive);
         let has_rejoined = state.volume(volume)?.rejoin_replica(replica, &found, journal);
@@ -277,13 +277,13 @@ impl Engine for FakeEngine {
         self.state().volume(volume).map(|_| ())
     }
 
-    fn add_journal(&self, volume: VolumeId, spec: JournalSpec) -> Result<bool, DataPlaneError> {
+    fn add_journal(&self, volume: VolumeId, spec: JournalSpec) -> Result<bool, EngineError> {
         let mut state = self.state();
         state.take_drives([&spec.home.drive]);
         Ok(state.volume(volume)?.add_journal(spec))
     }
 
-    fn drop_journal(&self, volume: VolumeId, drive: DriveId) -> Result<bool, DataPlaneError> {
+    fn drop_journal(&self, volume: VolumeId, drive: DriveId) -> Result<bool, EngineError> {
         Ok(self.state().volume(volume)?.drop_journal(drive))
     }
 
@@ -293,17 +293,17 @@ impl Engine for FakeEngine {
         }
     }
 
-    fn snapshot(&self, specs: &[SnapshotSpec]) -> Result<Vec<Vec<Slots>>, DataPlaneError> {
+    fn snapshot(&self, specs: &[SnapshotSpec]) -> Result<Vec<Vec<Slots>>, EngineError> {
         let mut state = match specs.first().map(|spec| spec.volume) {
             None => return Ok(Vec::new()),
             Some(volume) => {
-                let refused = |reason| DataPlaneError::SnapshotRefused { volume, reason };
+                let refused = |reason| EngineError::SnapshotRefused { volume, reason };
                 self.orders.pass(Order::Snapshot).map_err(refused)?;
                 self.state()
             }
         };
         let take = |spec: &SnapshotSpec| {
-            let refused = |reason| DataPlaneError::SnapshotRefused { volume: spec.volume, reason };
+            let refused = |reason| EngineError::SnapshotRefused { volume: spec.volume, reason };
             state.volume(spec.volume)?.snapshot(spec).map_err(refused)
         };
         specs.iter().map(take).collect()
@@ -314,10 +314,10 @@ impl Engine for FakeEngine {
         volumes: &[VolumeId],
         duration_ns: u64,
         records_max: u64,
-    ) -> Result<Arc<Recording>, DataPlaneError> {
+    ) -> Result<Arc<Recording>, EngineError> {
         let mut state = self.state();
         if state.recording.strong_count() > 0 {
-            return Err(DataPlaneError::Recording);
+            return Err(EngineError::Recording);
         }
         volumes.iter().try_for_each(|volume| state.volume(*volume).map(|_| ()))?;
         let recording = Arc::new(Recording::new(1, duration_ns, records_max));
@@ -327,7 +327,7 @@ impl Engine for FakeEngine {
 
     fn stop_recording(&self, _: &[VolumeId]) {}
 
-    fn scrub(&self, volume: VolumeId, progress: Arc<ScrubProgress>) -> Result<bool, DataPlaneError> {
+    fn scrub(&self, volume: VolumeId, progress: Arc<ScrubProgress>) -> Result<bool, EngineError> {
         let mut state = self.state();
         let has_begun = state.volume(volume)?.begin_scrub(progress);
         state.work();

@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use weir_engine::{Content, FileIdentity, OpenFile, VolumeHome, VolumeLayout, home_beyond_list};
+use weir_engine_interface::{Content, FileIdentity, OpenFile, VolumeHome, VolumeLayout, home_beyond_list};
 use weir_store::extent_file::open_whole;
 use weir_store::journal::journaled_metadata_path;
 use weir_store::replica_metadata::{self, metadata_file_name};

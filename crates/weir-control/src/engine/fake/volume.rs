@@ -5,8 +5,8 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use weir_engine::statistics::JournalUsage;
-use weir_engine::{
+use weir_engine_interface::statistics::JournalUsage;
+use weir_engine_interface::{
     Content, FileIdentity, JournalSpec, OpenFile, OpenVolume, PublishedStatus, ScrubEnd, ScrubProgress,
     SnapshotSpec, VolumeLayout, VolumeSpec,
 };

@@ -65,7 +65,8 @@ impl JobProgress {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn operations_left(&self) -> u64 {
+    /// Operations left, as far as is known.
+    pub fn operations_left(&self) -> u64 {
         self.operations_left.load(Relaxed)
     }
 

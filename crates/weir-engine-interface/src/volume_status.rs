@@ -5,19 +5,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_types::DriveId;
 use weir_volume::mirror::{Damaged, ReplicaStates, Slots};
 
-use crate::locks::locked;
 use crate::statistics::VolumeStatistics;
 
 /// A volume that the engine serves: its status and its statistics, which the engine keeps current.
 #[derive(Clone, Default)]
 pub struct OpenVolume {
-    pub(crate) status: Arc<PublishedStatus>,
-    pub(crate) statistics: Arc<VolumeStatistics>,
+    /// Where the engine publishes the status.
+    pub status: Arc<PublishedStatus>,
+    /// Where the engine counts.
+    pub statistics: Arc<VolumeStatistics>,
 }
 
 /// State of an open volume at one instant.
@@ -107,7 +108,7 @@ impl OpenVolume {
 
 impl PublishedStatus {
     fn current(&self) -> MutexGuard<'_, VolumeStatus> {
-        locked(&self.current)
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stores the replica states of all extents.
