@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_types::DriveId;
-use weir_volume::mirror::{Damaged, ReplicaStates, Slots};
+use weir_types::bounds::REPLICA_SLOTS_MAX;
+use weir_volume::Mirror;
+use weir_volume::mirror::{Damaged, ReplicaState, ReplicaStates, Slots};
 
 use crate::statistics::VolumeStatistics;
 
@@ -100,6 +102,19 @@ impl OpenVolume {
         self.statistics.changed_bytes()
     }
 
+    /// Publishes the damaged blocks and the valid checksums of an extent.
+    pub fn publish_checksums(&self, extent: u32, mirror: &Mirror) {
+        self.statistics.checksums.publish(extent, mirror);
+        self.status.set_damaged(extent, mirror.damaged(extent));
+    }
+
+    /// Publishes the damaged blocks and the valid checksums of all extents.
+    pub fn publish_all_checksums(&self, mirror: &Mirror) {
+        self.statistics.checksums.publish_all(mirror);
+        self.status.forget_damaged();
+        (0..mirror.extents()).for_each(|extent| self.status.set_damaged(extent, mirror.damaged(extent)));
+    }
+
     /// Statistics, to show.
     pub fn statistics(&self) -> &VolumeStatistics {
         &self.statistics
@@ -122,6 +137,21 @@ impl PublishedStatus {
         let mut current = self.current();
         let known = current.replica_states.get_mut(extent as usize);
         *known.expect("all extents are told of before one changes") = replica_states;
+    }
+
+    /// Publishes the states of all replicas of a volume.
+    pub fn publish_replicas(&self, mirror: &Mirror) {
+        let replica_states = (0..mirror.extents()).map(|extent| mirror.reliable_replica_states(extent));
+        self.set_replica_states(replica_states.collect());
+        (0..mirror.extents()).for_each(|extent| self.publish_away(extent, mirror));
+    }
+
+    /// Publishes which replicas of an extent cannot be reached.
+    pub fn publish_away(&self, extent: u32, mirror: &Mirror) {
+        let replica_states = mirror.replica_states(extent);
+        let is_away =
+            |slot: &usize| replica_states[*slot] != ReplicaState::Absent && !mirror.is_there(extent, *slot);
+        self.set_away(extent, (0..REPLICA_SLOTS_MAX).filter(is_away).collect());
     }
 
     /// Stores which replicas of an extent cannot be reached.

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weir_types::bounds::SECTION_BYTES;
+use weir_volume::Mirror;
 use weir_volume::mirror::{Damaged, SectionReport};
 
 /// Known state of a volume's data at rest. One reactor writes it.
@@ -61,8 +62,9 @@ impl ChecksumStatistics {
         }
     }
 
-    /// Stores the current state of an extent.
-    pub fn is(&self, extent: u32, damaged: &[Damaged], valid_sections: u32) {
+    /// Publishes the damaged ranges and valid checksum sections of an extent.
+    pub fn publish(&self, extent: u32, mirror: &Mirror) {
+        let (damaged, valid_sections) = (mirror.damaged(extent), mirror.valid_sections(extent));
         let mut extents = self.extents();
         match damaged.is_empty() && valid_sections == 0 {
             true => _ = extents.remove(&extent),
@@ -72,9 +74,10 @@ impl ChecksumStatistics {
         }
     }
 
-    /// Forgets the state of all extents.
-    pub fn forget(&self) {
+    /// Publishes the damaged ranges and valid checksum sections of all extents.
+    pub fn publish_all(&self, mirror: &Mirror) {
         self.extents().clear();
+        (0..mirror.extents()).for_each(|extent| self.publish(extent, mirror));
     }
 
     /// Adds the result of a scrubbed section.

@@ -36,12 +36,12 @@ impl ReplicationStatistics {
     }
 
     /// Adds resynced bytes.
-    pub fn copied(&self, bytes: u64) {
+    pub fn add_resynced(&self, bytes: u64) {
         self.bytes_resynced.fetch_add(bytes, Relaxed);
     }
 
     /// Stores the bytes that are left to resync.
-    pub fn is_left(&self, bytes: u64) {
+    pub fn publish_left(&self, bytes: u64) {
         self.bytes_left.store(bytes, Relaxed);
         let mut episode = self.episode.lock().unwrap_or_else(PoisonError::into_inner);
         match (bytes, &*episode) {

@@ -9,7 +9,7 @@ use weir_types::DriveId;
 use super::DataPlane;
 use crate::command::Command;
 use crate::locks::locked;
-use crate::space_permission::IsCounted;
+use crate::volumes::space_permission::IsCounted;
 
 impl DataPlane {
     /// Stops all operations except syncs on a drive whose folder is gone, or resumes them. In effect for

@@ -35,13 +35,14 @@ use crate::command::{Command, PolicyBinding};
 use crate::drive_queue::SharedDriveQueue;
 use crate::emulation::SharedEmulation;
 use crate::helper::Helper;
-use crate::life::NewSize;
 use crate::locks::locked;
 use crate::policy_path::policy_tree_scope;
 use crate::reactor::{Reactor, Surroundings};
 use crate::sharing::SharedState;
-use crate::space_permission::IsCounted;
-use crate::volume_files::NewHome;
+use crate::volumes::life::NewSize;
+use crate::volumes::order::VolumeOrder;
+use crate::volumes::space_permission::IsCounted;
+use crate::volumes::volume_files::NewHome;
 
 /// Configuration of the data plane.
 #[derive(Clone, Debug)]
@@ -230,6 +231,24 @@ impl DataPlane {
         locked(&self.placements).get(&volume).copied().ok_or(EngineError::UnknownVolume(volume))
     }
 
+    /// Sends an order to a volume.
+    pub(crate) fn order(&self, volume: VolumeId, order: VolumeOrder) -> Result<(), EngineError> {
+        let reactor = self.reactor_of(volume)?;
+        self.reactors[reactor].order(Command::Volume { volume, order });
+        Ok(())
+    }
+
+    /// Sends an order to a volume, and waits for the answer.
+    pub(crate) fn ask_volume<T>(
+        &self,
+        volume: VolumeId,
+        order: impl FnOnce(SyncSender<T>) -> VolumeOrder,
+    ) -> Result<T, EngineError> {
+        let (done, answer) = sync_channel(1);
+        self.order(volume, order(done))?;
+        answer.recv().map_err(|_| EngineError::Stopped(volume))
+    }
+
     /// Sends an order and waits until it is in effect.
     pub(crate) fn ask(
         &self,
@@ -395,17 +414,15 @@ impl DataPlane {
     /// requests on the extent fail. The fault appears in [`DataPlane::alarms`]. A second call changes
     /// nothing.
     pub fn fail_replica(&self, volume: VolumeId, replica: (u32, usize), message: String) {
-        if let Ok(reactor) = self.reactor_of(volume) {
-            self.reactors[reactor].order(Command::FailReplica { volume, replica, message });
-        }
+        // A volume that is not open has no replica in service.
+        let _ = self.order(volume, VolumeOrder::FailReplica { replica, message });
     }
 
     /// Invalidates a volume's write journal on a drive, because its log no longer exists: the replicas
     /// behind it fail for good. Does nothing if there is no journal, or if it has failed already.
     pub fn give_up_journal(&self, volume: VolumeId, drive: DriveId) {
-        if let Ok(reactor) = self.reactor_of(volume) {
-            self.reactors[reactor].order(Command::GiveUpJournal { volume, drive });
-        }
+        // A volume that is not open has no journal in service.
+        let _ = self.order(volume, VolumeOrder::GiveUpJournal { drive });
     }
 
     /// Hands a connection whose handshake is done to the volume's reactor. If the volume no longer exists,

@@ -1,7 +1,7 @@
 //! Orders about the replicas and journals of a volume.
 
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use weir_engine_interface::{EngineError, JournalSpec, VolumeHome};
@@ -9,10 +9,9 @@ use weir_types::{DriveId, VolumeId};
 use weir_volume::mirror::ReplicaMetadata;
 
 use super::DataPlane;
-use crate::command::Command;
-use crate::command::NewJournal;
 use crate::locks::locked;
-use crate::replicas::NewChange;
+use crate::volumes::order::{NewJournal, VolumeOrder};
+use crate::volumes::replicas::NewChange;
 
 /// How long control waits until a change is durable. The change holds up all others. If a drive does not
 /// answer and no other replica serves, it must not hold them up for ever. After a timeout, the replica
@@ -30,8 +29,7 @@ impl DataPlane {
         volume: VolumeId,
         read_costs: Vec<(DriveId, u32)>,
     ) -> Result<(), EngineError> {
-        let reactor = self.reactor_of(volume)?;
-        self.ask(reactor, volume, |done| Command::SetReadCosts { volume, read_costs, done })
+        self.ask_volume(volume, |done| VolumeOrder::SetReadCosts { read_costs, done })
     }
 
     /// Adds a replica of an extent, whose empty file exists already. When this call returns, the replica
@@ -63,9 +61,7 @@ impl DataPlane {
     /// # Errors
     /// If the volume is not open; the next open finds the replica.
     pub fn confirm_added(&self, volume: VolumeId, replica: (u32, usize)) -> Result<(), EngineError> {
-        let reactor = self.reactor_of(volume)?;
-        self.reactors[reactor].order(Command::ConfirmAdded { volume, replica });
-        Ok(())
+        self.order(volume, VolumeOrder::ConfirmAdded { replica })
     }
 
     /// Puts a volume under its policies again, also on drives that are new to it.
@@ -81,7 +77,7 @@ impl DataPlane {
     /// If the volume is not open or the reactor has stopped.
     pub fn add_journal(&self, volume: VolumeId, spec: JournalSpec) -> Result<bool, EngineError> {
         let journal = Box::new(self.new_journal(spec));
-        let is_added = self.ask_whether(volume, |done| Command::AddJournal { volume, journal, done })?;
+        let is_added = self.ask_volume(volume, |done| VolumeOrder::AddJournal { journal, done })?;
         self.bind_again(volume)?;
         Ok(is_added)
     }
@@ -92,24 +88,12 @@ impl DataPlane {
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
     pub fn drop_journal(&self, volume: VolumeId, drive: DriveId) -> Result<bool, EngineError> {
-        self.ask_whether(volume, |done| Command::DropJournal { volume, drive, done })
+        self.ask_volume(volume, |done| VolumeOrder::DropJournal { drive, done })
     }
 
     pub(crate) fn new_journal(&self, spec: JournalSpec) -> NewJournal {
         let home = self.new_homes(std::slice::from_ref(&spec.home)).remove(0);
         NewJournal { spec, home }
-    }
-
-    /// Sends an order and waits for its answer.
-    fn ask_whether(
-        &self,
-        volume: VolumeId,
-        command: impl FnOnce(SyncSender<bool>) -> Command,
-    ) -> Result<bool, EngineError> {
-        let reactor = self.reactor_of(volume)?;
-        let (done, answer) = sync_channel(1);
-        self.reactors[reactor].order(command(done));
-        answer.recv().map_err(|_| EngineError::Stopped(volume))
     }
 
     /// Removes a replica of an extent. When this call returns, the replica is unused and its file may be
@@ -143,9 +127,8 @@ impl DataPlane {
         replica: (u32, usize),
         change: NewChange,
     ) -> Result<bool, EngineError> {
-        let reactor = self.reactor_of(volume)?;
         let (done, answer) = sync_channel(1);
-        self.reactors[reactor].order(Command::ChangeReplica { volume, replica, change, done });
+        self.order(volume, VolumeOrder::ChangeReplica { replica, change, done })?;
         let answer = answer.recv_timeout(TIMEOUT).map_err(|error| match error {
             RecvTimeoutError::Timeout => EngineError::Silent(volume),
             RecvTimeoutError::Disconnected => EngineError::Stopped(volume),

@@ -9,8 +9,8 @@ use weir_types::VolumeId;
 use weir_volume::mirror::Slots;
 
 use super::DataPlane;
-use crate::command::Command;
-use crate::snapshot::{NewSnapshot, Outcome, QUIESCE_NS_MAX};
+use crate::volumes::order::VolumeOrder;
+use crate::volumes::snapshot::{NewSnapshot, Outcome, QUIESCE_NS_MAX};
 
 impl DataPlane {
     /// Takes a snapshot of volumes, all at the same instant, while clients write to them. Returns when the
@@ -32,16 +32,14 @@ impl DataPlane {
 
     /// Abandons the snapshot of a volume, if one is in progress.
     pub fn abandon_snapshot(&self, volume: VolumeId) {
-        if let Ok(reactor) = self.reactor_of(volume) {
-            self.reactors[reactor].order(Command::AbandonSnapshot { volume });
-        }
+        // A volume that is not open has no snapshot in progress.
+        let _ = self.order(volume, VolumeOrder::AbandonSnapshot);
     }
 
     fn quiesce(&self, specs: &[SnapshotSpec]) -> Result<(), EngineError> {
         let ask = |spec: &SnapshotSpec| {
             let (done, answer) = sync_channel(1);
-            let reactor = self.reactor_of(spec.volume)?;
-            self.reactors[reactor].order(Command::Quiesce { volume: spec.volume, done });
+            self.order(spec.volume, VolumeOrder::Quiesce { done })?;
             Ok((spec.volume, answer))
         };
         let answers: Vec<(VolumeId, Receiver<bool>)> =
@@ -60,9 +58,8 @@ impl DataPlane {
     ) -> Result<Vec<Vec<Slots>>, EngineError> {
         let ask = |spec: &SnapshotSpec| {
             let (done, answer) = sync_channel(1);
-            let reactor = self.reactor_of(spec.volume)?;
             let snapshot = Box::new(NewSnapshot { spec: spec.clone(), is_quiesced, done });
-            self.reactors[reactor].order(Command::Snapshot(snapshot));
+            self.order(spec.volume, VolumeOrder::Snapshot(snapshot))?;
             Ok((spec.volume, answer))
         };
         let answers: Vec<(VolumeId, Receiver<Outcome>)> =
@@ -80,10 +77,7 @@ impl DataPlane {
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
     pub fn scrub(&self, volume: VolumeId, progress: Arc<ScrubProgress>) -> Result<bool, EngineError> {
-        let reactor = self.reactor_of(volume)?;
-        let (done, answer) = sync_channel(1);
-        self.reactors[reactor].order(Command::Scrub { volume, progress, done });
-        answer.recv().map_err(|_| EngineError::Stopped(volume))
+        self.ask_volume(volume, |done| VolumeOrder::Scrub { progress, done })
     }
 
     /// Cancels the scrub of a volume, if there is one. Pieces under way end soon.
@@ -91,8 +85,7 @@ impl DataPlane {
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
     pub fn end_scrub(&self, volume: VolumeId) -> Result<(), EngineError> {
-        let reactor = self.reactor_of(volume)?;
-        self.ask(reactor, volume, |done| Command::EndScrub { volume, done })
+        self.ask_volume(volume, |done| VolumeOrder::EndScrub { done })
     }
 }
 
