@@ -3,18 +3,15 @@
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
+use weir_engine_interface::{OpenFile, OpenVolume, PolicyLevel, VolumeSpec};
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, VolumeId};
 
 use super::background::NewReclaim;
 use super::ceilings::PolicyTree;
 use super::clients::{NewConnection, Tap};
-use super::open_file::OpenFile;
-use super::policy_path::PolicyLevel;
 use super::volumes::life::NewSize;
 use super::volumes::order::{NewJournal, VolumeOrder};
 use super::volumes::volume_files::NewHome;
-use crate::VolumeSpec;
-use crate::statistics::VolumeStatistics;
 
 /// The policies of a volume: all levels from the top, and the policy tree of its ceilings, if it has
 /// ceilings.
@@ -29,7 +26,7 @@ pub(super) enum Command {
         spec: VolumeSpec,
         homes: Vec<NewHome>,
         journals: Vec<NewJournal>,
-        statistics: Arc<VolumeStatistics>,
+        open: OpenVolume,
         done: SyncSender<()>,
     },
     Close {

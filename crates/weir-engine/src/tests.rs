@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 
 use tempfile::TempDir;
+use weir_engine_interface::{VolumeLayout, VolumeSpec};
 use weir_nbd::{ExportInfo, Session};
 use weir_qos::{Cost, DriveModel, DriveQueue, Granted, Kind, Verdict};
 use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Unfilled};
@@ -101,8 +102,8 @@ impl World {
             headers: Vec::new(),
         };
         let (done, _answer) = sync_channel(1);
-        let (journals, statistics) = Default::default();
-        self.order(Command::Open { spec, homes, journals, statistics, done });
+        let (journals, open) = Default::default();
+        self.order(Command::Open { spec, homes, journals, open, done });
     }
 
     fn home(&self, slot: usize) -> NewHome {

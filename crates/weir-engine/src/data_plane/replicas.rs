@@ -4,13 +4,12 @@ use std::os::fd::OwnedFd;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
+use weir_engine_interface::{EngineError, JournalSpec, VolumeHome};
 use weir_types::{DriveId, VolumeId};
 use weir_volume::mirror::ReplicaMetadata;
 
-use super::{DataPlane, DataPlaneError};
+use super::DataPlane;
 use crate::locks::locked;
-use crate::specification::VolumeHome;
-use crate::volumes::journals::JournalSpec;
 use crate::volumes::order::{NewJournal, VolumeOrder};
 use crate::volumes::replicas::NewChange;
 
@@ -29,7 +28,7 @@ impl DataPlane {
         &self,
         volume: VolumeId,
         read_costs: Vec<(DriveId, u32)>,
-    ) -> Result<(), DataPlaneError> {
+    ) -> Result<(), EngineError> {
         self.ask_volume(volume, |done| VolumeOrder::SetReadCosts { read_costs, done })
     }
 
@@ -42,7 +41,7 @@ impl DataPlane {
     /// way, or no replica is left as a source.
     ///
     /// # Errors
-    /// [`DataPlaneError::NotAdded`] if the metadata of the other replicas cannot be written; no replica was
+    /// [`EngineError::NotAdded`] if the metadata of the other replicas cannot be written; no replica was
     /// added then. Other errors if the volume is not open or the reactor has stopped.
     pub fn add_replica(
         &self,
@@ -50,7 +49,7 @@ impl DataPlane {
         replica: (u32, usize),
         (homes, home): (&[VolumeHome], u8),
         journal: Option<DriveId>,
-    ) -> Result<bool, DataPlaneError> {
+    ) -> Result<bool, EngineError> {
         let homes = self.new_homes(homes);
         let added = self.change_replica(volume, replica, NewChange::Add { homes, home, journal });
         self.bind_again(volume)?;
@@ -61,12 +60,12 @@ impl DataPlane {
     ///
     /// # Errors
     /// If the volume is not open; the next open finds the replica.
-    pub fn confirm_added(&self, volume: VolumeId, replica: (u32, usize)) -> Result<(), DataPlaneError> {
+    pub fn confirm_added(&self, volume: VolumeId, replica: (u32, usize)) -> Result<(), EngineError> {
         self.order(volume, VolumeOrder::ConfirmAdded { replica })
     }
 
     /// Puts a volume under its policies again, also on drives that are new to it.
-    pub(crate) fn bind_again(&self, volume: VolumeId) -> Result<(), DataPlaneError> {
+    pub(crate) fn bind_again(&self, volume: VolumeId) -> Result<(), EngineError> {
         let path = locked(&self.paths).get(&volume).cloned();
         path.map_or(Ok(()), |path| self.bind(volume, path))
     }
@@ -76,7 +75,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
-    pub fn add_journal(&self, volume: VolumeId, spec: JournalSpec) -> Result<bool, DataPlaneError> {
+    pub fn add_journal(&self, volume: VolumeId, spec: JournalSpec) -> Result<bool, EngineError> {
         let journal = Box::new(self.new_journal(spec));
         let is_added = self.ask_volume(volume, |done| VolumeOrder::AddJournal { journal, done })?;
         self.bind_again(volume)?;
@@ -88,7 +87,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
-    pub fn drop_journal(&self, volume: VolumeId, drive: DriveId) -> Result<bool, DataPlaneError> {
+    pub fn drop_journal(&self, volume: VolumeId, drive: DriveId) -> Result<bool, EngineError> {
         self.ask_volume(volume, |done| VolumeOrder::DropJournal { drive, done })
     }
 
@@ -102,7 +101,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
-    pub fn remove_replica(&self, volume: VolumeId, replica: (u32, usize)) -> Result<bool, DataPlaneError> {
+    pub fn remove_replica(&self, volume: VolumeId, replica: (u32, usize)) -> Result<bool, EngineError> {
         self.change_replica(volume, replica, NewChange::Remove)
     }
 
@@ -118,7 +117,7 @@ impl DataPlane {
         replica: (u32, usize),
         found: Box<ReplicaMetadata>,
         journal: Option<(DriveId, OwnedFd)>,
-    ) -> Result<bool, DataPlaneError> {
+    ) -> Result<bool, EngineError> {
         self.change_replica(volume, replica, NewChange::Rejoin { found, journal })
     }
 
@@ -127,13 +126,13 @@ impl DataPlane {
         volume: VolumeId,
         replica: (u32, usize),
         change: NewChange,
-    ) -> Result<bool, DataPlaneError> {
+    ) -> Result<bool, EngineError> {
         let (done, answer) = sync_channel(1);
         self.order(volume, VolumeOrder::ChangeReplica { replica, change, done })?;
         let answer = answer.recv_timeout(TIMEOUT).map_err(|error| match error {
-            RecvTimeoutError::Timeout => DataPlaneError::Silent(volume),
-            RecvTimeoutError::Disconnected => DataPlaneError::Stopped(volume),
+            RecvTimeoutError::Timeout => EngineError::Silent(volume),
+            RecvTimeoutError::Disconnected => EngineError::Stopped(volume),
         })?;
-        answer.map_err(|reason| DataPlaneError::NotAdded { volume, reason })
+        answer.map_err(|reason| EngineError::NotAdded { volume, reason })
     }
 }

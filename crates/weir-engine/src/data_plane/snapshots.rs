@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
+use weir_engine_interface::{EngineError, ScrubProgress, SnapshotSpec};
 use weir_types::VolumeId;
 use weir_volume::mirror::Slots;
 
-use super::{DataPlane, DataPlaneError};
+use super::DataPlane;
 use crate::volumes::order::VolumeOrder;
-use crate::volumes::scrubbing::ScrubProgress;
-use crate::volumes::snapshot::{NewSnapshot, Outcome, QUIESCE_NS_MAX, SnapshotSpec};
+use crate::volumes::snapshot::{NewSnapshot, Outcome, QUIESCE_NS_MAX};
 
 impl DataPlane {
     /// Takes a snapshot of volumes, all at the same instant, while clients write to them. Returns when the
@@ -20,7 +20,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// If a volume is not open or cannot be in a snapshot now. Then no snapshot stays in progress.
-    pub fn snapshot(&self, specs: &[SnapshotSpec]) -> Result<Vec<Vec<Slots>>, DataPlaneError> {
+    pub fn snapshot(&self, specs: &[SnapshotSpec]) -> Result<Vec<Vec<Slots>>, EngineError> {
         let is_quiesced = specs.len() > 1;
         let begun = if is_quiesced { self.quiesce(specs) } else { Ok(()) };
         let outcome = begun.and_then(|()| self.snapshot_quiesced(specs, is_quiesced));
@@ -36,14 +36,14 @@ impl DataPlane {
         let _ = self.order(volume, VolumeOrder::AbandonSnapshot);
     }
 
-    fn quiesce(&self, specs: &[SnapshotSpec]) -> Result<(), DataPlaneError> {
+    fn quiesce(&self, specs: &[SnapshotSpec]) -> Result<(), EngineError> {
         let ask = |spec: &SnapshotSpec| {
             let (done, answer) = sync_channel(1);
             self.order(spec.volume, VolumeOrder::Quiesce { done })?;
             Ok((spec.volume, answer))
         };
         let answers: Vec<(VolumeId, Receiver<bool>)> =
-            specs.iter().map(ask).collect::<Result<_, DataPlaneError>>()?;
+            specs.iter().map(ask).collect::<Result<_, EngineError>>()?;
         let is_quiesced = |(volume, answer): (VolumeId, Receiver<bool>)| {
             let is_quiesced = answer.recv_timeout(Duration::from_nanos(QUIESCE_NS_MAX)).unwrap_or(false);
             if is_quiesced { Ok(()) } else { Err(busy(volume)) }
@@ -55,7 +55,7 @@ impl DataPlane {
         &self,
         specs: &[SnapshotSpec],
         is_quiesced: bool,
-    ) -> Result<Vec<Vec<Slots>>, DataPlaneError> {
+    ) -> Result<Vec<Vec<Slots>>, EngineError> {
         let ask = |spec: &SnapshotSpec| {
             let (done, answer) = sync_channel(1);
             let snapshot = Box::new(NewSnapshot { spec: spec.clone(), is_quiesced, done });
@@ -63,10 +63,10 @@ impl DataPlane {
             Ok((spec.volume, answer))
         };
         let answers: Vec<(VolumeId, Receiver<Outcome>)> =
-            specs.iter().map(ask).collect::<Result<_, DataPlaneError>>()?;
+            specs.iter().map(ask).collect::<Result<_, EngineError>>()?;
         let outcome = |(volume, answer): (VolumeId, Receiver<Outcome>)| {
-            let outcome = answer.recv().map_err(|_| DataPlaneError::Stopped(volume))?;
-            outcome.map_err(|reason| DataPlaneError::SnapshotRefused { volume, reason })
+            let outcome = answer.recv().map_err(|_| EngineError::Stopped(volume))?;
+            outcome.map_err(|reason| EngineError::SnapshotRefused { volume, reason })
         };
         answers.into_iter().map(outcome).collect()
     }
@@ -76,7 +76,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
-    pub fn scrub(&self, volume: VolumeId, progress: Arc<ScrubProgress>) -> Result<bool, DataPlaneError> {
+    pub fn scrub(&self, volume: VolumeId, progress: Arc<ScrubProgress>) -> Result<bool, EngineError> {
         self.ask_volume(volume, |done| VolumeOrder::Scrub { progress, done })
     }
 
@@ -84,12 +84,12 @@ impl DataPlane {
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
-    pub fn end_scrub(&self, volume: VolumeId) -> Result<(), DataPlaneError> {
+    pub fn end_scrub(&self, volume: VolumeId) -> Result<(), EngineError> {
         self.ask_volume(volume, |done| VolumeOrder::EndScrub { done })
     }
 }
 
-fn busy(volume: VolumeId) -> DataPlaneError {
+fn busy(volume: VolumeId) -> EngineError {
     let reason = "it could not be held for the same instant".to_owned();
-    DataPlaneError::SnapshotRefused { volume, reason }
+    EngineError::SnapshotRefused { volume, reason }
 }

@@ -10,10 +10,10 @@ mod shared;
 use std::sync::Arc;
 
 use slab::Slab;
+use weir_engine_interface::PolicyLevel;
 use weir_qos::{Cost, Granted, Kind, NodeId, Verdict};
 use weir_volume::Action;
 
-use crate::policy_path::PolicyLevel;
 use crate::sharing::{DriveGrant, Message, SharedState};
 use crate::token::{AskNumber, ConnectionIndex, ReplicaIndex, VolumeIndex};
 pub use home_queue::HomeQueue;

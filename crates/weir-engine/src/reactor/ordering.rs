@@ -1,20 +1,17 @@
 //! Ordering: carrying out the orders of control.
 
-use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
+use weir_engine_interface::{OpenVolume, ScrubEnd, VolumeSpec};
 use weir_types::{BackgroundKind, BackgroundPolicy, VolumeId};
 use weir_volume::geometry::extent_count;
 
 use super::Reactor;
 use crate::clients::NewConnection;
 use crate::command::{Command, PolicyBinding};
-use crate::specification::VolumeSpec;
-use crate::statistics::VolumeStatistics;
 use crate::token::VolumeIndex;
 use crate::volumes::life::{NewSize, answer};
 use crate::volumes::order::{NewJournal, VolumeOrder};
-use crate::volumes::scrubbing::ScrubEnd;
 use crate::volumes::volume_files::NewHome;
 use weir_host::line_gate::LineGate;
 
@@ -26,8 +23,8 @@ static REFUSALS: LineGate = LineGate::new();
 impl Reactor {
     pub(super) fn take_command(&mut self, command: Command) {
         match command {
-            Command::Open { spec, homes, journals, statistics, done } => {
-                self.open_volume(spec, (homes, journals), statistics);
+            Command::Open { spec, homes, journals, open, done } => {
+                self.open_volume(spec, (homes, journals), open);
                 answer(done);
             }
             Command::Close { volume, done } => self.close_volume(volume, done),
@@ -83,10 +80,10 @@ impl Reactor {
         &mut self,
         spec: VolumeSpec,
         (homes, journals): (Vec<NewHome>, Vec<NewJournal>),
-        statistics: Arc<VolumeStatistics>,
+        open: OpenVolume,
     ) {
-        let index = self.volumes.open(&mut self.io, spec, (homes, journals), Arc::clone(&statistics));
-        self.clients.open_volume(index, statistics);
+        let index = self.volumes.open(&mut self.io, spec, (homes, journals), open.clone());
+        self.clients.open_volume(index, open);
         if self.volumes[index].mirror.has_replicas() {
             self.go_on(index, |volume, desk| volume.begin_resync(desk));
         }

@@ -35,16 +35,13 @@ pub mod volume_files;
 
 use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
-use std::sync::Arc;
 
 use slab::Slab;
+use weir_engine_interface::{OpenFile, OpenVolume, VolumeSpec};
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, VolumeId};
 
 use crate::drive_queue::DriveQueues;
 use crate::io::Io;
-use crate::open_file::OpenFile;
-use crate::specification::VolumeSpec;
-use crate::statistics::VolumeStatistics;
 use crate::token::{ConnectionIndex, Token, VolumeIndex};
 use late_answers::LateAnswers;
 use order::NewJournal;
@@ -98,10 +95,10 @@ impl Volumes {
         io: &mut Io,
         spec: VolumeSpec,
         (homes, journals): (Vec<NewHome>, Vec<NewJournal>),
-        statistics: Arc<VolumeStatistics>,
+        open: OpenVolume,
     ) -> VolumeIndex {
         let (id, size_bytes, index) = (spec.id, spec.size_bytes, self.served.vacant_key());
-        self.served.insert(ServedVolume::new(index, spec, statistics));
+        self.served.insert(ServedVolume::new(index, spec, open));
         let (volume, mut desk) = self.at(io, index);
         let mut disk = volume.disk(&mut desk);
         homes.into_iter().for_each(|home| disk.add_home(home));

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
+use weir_engine_interface::{JournalSpec, ScrubProgress};
 use weir_types::DriveId;
 
-use super::journals::JournalSpec;
 use super::replicas::{ChangeAnswer, NewChange, tell};
-use super::scrubbing::ScrubProgress;
 use super::snapshot::NewSnapshot;
 use super::volume_files::NewHome;
 

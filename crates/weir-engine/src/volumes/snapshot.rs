@@ -6,14 +6,12 @@
 //! itself after a moment, because the caller may never come back.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::SyncSender;
 
+use weir_engine_interface::SnapshotSpec;
 use weir_store::extent_file_name;
 use weir_store::snapshot::Target;
-use weir_types::{DriveId, VolumeId};
+use weir_types::VolumeId;
 use weir_volume::Mirror;
 use weir_volume::mirror::stall::Waiting;
 use weir_volume::mirror::{Effect, Slots};
@@ -30,31 +28,6 @@ use crate::volumes::volume_files::VolumeFiles;
 /// Longest time that writes are quiesced while other volumes are brought to the same instant, in nanoseconds.
 /// It is the longest pause that clients may notice.
 pub const QUIESCE_NS_MAX: u64 = 50_000_000;
-
-/// The snapshot to take of one volume.
-#[derive(Clone, Debug)]
-pub struct SnapshotSpec {
-    /// The volume.
-    pub volume: VolumeId,
-    /// Where the extent files go on each drive of the volume. An empty whole file exists there for each
-    /// replica.
-    pub targets: BTreeMap<DriveId, Target>,
-    /// Where the snapshot reports its progress.
-    pub progress: Arc<SnapshotProgress>,
-}
-
-/// Progress of a snapshot, readable by every thread.
-#[derive(Debug, Default)]
-pub struct SnapshotProgress {
-    pub(crate) bytes_left: AtomicU64,
-}
-
-impl SnapshotProgress {
-    /// Bytes of extents that are left, holes included.
-    pub fn bytes_left(&self) -> u64 {
-        self.bytes_left.load(Relaxed)
-    }
-}
 
 /// For each extent the replicas in the snapshot, all of which are identical; or why the snapshot was
 /// abandoned.
@@ -234,7 +207,7 @@ impl VolumeSnapshot {
         let Some(Current { step, spec, .. }) = &self.current else { return };
         if step.waiting.is_empty() {
             desk.mirror.snapshots().step_done(step.end, step.failed, desk.effects);
-            spec.progress.bytes_left.store(desk.mirror.snapshot_bytes_left(), Relaxed);
+            spec.progress.set_bytes_left(desk.mirror.snapshot_bytes_left());
         }
     }
 

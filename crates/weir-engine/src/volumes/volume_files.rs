@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use weir_engine_interface::{Content, FileIdentity, NO_HOME, OpenFile, home_beyond_list};
 use weir_reactor::Descriptor;
 use weir_types::bounds::EXTENT_BYTES;
 use weir_types::{DriveId, VolumeId};
@@ -11,8 +12,6 @@ use weir_volume::zeroing::Filesystem;
 
 use crate::drive_queue::{HomeQueue, SharedDriveQueue};
 use crate::emulation::SharedEmulation;
-use crate::open_file::{Content, FileIdentity, OpenFile};
-use crate::specification::{NO_HOME, home_beyond_list};
 use crate::volumes::space_permission::IsCounted;
 
 /// A drive that holds extents of a volume, with the state that volumes share on that drive.

@@ -4,6 +4,9 @@
 
 use std::os::fd::OwnedFd;
 
+use weir_engine_interface::JournalSpec;
+use weir_engine_interface::VolumeHome;
+use weir_engine_interface::statistics::JournalUsage;
 use weir_journal::{Action, DestageFault, FileId, FileKey, SlowFault};
 use weir_reactor::Descriptor;
 use weir_types::DriveId;
@@ -11,9 +14,7 @@ use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES, EXTENT_BYTES};
 use weir_volume::AllocationMap;
 
 use super::desk::{Desk, JournalEffect};
-use super::{Binding, JournalSpec, SlowFile, VolumeJournal, VolumeJournals, key_of, replica_of};
-use crate::specification::VolumeHome;
-use crate::statistics::JournalUsage;
+use super::{Binding, SlowFile, VolumeJournal, VolumeJournals, key_of, replica_of};
 
 /// Message for a replica whose journal failed, or to which the journal could not destage.
 const FAILED: &str = "is behind a write journal that failed, or could not be brought from it what it holds";
@@ -88,13 +89,15 @@ impl VolumeJournals {
             return false;
         }
         self.all.remove(journal_index);
-        self.statistics.journals.is_gone(drive);
+        self.open.statistics.journals.is_gone(drive);
+        self.open.status.set_journal_failed(drive, false);
         true
     }
 
     /// Detaches a removed extent replica; its journal forgets its data.
     pub fn detach(&mut self, extent: u32, slot: usize, desk: &mut Desk<'_>) {
-        self.statistics.journals.forget(extent, slot);
+        self.invalidated.remove(&(extent, slot));
+        self.publish_invalidated();
         let key = key_of((extent, slot));
         self.bindings.remove(&(extent, slot));
         for journal_index in self.all.indices() {
@@ -121,7 +124,8 @@ impl VolumeJournals {
 
     /// Detaches all replicas from this extent on; their journals forget their data.
     pub fn detach_from(&mut self, first: u32, desk: &mut Desk<'_>) {
-        self.statistics.journals.forget_from(first);
+        self.invalidated.retain(|(extent, _)| *extent < first);
+        self.publish_invalidated();
         self.bindings.retain(|(extent, _), _| *extent < first);
         for journal_index in self.all.indices() {
             self.forget_in(journal_index, |key| key.extent >= first, desk);
@@ -201,8 +205,13 @@ impl VolumeJournals {
 
     /// Acknowledged writes of a replica are lost with its journal.
     pub fn invalidate(&mut self, extent: u32, slot: usize) {
-        self.statistics.journals.invalidate(extent, slot);
+        self.invalidated.insert((extent, slot));
+        self.publish_invalidated();
         self.effects.push(JournalEffect::Invalidated { extent, slot });
+    }
+
+    fn publish_invalidated(&self) {
+        self.open.status.set_invalidated(self.invalidated.clone());
     }
 
     /// Refuses the actions that waited for a file to be opened.
@@ -238,10 +247,7 @@ impl VolumeJournals {
         let Some(journal_index) = self.all.on(drive) else { return false };
         let journal = self.all.at(journal_index);
         let is_other = binding.is_some_and(|binding| binding.journal != journal_index);
-        !is_other
-            && !journal.is_stopped
-            && !journal.has_failed
-            && !self.statistics.journals.is_invalidated(extent, slot)
+        !is_other && !journal.is_stopped && !journal.has_failed && !self.invalidated.contains(&(extent, slot))
     }
 
     /// Attaches a replica, which is at a home, to the journal on a drive. The caller has checked that this
@@ -292,12 +298,13 @@ impl VolumeJournals {
         let (is_empty, has_failed) = (journal.core.is_empty(), journal.has_failed);
         journal.is_told_empty = is_empty;
         let (drive, told) = (journal.drive, JournalUsage { size_bytes, used_bytes, is_empty, has_failed });
-        self.statistics.journals.is_used(drive, told);
+        self.open.statistics.journals.is_used(drive, told);
+        self.open.status.set_journal_failed(drive, has_failed);
     }
 
     /// Why a replica behind a journal failed, if its journal failed.
     pub fn fault_of(&self, extent: u32, slot: usize) -> Option<String> {
-        self.statistics.journals.is_invalidated(extent, slot).then(|| FAILED.to_owned())
+        self.invalidated.contains(&(extent, slot)).then(|| FAILED.to_owned())
     }
 
     /// Records which pieces of a replica's file its journal has, before the file itself is mapped. Data

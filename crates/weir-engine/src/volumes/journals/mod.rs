@@ -22,18 +22,14 @@ mod flights;
 mod reading;
 mod set;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::OwnedFd;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
-use std::sync::Arc;
 
+use weir_engine_interface::{Content, FileIdentity, OpenFile, OpenVolume};
 use weir_journal::{Action, DestageFault, DestageId, FileId, FileKey, Journal, Ticket};
 use weir_reactor::Descriptor;
 use weir_types::{DriveId, VolumeId};
 
-use crate::open_file::{Content, FileIdentity, OpenFile};
-use crate::specification::VolumeHome;
-use crate::statistics::VolumeStatistics;
 use crate::token::VolumeIndex;
 pub use asking::Asked;
 use asking::Unasked;
@@ -42,26 +38,6 @@ pub use draining::LOOK_INTERVAL_NS;
 use flights::Flight;
 pub use flights::Wanted;
 use set::JournalSet;
-
-/// A recovered journal for a volume, as control hands it over.
-pub struct JournalSpec {
-    /// The drive of the journal, as a home of the volume.
-    pub home: VolumeHome,
-    /// The journal's folder.
-    pub directory: PathBuf,
-    /// The journal's state.
-    pub core: Journal,
-    /// The journal's log file.
-    pub file: OwnedFd,
-    /// Size of the log file in bytes.
-    pub size_bytes: u64,
-    /// The replicas behind the journal, by extent and slot; with their files, if the journal holds data of
-    /// them.
-    pub bindings: Vec<((u32, usize), Option<OwnedFd>)>,
-    /// Replicas on missing drives, which may or may not be behind this journal; their data stays in the
-    /// journal. The journal forgets the data of all other unbound replicas.
-    pub keeps: Vec<(u32, usize)>,
-}
 
 /// The journal binding of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +52,10 @@ pub struct Binding {
 pub struct VolumeJournals {
     volume: VolumeIndex,
     id: VolumeId,
-    statistics: Arc<VolumeStatistics>,
+    /// Where the state of the journals is published.
+    open: OpenVolume,
+    /// Replicas that lost the data in their journal. They never come back.
+    invalidated: BTreeSet<(u32, usize)>,
     effects: Vec<JournalEffect>,
     all: JournalSet,
     bindings: BTreeMap<(u32, usize), Binding>,
@@ -170,11 +149,12 @@ fn replica_of(key: FileKey) -> (u32, usize) {
 }
 
 impl VolumeJournals {
-    pub fn new(volume: VolumeIndex, id: VolumeId, statistics: Arc<VolumeStatistics>) -> VolumeJournals {
+    pub fn new(volume: VolumeIndex, id: VolumeId, open: OpenVolume) -> VolumeJournals {
         VolumeJournals {
             volume,
             id,
-            statistics,
+            open,
+            invalidated: BTreeSet::new(),
             effects: Vec::new(),
             all: JournalSet::default(),
             bindings: BTreeMap::new(),

@@ -1,5 +1,6 @@
 //! The resync of one volume: which region is next, at which pace, and the dirty region log.
 
+use weir_engine_interface::statistics::VolumeStatistics;
 use weir_qos::{Kind, Pace};
 use weir_reactor::Clock;
 use weir_types::BackgroundPolicy;
@@ -11,7 +12,6 @@ use weir_volume::mirror::{Effect, ResyncQueue};
 
 use super::{KIND, ResyncSchedule, STEP, TIDY_INTERVAL_NS};
 use crate::io::Io;
-use crate::statistics::VolumeStatistics;
 use crate::token::VolumeIndex;
 use crate::volumes::operations::{Operations, Owner, Purpose};
 use crate::volumes::volume_files::VolumeFiles;

@@ -9,15 +9,12 @@ mod volume_scrub;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, PoisonError};
 
+use weir_engine_interface::{ScrubEnd, ScrubProgress};
 use weir_qos::{Cost, Kind};
-use weir_reactor::Clock;
 use weir_types::BackgroundKind;
 use weir_types::bounds::{BLOCK_BYTES, PIECE_BYTES, SCRUBS_PER_REACTOR_MAX, SECTION_BYTES};
-use weir_volume::mirror::{SECTIONS, SectionReport};
+use weir_volume::mirror::SECTIONS;
 
 use crate::token::VolumeIndex;
 pub use volume_scrub::{Desk, VolumeScrub};
@@ -30,87 +27,6 @@ const RETRY_NS: u64 = 100_000_000;
 
 /// Cost of a piece under a ceiling, before the number of bytes that it moves is known.
 const PIECE: Cost = Cost { kind: Kind::Read, is_first: true, bytes: 0, drive_ns: 0 };
-
-/// How a scrub ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScrubEnd {
-    /// All sections were examined.
-    Completed,
-    /// An operator cancelled the scrub.
-    Cancelled,
-    /// The volume was closed or became smaller, or the daemon ended.
-    Interrupted,
-}
-
-/// Progress of a scrub, readable from any thread. One reactor writes it.
-#[derive(Debug, Default)]
-pub struct ScrubProgress {
-    pub(crate) sections_done: AtomicU64,
-    pub(crate) sections_left: AtomicU64,
-    /// When the scrub began, in nanoseconds; 0 while it waits for others.
-    pub(crate) started_ns: AtomicU64,
-    pub(crate) blocks_checked: AtomicU64,
-    pub(crate) blocks_found: AtomicU64,
-    pub(crate) blocks_repaired: AtomicU64,
-    pub(crate) blocks_damaged: AtomicU64,
-    pub(crate) extents_passed_over: AtomicU64,
-    pub(crate) end: Mutex<Option<ScrubEnd>>,
-}
-
-/// The counters at one point in time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ScrubSnapshot {
-    /// Sections that were examined, or skipped because they were never written.
-    pub sections_done: u64,
-    /// Sections left.
-    pub sections_left: u64,
-    /// Blocks that were examined, counted per replica.
-    pub blocks_checked: u64,
-    /// Bad blocks, counted per replica.
-    pub blocks_found: u64,
-    /// Bad blocks that were rewritten from a correct replica.
-    pub blocks_repaired: u64,
-    /// Blocks without any replica that is known to be correct.
-    pub blocks_damaged: u64,
-    /// Extents without any replica that could be read.
-    pub extents_passed_over: u64,
-    /// Time since the scrub began, in nanoseconds; `None` if it waits for others.
-    pub elapsed_ns: Option<u64>,
-}
-
-impl ScrubProgress {
-    /// The current counters.
-    pub fn counters(&self) -> ScrubSnapshot {
-        let started_ns = self.started_ns.load(Relaxed);
-        let (repaired, damaged) = (self.blocks_repaired.load(Relaxed), self.blocks_damaged.load(Relaxed));
-        ScrubSnapshot {
-            sections_done: self.sections_done.load(Relaxed),
-            sections_left: self.sections_left.load(Relaxed),
-            blocks_checked: self.blocks_checked.load(Relaxed),
-            blocks_found: self.blocks_found.load(Relaxed) + damaged,
-            blocks_repaired: repaired,
-            blocks_damaged: damaged,
-            extents_passed_over: self.extents_passed_over.load(Relaxed),
-            elapsed_ns: (started_ns > 0).then(|| Clock.now_ns().saturating_sub(started_ns)),
-        }
-    }
-
-    /// How the scrub ended; `None` while it runs or waits.
-    pub fn end(&self) -> Option<ScrubEnd> {
-        *self.end.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn ended(&self, end: ScrubEnd) {
-        *self.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
-    }
-
-    pub(crate) fn take(&self, report: &SectionReport) {
-        self.blocks_checked.fetch_add(report.checked, Relaxed);
-        self.blocks_found.fetch_add(report.found.iter().sum(), Relaxed);
-        self.blocks_repaired.fetch_add(report.repaired.iter().sum(), Relaxed);
-        self.blocks_damaged.fetch_add(report.damaged, Relaxed);
-    }
-}
 
 /// A scrub of a volume.
 #[derive(Debug)]
@@ -211,10 +127,7 @@ fn zero_sum() -> u32 {
 impl Scrubbing {
     fn section_done(&mut self) {
         self.is_in_section = false;
-        self.progress.sections_done.fetch_add(1, Relaxed);
-        let left = self.progress.sections_left.load(Relaxed);
-        // Only one thread writes, so no update is lost between load and store.
-        self.progress.sections_left.store(left.saturating_sub(1), Relaxed);
+        self.progress.section_done();
         self.section += 1;
         if self.section == SECTIONS {
             (self.extent, self.section) = (self.extent + 1, 0);
@@ -223,7 +136,7 @@ impl Scrubbing {
 
     /// Skips the current extent, because no replica of it can be read.
     fn pass_over_extent(&mut self) {
-        self.progress.extents_passed_over.fetch_add(1, Relaxed);
+        self.progress.extent_passed_over();
         let extent = self.extent;
         while self.extent == extent {
             self.section_done();

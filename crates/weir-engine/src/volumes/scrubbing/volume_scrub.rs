@@ -1,8 +1,8 @@
 //! The scrub of one volume: its sections, and what is found in them.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
+use weir_engine_interface::{OpenVolume, ScrubEnd, ScrubProgress};
 use weir_qos::Pace;
 use weir_types::bounds::{BACKGROUND_OPERATIONS_MAX, BLOCK_BYTES, PIECE_BYTES};
 use weir_types::{BackgroundPolicy, VolumeId};
@@ -10,9 +10,8 @@ use weir_volume::geometry::Part;
 use weir_volume::mirror::{Effect, MirrorId, SECTIONS, SectionReport, Slots};
 use weir_volume::{Content, Mirror, OperationId};
 
-use super::{KIND, PIECE, RETRY_NS, ScrubEnd, ScrubProgress, Scrubbing, Scrubs, sum_of, zero_sum};
+use super::{KIND, PIECE, RETRY_NS, Scrubbing, Scrubs, sum_of, zero_sum};
 use crate::io::Io;
-use crate::statistics::VolumeStatistics;
 use crate::token::VolumeIndex;
 use crate::volumes::operations::{Operations, Owner, Purpose};
 use crate::volumes::volume_files::VolumeFiles;
@@ -25,7 +24,8 @@ pub struct Desk<'a> {
     pub scrubs: &'a mut Scrubs,
     pub files: &'a VolumeFiles,
     pub operations: &'a mut Operations,
-    pub statistics: &'a VolumeStatistics,
+    /// Where the volume's status and statistics are published.
+    pub open: &'a OpenVolume,
     pub mirror: &'a mut Mirror,
     /// Effects of the mirror, which the caller has to carry out.
     pub effects: &'a mut Vec<Effect>,
@@ -51,7 +51,7 @@ impl VolumeScrub {
             return false;
         }
         let sections = u64::from(desk.mirror.extents()) * u64::from(SECTIONS);
-        progress.sections_left.store(sections, Relaxed);
+        progress.expects(sections);
         self.current = Some(Scrubbing {
             progress,
             extent: 0,
@@ -68,7 +68,7 @@ impl VolumeScrub {
     /// The scrub's turn has come.
     pub fn started(&self, now_ns: u64) {
         if let Some(scrubbing) = &self.current {
-            scrubbing.progress.started_ns.store(now_ns.max(1), Relaxed);
+            scrubbing.progress.started(now_ns);
         }
     }
 
@@ -149,10 +149,10 @@ impl VolumeScrub {
     /// A section was scrubbed, or abandoned.
     pub fn section_ended(&mut self, extent: u32, report: &SectionReport, desk: &mut Desk<'_>) {
         self.tell_of(extent, report, desk.files);
-        desk.statistics.checksums.publish(extent, desk.mirror);
+        desk.open.publish_checksums(extent, desk.mirror);
         if let Some(scrubbing) = &mut self.current {
             scrubbing.progress.take(report);
-            desk.statistics.checksums.scrubbed(report);
+            desk.open.statistics.checksums.scrubbed(report);
             scrubbing.section_done();
         }
         self.go_on(desk);

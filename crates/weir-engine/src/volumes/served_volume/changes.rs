@@ -22,7 +22,7 @@ impl ServedVolume {
             return tell(done, false);
         }
         if !desk.schedules.resyncs.has(self.index) {
-            self.statistics.replication.publish_all(&self.mirror);
+            self.open.status.publish_replicas(&self.mirror);
         }
         let Some(change) = self.begin_change(replica, change, desk) else { return tell(done, false) };
         self.waiters.add(change, done);
@@ -59,7 +59,7 @@ impl ServedVolume {
         let (is_back, size_bytes) = (matches!(change, NewChange::Rejoin { .. }), self.size_bytes);
         self.disk(desk).take_changed(replica, change, size_bytes);
         if is_back {
-            self.statistics.replication.publish_away(replica.0, &self.mirror);
+            self.open.status.publish_away(replica.0, &self.mirror);
         }
         Some(awaited)
     }
@@ -84,8 +84,8 @@ impl ServedVolume {
         let mut disk = self.disk(desk);
         (0..replica_states.len()).filter(is_absent).for_each(|slot| disk.detach(extent, slot));
         self.resync.look_at(extent);
-        self.statistics.replication.stands(extent, replica_states);
-        self.statistics.replication.publish_away(extent, &self.mirror);
+        self.open.status.set_replica_states_of(extent, replica_states);
+        self.open.status.publish_away(extent, &self.mirror);
         if !replica_states.contains(&ReplicaState::Stale) {
             desk.io.alarms.clear_extent(self.id, extent);
         }

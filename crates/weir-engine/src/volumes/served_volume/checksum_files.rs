@@ -1,9 +1,9 @@
 //! Checksum files: what the requests on checksum files and the rest of the volume need of each other.
 
+use weir_engine_interface::Alarm;
 use weir_volume::mirror::stall::STALL_NS;
 
 use super::ServedVolume;
-use crate::alarms::Alarm;
 use crate::helper::ChecksumAnswer;
 use crate::volumes::checksums::{EndedChecksums, EndedHeaders};
 use crate::volumes::volume_desk::Desk;
@@ -24,7 +24,7 @@ impl ServedVolume {
         let EndedChecksums { extent, result, headers } = ended;
         let first = self.effects.len();
         self.mirror.scrubs().checksum_work_done(extent, result, &mut self.effects);
-        self.statistics.checksums.publish(extent, &self.mirror);
+        self.open.publish_checksums(extent, &self.mirror);
         if let Some(headers) = headers {
             self.end_checksum_headers((extent, first), headers, desk);
             self.look_at_replicas_again(extent, desk);

@@ -1,10 +1,10 @@
 //! Failures of replicas: failing those that do not answer or that others can stand in for, and telling an
 //! operator.
 
+use weir_engine_interface::Alarm;
 use weir_volume::mirror::stall::STALL_NS;
 
 use super::ServedVolume;
-use crate::alarms::Alarm;
 use crate::volumes::stalls::NO_ANSWER;
 use crate::volumes::volume_desk::Desk;
 
@@ -23,7 +23,7 @@ impl ServedVolume {
             true => reason,
             false => format!("has a replica that {reason}: {}; another one serves", path.display()),
         };
-        self.statistics.replication.publish_away(extent, &self.mirror);
+        self.open.status.publish_away(extent, &self.mirror);
         if self.disk(desk).is_away(slot, extent) && !is_lost {
             // The missing drive has raised an alarm already.
             return;

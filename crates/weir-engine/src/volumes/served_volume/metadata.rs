@@ -1,9 +1,9 @@
 //! Replica metadata: what the writes of replica metadata and the rest of the volume need of each other.
 
+use weir_engine_interface::Alarm;
 use weir_volume::mirror::{MetadataAction, MetadataRequest, ReplicaState};
 
 use super::ServedVolume;
-use crate::alarms::Alarm;
 use crate::helper::MetadataError;
 use crate::volumes::replica_metadata::{Answered, EndedWrite};
 use crate::volumes::volume_desk::Desk;

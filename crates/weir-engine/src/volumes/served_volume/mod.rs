@@ -14,16 +14,13 @@ mod orders;
 mod snapshots;
 mod upkeep;
 
-use std::sync::Arc;
-
+use weir_engine_interface::{OpenVolume, VolumeSpec};
 use weir_types::{BackgroundKind, VolumeId};
 use weir_volume::Mirror;
 use weir_volume::mirror::{Agenda, Effect};
 
-use crate::VolumeSpec;
 use crate::emulation::Emulated;
 use crate::io::Io;
-use crate::statistics::VolumeStatistics;
 use crate::token::VolumeIndex;
 use crate::volumes::checksums::{self, VolumeChecksums};
 use crate::volumes::disk::Disk;
@@ -45,7 +42,8 @@ pub struct ServedVolume {
     index: VolumeIndex,
     pub id: VolumeId,
     pub mirror: Mirror,
-    statistics: Arc<VolumeStatistics>,
+    /// Where its status and statistics are published.
+    open: OpenVolume,
     /// Where the volume is, and its open files.
     pub files: VolumeFiles,
     /// What is under way.
@@ -78,7 +76,7 @@ pub struct ServedVolume {
 }
 
 impl ServedVolume {
-    pub fn new(index: VolumeIndex, spec: VolumeSpec, statistics: Arc<VolumeStatistics>) -> ServedVolume {
+    pub fn new(index: VolumeIndex, spec: VolumeSpec, open: OpenVolume) -> ServedVolume {
         let mut mirror = match spec.recovered_extents.is_empty() {
             true => Mirror::single(spec.size_bytes),
             false => Mirror::new(spec.size_bytes, spec.layout.replicas.len(), spec.recovered_extents),
@@ -86,14 +84,14 @@ impl ServedVolume {
         for (extent, slot, header) in spec.headers {
             mirror.set_checksum_header(extent, slot, header);
         }
-        statistics.checksums.publish_all(&mirror);
+        open.publish_all_checksums(&mirror);
         let mut volume = ServedVolume {
             index,
             id: spec.id,
             resync: VolumeResync::new(index, &mirror),
             mirror,
-            journals: VolumeJournals::new(index, spec.id, Arc::clone(&statistics)),
-            statistics,
+            journals: VolumeJournals::new(index, spec.id, open.clone()),
+            open,
             files: VolumeFiles::default(),
             operations: Operations::default(),
             metadata: VolumeMetadata::new(index, spec.epoch_records),
@@ -182,7 +180,7 @@ impl ServedVolume {
             schedule: &mut desk.schedules.resyncs,
             files: &self.files,
             operations: &mut self.operations,
-            statistics: &self.statistics,
+            statistics: &self.open.statistics,
             mirror: &mut self.mirror,
             effects: &mut self.effects,
         };
@@ -198,7 +196,7 @@ impl ServedVolume {
             scrubs: &mut desk.schedules.scrubs,
             files: &self.files,
             operations: &mut self.operations,
-            statistics: &self.statistics,
+            open: &self.open,
             mirror: &mut self.mirror,
             effects: &mut self.effects,
         };

@@ -2,8 +2,8 @@
 
 use super::ServedVolume;
 use crate::volumes::order::{NewJournal, Reply, VolumeOrder};
-use crate::volumes::scrubbing::ScrubEnd;
 use crate::volumes::volume_desk::Desk;
+use weir_engine_interface::ScrubEnd;
 
 impl ServedVolume {
     /// Carries out an order. The caller sends the reply once the effects of the volume are carried out.

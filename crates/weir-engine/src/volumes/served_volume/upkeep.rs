@@ -1,10 +1,10 @@
 //! Upkeep: work that is due at a time, and work that was deferred until the volume is quiet.
 
+use weir_engine_interface::NO_HOME;
 use weir_types::bounds::EXTENT_BYTES;
 use weir_volume::geometry::extent_count;
 
 use super::ServedVolume;
-use crate::specification::NO_HOME;
 use crate::volumes::life::{NewSize, answer};
 use crate::volumes::volume_desk::Desk;
 
@@ -14,7 +14,7 @@ impl ServedVolume {
         self.disk(desk).set_read_costs();
         let (resync, mut resync_desk) = self.resync(desk);
         resync.begin(&mut resync_desk);
-        self.statistics.replication.publish_all(&self.mirror);
+        self.open.status.publish_replicas(&self.mirror);
         self.go_on_with_resync(desk);
     }
 
@@ -43,7 +43,7 @@ impl ServedVolume {
 
     /// Publishes the number of bytes left to resync.
     pub fn publish_resync(&self) {
-        self.resync.publish(&self.mirror, &self.statistics);
+        self.resync.publish(&self.mirror, &self.open.statistics);
     }
 
     /// The next instant at which resync may have something to do, in nanoseconds.
@@ -91,7 +91,7 @@ impl ServedVolume {
         disk.attach_new(bindings);
         disk.set_read_costs();
         if self.mirror.has_replicas() {
-            self.statistics.replication.publish_all(&self.mirror);
+            self.open.status.publish_replicas(&self.mirror);
             desk.schedules.resyncs.add(self.index);
             desk.schedules.resyncs.wake_at(desk.io.now_ns);
         }
@@ -111,7 +111,7 @@ impl ServedVolume {
         self.metadata.truncate(self.mirror.extents());
         self.files.truncate(self.mirror.extents());
         self.resync.look_at_all(&self.mirror);
-        self.statistics.checksums.publish_all(&self.mirror);
+        self.open.publish_all_checksums(&self.mirror);
     }
 
     /// Lets go of what the volume shares with others, because it is closed.

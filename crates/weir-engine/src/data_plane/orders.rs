@@ -1,21 +1,23 @@
-//! The data plane as an engine.
+//! The data plane as an engine: the orders of control.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use weir_engine::{
-    Alarm, DataPlane, DataPlaneError, DriveQueueDepth, JournalSpec, OpenFile, PolicyLevel, ReclaimSpec,
+use weir_engine_interface::measure::{MeasureError, MeasureSpec, RunningMeasurement};
+use weir_engine_interface::{
+    Alarm, DriveQueueDepth, Engine, EngineError, JournalSpec, OpenFile, OpenVolume, PolicyLevel, ReclaimSpec,
     Recording, ScrubProgress, SnapshotSpec, SpaceLook, VolumeHome, VolumeLayout, VolumeSpec,
 };
 use weir_qos::Credits;
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Scope, Terms, VolumeId};
 use weir_volume::mirror::{RecoveredExtent, ReplicaMetadata, Slots};
 
-use crate::engine::{Engine, OpenVolume};
+use super::DataPlane;
+use crate::measure::Measuring;
 
 impl Engine for DataPlane {
-    fn open(&self, spec: VolumeSpec, journals: Vec<JournalSpec>) -> Result<OpenVolume, DataPlaneError> {
-        DataPlane::open(self, spec, journals).map(OpenVolume::new)
+    fn open(&self, spec: VolumeSpec, journals: Vec<JournalSpec>) -> Result<OpenVolume, EngineError> {
+        DataPlane::open(self, spec, journals)
     }
 
     fn set_queue_target(&self, drive: DriveId, queue_target: Option<u32>) {
@@ -30,11 +32,7 @@ impl Engine for DataPlane {
         DataPlane::start_reclaim(self, spec)
     }
 
-    fn change_background(
-        &self,
-        kind: BackgroundKind,
-        policy: BackgroundPolicy,
-    ) -> Result<(), DataPlaneError> {
+    fn change_background(&self, kind: BackgroundKind, policy: BackgroundPolicy) -> Result<(), EngineError> {
         DataPlane::change_background(self, kind, policy)
     }
 
@@ -42,7 +40,7 @@ impl Engine for DataPlane {
         DataPlane::forget_drive(self, drive)
     }
 
-    fn close(&self, volume: VolumeId) -> Result<(), DataPlaneError> {
+    fn close(&self, volume: VolumeId) -> Result<(), EngineError> {
         DataPlane::close(self, volume)
     }
 
@@ -53,19 +51,19 @@ impl Engine for DataPlane {
         layout: VolumeLayout,
         recovered_extents: Vec<RecoveredExtent>,
         bindings: Vec<((u32, usize), DriveId)>,
-    ) -> Result<(), DataPlaneError> {
+    ) -> Result<(), EngineError> {
         DataPlane::resize(self, volume, size_bytes, layout, recovered_extents, bindings)
     }
 
-    fn set_read_only(&self, volume: VolumeId, is_read_only: bool) -> Result<(), DataPlaneError> {
+    fn set_read_only(&self, volume: VolumeId, is_read_only: bool) -> Result<(), EngineError> {
         DataPlane::set_read_only(self, volume, is_read_only)
     }
 
-    fn bind(&self, volume: VolumeId, path: Vec<PolicyLevel>) -> Result<(), DataPlaneError> {
+    fn bind(&self, volume: VolumeId, path: Vec<PolicyLevel>) -> Result<(), EngineError> {
         DataPlane::bind(self, volume, path)
     }
 
-    fn change_terms(&self, changes: &[(Scope, Terms)]) -> Result<(), DataPlaneError> {
+    fn change_terms(&self, changes: &[(Scope, Terms)]) -> Result<(), EngineError> {
         DataPlane::change_terms(self, changes)
     }
 
@@ -93,11 +91,7 @@ impl Engine for DataPlane {
         DataPlane::alarms(self)
     }
 
-    fn set_read_costs(
-        &self,
-        volume: VolumeId,
-        read_costs: Vec<(DriveId, u32)>,
-    ) -> Result<(), DataPlaneError> {
+    fn set_read_costs(&self, volume: VolumeId, read_costs: Vec<(DriveId, u32)>) -> Result<(), EngineError> {
         DataPlane::set_read_costs(self, volume, read_costs)
     }
 
@@ -107,23 +101,23 @@ impl Engine for DataPlane {
         replica: (u32, usize),
         homes: (&[VolumeHome], u8),
         journal: Option<DriveId>,
-    ) -> Result<bool, DataPlaneError> {
+    ) -> Result<bool, EngineError> {
         DataPlane::add_replica(self, volume, replica, homes, journal)
     }
 
-    fn confirm_added(&self, volume: VolumeId, replica: (u32, usize)) -> Result<(), DataPlaneError> {
+    fn confirm_added(&self, volume: VolumeId, replica: (u32, usize)) -> Result<(), EngineError> {
         DataPlane::confirm_added(self, volume, replica)
     }
 
-    fn add_journal(&self, volume: VolumeId, spec: JournalSpec) -> Result<bool, DataPlaneError> {
+    fn add_journal(&self, volume: VolumeId, spec: JournalSpec) -> Result<bool, EngineError> {
         DataPlane::add_journal(self, volume, spec)
     }
 
-    fn drop_journal(&self, volume: VolumeId, drive: DriveId) -> Result<bool, DataPlaneError> {
+    fn drop_journal(&self, volume: VolumeId, drive: DriveId) -> Result<bool, EngineError> {
         DataPlane::drop_journal(self, volume, drive)
     }
 
-    fn remove_replica(&self, volume: VolumeId, replica: (u32, usize)) -> Result<bool, DataPlaneError> {
+    fn remove_replica(&self, volume: VolumeId, replica: (u32, usize)) -> Result<bool, EngineError> {
         DataPlane::remove_replica(self, volume, replica)
     }
 
@@ -133,11 +127,11 @@ impl Engine for DataPlane {
         replica: (u32, usize),
         found: Box<ReplicaMetadata>,
         journal: Option<(DriveId, OwnedFd)>,
-    ) -> Result<bool, DataPlaneError> {
+    ) -> Result<bool, EngineError> {
         DataPlane::rejoin_replica(self, volume, replica, found, journal)
     }
 
-    fn snapshot(&self, specs: &[SnapshotSpec]) -> Result<Vec<Vec<Slots>>, DataPlaneError> {
+    fn snapshot(&self, specs: &[SnapshotSpec]) -> Result<Vec<Vec<Slots>>, EngineError> {
         DataPlane::snapshot(self, specs)
     }
 
@@ -146,7 +140,7 @@ impl Engine for DataPlane {
         volumes: &[VolumeId],
         duration_ns: u64,
         records_max: u64,
-    ) -> Result<Arc<Recording>, DataPlaneError> {
+    ) -> Result<Arc<Recording>, EngineError> {
         DataPlane::start_recording(self, volumes, duration_ns, records_max)
     }
 
@@ -162,12 +156,16 @@ impl Engine for DataPlane {
         DataPlane::open_files(self, drive)
     }
 
-    fn scrub(&self, volume: VolumeId, progress: Arc<ScrubProgress>) -> Result<bool, DataPlaneError> {
+    fn scrub(&self, volume: VolumeId, progress: Arc<ScrubProgress>) -> Result<bool, EngineError> {
         DataPlane::scrub(self, volume, progress)
     }
 
-    fn end_scrub(&self, volume: VolumeId) -> Result<(), DataPlaneError> {
+    fn end_scrub(&self, volume: VolumeId) -> Result<(), EngineError> {
         DataPlane::end_scrub(self, volume)
+    }
+
+    fn measure(&self, spec: MeasureSpec) -> Result<Box<dyn RunningMeasurement>, MeasureError> {
+        Measuring::start(spec).map(|measuring| Box::new(measuring) as Box<dyn RunningMeasurement>)
     }
 
     fn begin_look_at_space(&self) -> SpaceLook {

@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weir_reactor::Clock;
+use weir_store::{Given, Survey};
 
-use crate::helper::{ReclaimDone, ReclaimOutcome};
-
-/// Counters of a running job. One reactor writes them.
+/// Counters of a running job. One thread writes them.
 #[derive(Debug, Default)]
 pub struct JobProgress {
     operations_done: AtomicU64,
@@ -66,46 +65,45 @@ impl JobProgress {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn operations_left(&self) -> u64 {
+    /// Operations left, as far as is known.
+    pub fn operations_left(&self) -> u64 {
         self.operations_left.load(Relaxed)
     }
 
-    pub(super) fn started(&self, now_ns: u64) {
+    /// The first step was taken at this time. Later calls change nothing.
+    pub fn started(&self, now_ns: u64) {
         if self.started_ns.load(Relaxed) == 0 {
             self.started_ns.store(now_ns.max(1), Relaxed);
         }
     }
 
-    /// Counts the outcome of a step. Answers the bytes that the step gave back.
-    pub(super) fn note(&self, outcome: &ReclaimOutcome) -> u64 {
-        match outcome {
-            Ok(ReclaimDone::Surveyed(survey)) => {
-                self.operations_left.store(survey.operations, Relaxed);
-                self.bytes_left.store(survey.bytes, Relaxed);
-                *self.fault() = None;
-                0
-            }
-            Ok(ReclaimDone::Given(given)) => {
-                self.operations_done.fetch_add(1, Relaxed);
-                self.bytes_done.fetch_add(given.bytes, Relaxed);
-                // Only one thread writes, so no update is lost between load and store.
-                let left = self.operations_left.load(Relaxed);
-                // The number of operations for an extent is known only when the extent is gone.
-                let least = u64::from(!given.is_gone);
-                self.operations_left.store(left.saturating_sub(1).max(least), Relaxed);
-                let bytes = self.bytes_left.load(Relaxed);
-                self.bytes_left.store(bytes.saturating_sub(given.bytes), Relaxed);
-                given.bytes
-            }
-            Ok(ReclaimDone::Concluded) | Err(_) => 0,
-        }
+    /// What is left was counted anew.
+    pub fn surveyed(&self, survey: &Survey) {
+        self.operations_left.store(survey.operations, Relaxed);
+        self.bytes_left.store(survey.bytes, Relaxed);
+        *self.fault() = None;
     }
 
-    pub(super) fn failed(&self, fault: String) {
+    /// A step gave space back.
+    pub fn given(&self, given: &Given) {
+        self.operations_done.fetch_add(1, Relaxed);
+        self.bytes_done.fetch_add(given.bytes, Relaxed);
+        // Only one thread writes, so no update is lost between load and store.
+        let left = self.operations_left.load(Relaxed);
+        // The number of operations for an extent is known only when the extent is gone.
+        let least = u64::from(!given.is_gone);
+        self.operations_left.store(left.saturating_sub(1).max(least), Relaxed);
+        let bytes = self.bytes_left.load(Relaxed);
+        self.bytes_left.store(bytes.saturating_sub(given.bytes), Relaxed);
+    }
+
+    /// The job cannot continue for this reason, in words.
+    pub fn failed(&self, fault: String) {
         *self.fault() = Some(fault);
     }
 
-    pub(super) fn finished(&self) {
+    /// The job is durably finished.
+    pub fn finished(&self) {
         *self.fault() = None;
         self.is_finished.store(true, Release);
     }
