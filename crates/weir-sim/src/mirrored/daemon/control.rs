@@ -6,34 +6,35 @@ use std::collections::BTreeSet;
 use uuid::Uuid;
 use weir_plan::failure_domain::{FailureDomain, Room};
 use weir_plan::replica_change::{Outcome, ReplicaChange};
-use weir_plan::replica_plan::{Candidate, ReplicaNow, Step, Wish, next_step, unreachable};
+use weir_plan::replica_plan::{Candidate, ReplicaNow, Step, Wish, may_be_removed, next_step, unreachable};
 use weir_types::bounds::{EXTENT_BYTES, REPLICA_SLOTS_MAX};
+use weir_types::random::Random;
 use weir_types::{Class, DriveId};
 use weir_volume::mirror::{
     AwaitedChange, EpochRecord, Found, RecoveredExtent, ReplicaState, ReplicaStates, Slots,
 };
 
-use super::drive::Drive;
-use super::settings::Settings;
+use crate::mirrored::machine::Drive;
+use crate::mirrored::settings::Settings;
 use crate::requests::EXTENTS;
 
 /// The catalogue of the imagined machine, and the move that is under way.
 #[derive(Clone, Debug)]
-pub(super) struct Control {
+pub(in crate::mirrored) struct Control {
     /// The replicas of each extent that the record names, durably.
-    pub recorded: Vec<Slots>,
+    recorded: Vec<Slots>,
     /// The class that each replica of an extent is to have.
-    pub wishes: Vec<Vec<Wish>>,
+    wishes: Vec<Vec<Wish>>,
     /// Drives that are being emptied.
-    pub draining: Slots,
+    draining: Slots,
     /// Replicas whose files were found damaged or gone.
-    pub damaged: BTreeSet<(usize, u32)>,
-    pub doing: Option<Doing>,
+    damaged: BTreeSet<(usize, u32)>,
+    doing: Option<Doing>,
 }
 
 /// A change of a replica in progress.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Doing {
+pub(in crate::mirrored) struct Doing {
     pub extent: u32,
     pub slot: usize,
     pub change: ReplicaChange,
@@ -41,17 +42,17 @@ pub(super) struct Doing {
     pub awaited: Option<AwaitedChange>,
 }
 
-pub(super) fn drive_id(slot: usize) -> DriveId {
+fn drive_id(slot: usize) -> DriveId {
     DriveId(Uuid::from_u128(slot as u128))
 }
 
-pub(super) fn slot_of(drive: DriveId) -> usize {
+pub(in crate::mirrored) fn slot_of(drive: DriveId) -> usize {
     (0..REPLICA_SLOTS_MAX)
         .find(|slot| drive_id(*slot) == drive)
         .expect("candidates are drives of the machine")
 }
 
-pub(super) fn class_of(slot: usize) -> Class {
+fn class_of(slot: usize) -> Class {
     if slot.is_multiple_of(2) { Class::High } else { Class::Low }
 }
 
@@ -82,6 +83,111 @@ impl Control {
     pub fn restart(&mut self) {
         self.doing = None;
         self.damaged.clear();
+    }
+
+    /// The change of a replica that is under way.
+    pub fn doing(&self) -> Option<Doing> {
+        self.doing
+    }
+
+    /// Begins the change of a replica.
+    pub fn begin(&mut self, extent: u32, slot: usize, change: ReplicaChange) -> Doing {
+        *self.doing.insert(Doing { extent, slot, change, awaited: None })
+    }
+
+    /// The volume was asked for its part of the change.
+    pub fn await_answer(&mut self, awaited: AwaitedChange) {
+        if let Some(doing) = &mut self.doing {
+            doing.awaited = Some(awaited);
+        }
+    }
+
+    /// The change that was under way is over, or is given up.
+    pub fn give_up(&mut self) {
+        self.doing = None;
+    }
+
+    /// The record names a replica from now on.
+    pub fn record(&mut self, extent: u32, slot: usize) {
+        self.recorded[extent as usize].insert(slot);
+    }
+
+    /// The record names a replica no more.
+    pub fn unrecord(&mut self, extent: u32, slot: usize) {
+        self.recorded[extent as usize].remove(slot);
+    }
+
+    /// The file of a replica is made anew.
+    pub fn file_made(&mut self, extent: u32, slot: usize) {
+        self.damaged.remove(&(slot, extent));
+    }
+
+    /// Chance changes the wishes of an extent or the drives that are being emptied, if all wishes can still be met.
+    pub fn wish_otherwise(&mut self, extent: u32, replicas: usize, random: &mut Random) {
+        let before = self.clone();
+        if random.chance(1, 2) {
+            let slot = random.below(REPLICA_SLOTS_MAX as u64) as usize;
+            match self.draining.contains(slot) {
+                true => self.draining.remove(slot),
+                false => self.draining.insert(slot),
+            }
+        } else {
+            let class = |choice| if choice == 0 { Class::High } else { Class::Low };
+            // A volume wishes for a class for each replica, or for none.
+            self.wishes[extent as usize] = match random.chance(1, 2) {
+                true => vec![None; replicas],
+                false => (0..replicas).map(|_| Some(class(random.below(2)))).collect(),
+            };
+        }
+        if !self.can_be_met() {
+            *self = before;
+        }
+    }
+
+    /// The removal of a replica, if it may go. A replica in sync goes only if as many stay in sync as there were, or as
+    /// are wished for.
+    pub fn removal(
+        &self,
+        extent: u32,
+        slot: usize,
+        states: &ReplicaStates,
+    ) -> Result<Option<ReplicaChange>, String> {
+        let recorded = self.recorded[extent as usize];
+        if !may_be_removed(recorded, slot) {
+            return Ok(None);
+        }
+        let is_in_sync = |slot: &usize| states[*slot] == ReplicaState::InSync;
+        let in_sync = (0..REPLICA_SLOTS_MAX).filter(is_in_sync).count();
+        let wished = self.wishes[extent as usize].len();
+        match is_in_sync(&slot) && in_sync <= wished {
+            true => {
+                Err(format!("replica {slot} of extent {extent} goes while {in_sync} of {wished} are in sync"))
+            }
+            false => Ok(Some(ReplicaChange::remove(recorded.contains(slot)))),
+        }
+    }
+
+    /// True if nothing is left to do: all extents have the replicas that were wished for.
+    pub fn has_ended(&self, drives: &[Drive], states: &[ReplicaStates]) -> bool {
+        let is_made = |extent: u32, slot: usize| drives[slot].is_made[extent as usize];
+        let made = |extent| (0..drives.len()).filter(|slot| is_made(extent, *slot)).collect();
+        let is_as_wished = |extent| self.is_as_wished(extent, made(extent), &states[extent as usize]);
+        self.doing.is_none() && (0..EXTENTS).all(is_as_wished)
+    }
+
+    /// True if an extent has the replicas that were wished for, all in sync, and no file beside theirs.
+    fn is_as_wished(&self, extent: u32, made: Slots, states: &ReplicaStates) -> bool {
+        let (wishes, recorded) = (&self.wishes[extent as usize], self.recorded[extent as usize]);
+        let count = |class| wishes.iter().filter(|wish| **wish == Some(class)).count();
+        let has = |class| recorded.iter().filter(|slot| class_of(*slot) == class).count();
+        let is_met = [Class::High, Class::Low].into_iter().all(|class| has(class) >= count(class));
+        let is_free = recorded.iter().all(|slot| !self.draining.contains(slot));
+        let in_sync = |slot: usize| states[slot] == ReplicaState::InSync;
+        made == recorded
+            && recorded.iter().count() == wishes.len()
+            && is_met
+            && is_free
+            && recorded.iter().all(in_sync)
     }
 
     /// The files of a replica were found damaged or gone.
@@ -153,9 +259,23 @@ impl Control {
         (0..REPLICA_SLOTS_MAX).filter(is_there).map(replica).collect()
     }
 
-    /// The next step for an extent.
-    pub fn next(&self, extent: u32, replica_states: &ReplicaStates, candidates: &[Candidate]) -> Step {
-        next_step(&self.replicas(extent, replica_states), &self.wishes[extent as usize], candidates)
+    /// The next step for an extent, if its volume has these replica states.
+    pub fn next(
+        &self,
+        extent: u32,
+        replica_states: &ReplicaStates,
+        drives: &[Drive],
+        random: &mut Random,
+    ) -> Step {
+        let candidates = self.candidates(drives, random);
+        next_step(&self.replicas(extent, replica_states), &self.wishes[extent as usize], &candidates)
+    }
+
+    /// Drives that a replica could be made on. How full they are is chance.
+    fn candidates(&self, drives: &[Drive], random: &mut Random) -> Vec<Candidate> {
+        let is_free = |slot: &usize| !drives[*slot].is_away() && !self.draining.contains(*slot);
+        let free = (0..REPLICA_SLOTS_MAX).filter(is_free);
+        free.map(|slot| candidate(slot, random.below(8) * EXTENT_BYTES)).collect()
     }
 
     /// True if the drives that are not being emptied could meet all wishes.
@@ -181,7 +301,7 @@ impl Control {
     }
 }
 
-pub(super) fn candidate(slot: usize, provisioned_bytes: u64) -> Candidate {
+fn candidate(slot: usize, provisioned_bytes: u64) -> Candidate {
     let size_bytes = 100 * EXTENT_BYTES;
     let room =
         Room { drive: drive_id(slot), domain: FailureDomain::default(), size_bytes, provisioned_bytes };

@@ -1,19 +1,17 @@
-//! Operations in flight in the simulated machine, and requests without an answer yet. They know neither drives nor the
-//! mirror.
+//! Kinds of operations in flight in the simulated machine. They know neither drives nor the mirror.
 
 use std::sync::Arc;
 
 use weir_types::bounds::REPLICA_SLOTS_MAX;
 use weir_volume::mirror::{ChecksumWork, MirrorId, ReplicaMetadata, Slots};
-use weir_volume::{Action, Generation, Request};
+use weir_volume::{Action, Generation};
 
 use super::journal::Work;
-use crate::Stamp;
 use crate::disk::SyncPoint;
 
 /// An operation that will be answered.
 #[derive(Clone, Debug)]
-pub(super) enum Pending {
+pub(in crate::mirrored) enum Pending {
     Action(usize, Option<MirrorId>, Action),
     /// A sync covers the changes that existed when it began.
     Sync(usize, (u32, Generation), SyncPoint),
@@ -53,35 +51,23 @@ impl Pending {
         }
     }
 
+    /// True if the operation may use the file of an extent replica.
+    pub fn touches(&self, extent: u32, slot: usize) -> bool {
+        match self {
+            Pending::Action(at, _, action) => *at == slot && action.extent() == Some(extent),
+            Pending::Sync(at, (of, _), _) => *at == slot && *of == extent,
+            Pending::Failure(of)
+            | Pending::Record { extent: of, .. }
+            | Pending::Metadata { extent: of, .. }
+            | Pending::ChecksumWork(of, _) => *of == extent,
+            Pending::BeginSnapshot | Pending::Journal(_) => false,
+            Pending::Snapshot(piece) => piece.extent == extent && piece.slots.contains(slot),
+        }
+    }
+
     /// True if the operation concerns a single replica.
     pub fn is_of_one(&self) -> bool {
         matches!(self, Pending::Action(..) | Pending::Sync(..))
-    }
-}
-
-/// A request without an answer yet.
-#[derive(Clone, Debug)]
-pub(super) struct InFlight {
-    pub request: Request,
-    pub stamp: Stamp,
-    pub began: u64,
-    /// Instant at which an authoritative replica last failed the request.
-    pub failed_at: u64,
-}
-
-/// Orphaned I/O: no caller waits for it, and the drive may still carry it out.
-#[derive(Clone, Debug)]
-pub(super) struct Orphan {
-    pub slot: usize,
-    pub extent: u32,
-    pub work: Pending,
-    /// Data that the operation writes, if it writes.
-    pub buffer: Vec<Stamp>,
-}
-
-impl Orphan {
-    pub fn is_metadata(&self) -> bool {
-        matches!(self.work, Pending::Metadata { .. })
     }
 }
 
@@ -96,7 +82,7 @@ fn slots_of(work: &ChecksumWork) -> Slots {
 
 /// A piece that the executor must add to the snapshot.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
+pub(in crate::mirrored) struct Piece {
     pub extent: u32,
     pub slots: Slots,
     pub offset: u32,
