@@ -4,7 +4,8 @@
 use super::parse::{CrateSource, SourceFile};
 
 /// Crates from the bottom up. A crate that is not named here comes last.
-const ORDER: [&str; 13] = [
+const ORDER: [&str; 20] = [
+    "weir-testkit",
     "weir-types",
     "weir-qos",
     "weir-volume",
@@ -18,6 +19,12 @@ const ORDER: [&str; 13] = [
     "weir-engine-interface",
     "weir-engine",
     "weir-control",
+    "weir-api-types",
+    "weir-api",
+    "weir-cli",
+    "weir",
+    "weir-generated-client",
+    "weir-sim",
 ];
 
 /// The map.
