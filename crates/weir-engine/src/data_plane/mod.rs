@@ -173,7 +173,7 @@ impl DataPlane {
     }
 
     /// Reclaims the space of a pending deletion, under the policy of reclaims. The end shows in
-    /// [`JobProgress::is_finished`]. A daemon that ends leaves the rest to the next daemon.
+    /// [`JobProgress::is_finished`](crate::JobProgress::is_finished). A daemon that ends leaves the rest to the next daemon.
     pub fn start_reclaim(&self, spec: ReclaimSpec) {
         let ReclaimSpec { id, drive, pending_deletion, age_ns, progress } = spec;
         let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
