@@ -12,6 +12,7 @@ mod errors;
 mod events;
 mod journals;
 mod measurements;
+mod operations;
 mod policy;
 mod policy_terms;
 mod pools;
@@ -41,6 +42,10 @@ pub use errors::{ErrorCode, Problem};
 pub use events::{Event, EventCode, EventList, EventQuery, EventSeverity, EventStreamQuery};
 pub use journals::{Journal, JournalList};
 pub use measurements::{DirectionFigures, DriveClass, DriveMeasurement, DriveModify, MeasurementProgress};
+pub use operations::{
+    Operation, OperationKind, OperationList, OperationProgress, OperationQuery, OperationRequest,
+    OperationState, OperationWaitQuery, ProgressUnit,
+};
 pub use policy::*;
 pub use pools::{
     InFlightOrigin, Pool, PoolClaim, PoolDrive, PoolInFlight, PoolList, PoolModify, PoolRates, PoolState,

@@ -7,7 +7,6 @@ use crate::paging::Page;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
 use weir_api_types::PageQuery;
 use weir_types::name::DEFAULT_DRIVE;
 use weir_types::{Emulation, Name};
@@ -18,8 +17,9 @@ use super::convert;
 use super::versions::{IfVersion, Shown, Tagged};
 use weir_api_types::{
     Drive, DriveCreate, DriveEmulationCreate, DriveList, DriveModify, IfMatchHeader, IfVersionQuery,
+    Operation,
 };
-use weir_control::{AddDrive, ControlError, ModifyDrive, Outcome};
+use weir_control::{AddDrive, Control, ControlError, ModifyDrive, Outcome};
 
 /// List drives.
 #[utoipa::path(
@@ -107,18 +107,25 @@ pub(super) async fn modify(
 }
 
 /// Measure a drive again while it is in use.
+///
+/// The operation is the measurement.
 #[utoipa::path(
     post, path = "/v1/drives/{drive}/measure", tag = "drives", operation_id = "measureDrive",
     params(("drive" = String, Path, description = "Name of the drive")),
-    responses((status = 202, description = "It is being measured", body = Drive))
+    responses((status = 202, description = "It is being measured", body = Operation))
 )]
 pub(super) async fn measure(
     State(context): State<Context>,
     Path(name): Path<String>,
-) -> Result<(StatusCode, Tagged<Drive>), ApiError> {
+) -> Result<(StatusCode, Json<Operation>), ApiError> {
     let name = convert::name(&name)?;
-    let view = context.run(move |control| control.drives.measure_drive(&name)).await?;
-    Ok((StatusCode::ACCEPTED, Tagged(view.into_api())))
+    let operations = context.operations.clone();
+    let measure = move |control: &Control| -> Outcome<Operation> {
+        let drive = control.drives.measure_drive(&name)?.record.id;
+        let ended = || ControlError::conflict(format!("drive '{name}' was removed at the same time"));
+        operations.of_measurement(control, drive).ok_or_else(ended)
+    };
+    Ok((StatusCode::ACCEPTED, Json(context.run(measure).await?)))
 }
 
 /// Accept a drive again that lost writes.
@@ -141,25 +148,27 @@ pub(super) async fn accept(
 
 /// Remove a drive.
 ///
-/// A drive that holds data is drained first, while its volumes are in use, and is removed once it is empty.
+/// A drive that holds data is drained first, while its volumes are in use, and is removed once it is empty. The
+/// operation is the drain; that of an empty drive has succeeded.
 /// Its directory stays. A block device is unmounted and keeps its filesystem.
 #[utoipa::path(
     delete, path = "/v1/drives/{drive}", tag = "drives", operation_id = "removeDrive",
     params(("drive" = String, Path, description = "Name of the drive"), IfVersionQuery, IfMatchHeader),
-    responses((status = 202, description = "It is being emptied", body = Drive),
-              (status = 204, description = "It is gone"))
+    responses((status = 202, description = "It is being emptied, or is gone", body = Operation))
 )]
 pub(super) async fn delete(
     State(context): State<Context>,
     IfVersion(if_version): IfVersion,
     Path(name): Path<String>,
-) -> Result<Response, ApiError> {
+) -> Result<(StatusCode, Json<Operation>), ApiError> {
     let name = convert::name(&name)?;
-    let left = context.run(move |control| control.drives.remove_drive(&name, if_version)).await?;
-    Ok(match left {
-        Some(view) => (StatusCode::ACCEPTED, Json(Drive::from_control(view))).into_response(),
-        None => StatusCode::NO_CONTENT.into_response(),
-    })
+    let operations = context.operations.clone();
+    let remove = move |control: &Control| -> Outcome<Operation> {
+        let drive = control.drives.drive(&name)?.record.id;
+        let is_gone = control.drives.remove_drive(&name, if_version)?.is_none();
+        Ok(operations.of_removal(control, drive, &name, is_gone))
+    };
+    Ok((StatusCode::ACCEPTED, Json(context.run(remove).await?)))
 }
 
 /// Cancel the removal of a drive: draining stops, and replicas that have moved stay on their new drives.

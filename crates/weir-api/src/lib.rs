@@ -19,7 +19,9 @@ mod health;
 mod idempotency;
 mod journals;
 mod listen;
+mod looks;
 mod metrics;
+mod operations;
 mod paging;
 mod policies;
 mod policy_set;
@@ -116,6 +118,7 @@ struct Context {
     snapshot_permits: Arc<Semaphore>,
     streams: stream::Streams,
     events: Arc<events::Events>,
+    operations: Arc<operations::Operations>,
 }
 
 #[derive(OpenApi)]
@@ -123,7 +126,8 @@ struct Context {
     info(
         title = "Weir",
         description = "Block storage with exact limits. \
-            All values are in base units: bytes, bytes per second, nanoseconds."
+            All values are in base units: bytes, bytes per second, nanoseconds. \
+            A change with the header `Prefer: respond-async` is answered at once, with 202 and an operation."
     ),
     tags(
         (name = "status", description = "How the daemon is"),
@@ -134,6 +138,7 @@ struct Context {
         (name = "volumes", description = "Block devices"),
         (name = "snapshots", description = "What volumes held at one instant, and clones"),
         (name = "policy groups", description = "Named terms, fixed or following a size"),
+        (name = "operations", description = "Work that takes longer than a second"),
         (name = "alarms", description = "Faults that exist now"),
         (name = "events", description = "What happened"),
         (name = "statistics", description = "What was done and how long it took"),
@@ -142,7 +147,7 @@ struct Context {
 struct Description;
 
 /// All operations with their descriptions.
-fn operations() -> OpenApiRouter<Context> {
+fn routes() -> OpenApiRouter<Context> {
     OpenApiRouter::with_openapi(Description::openapi())
         .routes(routes!(status::status))
         .routes(routes!(drives::list, drives::create))
@@ -183,6 +188,9 @@ fn operations() -> OpenApiRouter<Context> {
         .routes(routes!(background::list))
         .routes(routes!(background::modify, background::reset))
         .routes(routes!(background::jobs))
+        .routes(routes!(operations::list))
+        .routes(routes!(operations::inspect))
+        .routes(routes!(operations::cancel))
         .routes(routes!(alarms::list))
         .routes(routes!(alarms::inspect))
         .routes(routes!(events::list))
@@ -208,25 +216,32 @@ pub async fn serve(
     stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let events = events::Events::begin();
-    let watching = events.clone().watch(control.clone());
+    let operations = operations::Operations::begin(events.clone());
+    let watching = looks::look(control.clone(), events.clone(), operations.clone());
     tokio::select! {
-        served = listeners.serve(router(control, facts, events), stop) => served,
+        served = listeners.serve(router(control, facts, events, operations), stop) => served,
         never = watching => match never {},
     }
 }
 
 /// The operations with what holds for all of them.
-fn router(control: Arc<Control>, facts: Facts, events: Arc<events::Events>) -> Router {
+fn router(
+    control: Arc<Control>,
+    facts: Facts,
+    events: Arc<events::Events>,
+    operations: Arc<operations::Operations>,
+) -> Router {
     let workers = Arc::new(Semaphore::new(API_WORKERS_MAX));
     let readers = Arc::new(Semaphore::new(API_READERS_MAX));
     let snapshot_permits = Arc::new(Semaphore::new(API_SNAPSHOTS_MAX));
-    let (router, _) = operations().split_for_parts();
+    let (router, _) = routes().split_for_parts();
     router
         .fallback(answer::no_such_path)
         .method_not_allowed_fallback(answer::no_such_method)
         .layer(DefaultBodyLimit::max(API_BODY_BYTES_MAX))
-        .layer(middleware::from_fn_with_state(idempotency::Idempotency::default(), idempotency::once))
         .layer(middleware::from_fn_with_state(events.clone(), audit::audit))
+        .layer(middleware::from_fn_with_state(operations.clone(), operations::requests::run))
+        .layer(middleware::from_fn_with_state(idempotency::Idempotency::default(), idempotency::once))
         .layer(middleware::from_fn(tell_reads))
         .with_state(Context {
             control,
@@ -236,6 +251,7 @@ fn router(control: Arc<Control>, facts: Facts, events: Arc<events::Events>) -> R
             snapshot_permits,
             streams: Default::default(),
             events,
+            operations,
         })
 }
 

@@ -15,12 +15,13 @@ use tokio::sync::watch;
 mod description;
 mod events;
 mod idempotency;
+mod operations;
 mod pools;
 
 use super::*;
 use weir_control::testing::configuration;
-use weir_engine::exports::table::ExportTable;
 use weir_engine::{DataPlane, DataPlaneConfig};
+use weir_engine_interface::ExportTable;
 use weir_host::token::Token;
 
 /// A served API, and the operations that were called.
@@ -180,11 +181,13 @@ fn call_drives(api: &mut World) {
     let label = "drive=\"slow\",emulated=\"iops=2000,bandwidth=5MB/s,latency=10ns\"";
     assert!(metrics.as_str().unwrap().contains(&format!("weir_drive_volumes{{{label}}} 1.0")), "{metrics}");
     let drain = api.call("DELETE", "/v1/drives/{drive}", "slow", None, 202);
-    let left = |drive: &Value| {
-        let drain = &drive["drain"];
+    let name = &drain["object"]["name"];
+    assert_eq!((&drain["kind"], name, &drain["state"]), (&json!("drain"), &json!("slow"), &json!("running")));
+    let left = |api: &mut World| {
+        let drain = api.call("GET", "/v1/drives/{drive}", "slow", None, 200)["drain"].clone();
         json!([drain["extents_left"], drain["journals_left"], drain["deletions_left"]])
     };
-    assert_eq!(left(&drain), json!([1, 0, 0]));
+    assert_eq!(left(api), json!([1, 0, 0]));
     let kept = api.call("DELETE", "/v1/drives/{drive}/drain", "slow", None, 200);
     assert_eq!(kept.get("drain"), None);
     api.call("DELETE", "/v1/drives/{drive}/drain", "none-such", None, 404);
@@ -197,12 +200,13 @@ fn call_drives(api: &mut World) {
     let metrics = api.call("GET", "/metrics", "", None, 200);
     let series = "weir_background_jobs{kind=\"reclaim\",drive=\"slow\"} 1.0";
     assert!(metrics.as_str().unwrap().contains(series), "{metrics}");
-    let drain = api.call("DELETE", "/v1/drives/{drive}", "slow", None, 202);
-    assert_eq!(left(&drain), json!([0, 0, 1]));
+    api.call("DELETE", "/v1/drives/{drive}", "slow", None, 202);
+    assert_eq!(left(api), json!([0, 0, 1]));
     api.call("DELETE", "/v1/drives/{drive}/drain", "slow", None, 200);
     weir_control::testing::settle(&api.control);
     assert_eq!(api.call("GET", "/v1/background-jobs", "", None, 200)["items"], json!([]));
-    api.call("DELETE", "/v1/drives/{drive}", "slow", None, 204);
+    let done = api.call("DELETE", "/v1/drives/{drive}", "slow", None, 202);
+    assert_eq!((&done["state"], &done["id"]), (&json!("succeeded"), &drain["id"]));
 }
 
 /// Measures a drive and gives it another class.
@@ -224,9 +228,9 @@ fn call_measurements(api: &mut World) {
     let modified = api.call("PATCH", DRIVE, "m", Some(json!({"class": "auto"})), 200);
     assert_eq!((&modified["class"], &modified["class_reason"]), (&json!("low"), &measured["class_reason"]));
     let again = api.call("POST", "/v1/drives/{drive}/measure", "m", None, 202);
-    assert!(again["measurement_progress"]["percent"].is_u64(), "{again}");
+    assert_eq!((&again["kind"], &again["progress"]["unit"]), (&json!("measurement"), &json!("percent")));
     api.call("PATCH", DRIVE, "m", Some(json!({"class": "fast"})), 400);
-    api.call("DELETE", DRIVE, "m", None, 204);
+    api.call("DELETE", DRIVE, "m", None, 202);
     api.call("POST", "/v1/drives/{drive}/measure", "m", None, 404);
     let refused = api.call("POST", "/v1/drives/{drive}/accept", "default", None, 409);
     assert!(message_of(&refused).contains("there is nothing to accept"), "{refused}");
@@ -319,7 +323,7 @@ fn drive_kind_and_its_parameters_are_equivalent() {
         let folder = tempfile::tempdir().unwrap();
         let body = json!({"path": folder.path(), "name": name, "emulation": emulation});
         let drive = api.call("POST", "/v1/drives", "", Some(body), 201);
-        api.call("DELETE", "/v1/drives/{drive}", name, None, 204);
+        api.call("DELETE", "/v1/drives/{drive}", name, None, 202);
         drive["emulation"].clone()
     };
     let nvme = json!({
@@ -402,6 +406,7 @@ fn every_operation_matches_its_description() {
     call_volumes(api, &volume);
     call_state_of_daemon(api);
     events::call_alarms_and_events(api);
+    operations::call_operations(api);
     let body = json!({"tenant": "svm01", "volumes": ["vol1"], "seconds": 1});
     let trace = api.call("POST", "/v1/recordings", "", Some(body), 200);
     assert!(trace.as_str().unwrap().starts_with("WEIRTRCE"), "{trace}");
@@ -529,7 +534,7 @@ fn call_templates(api: &mut World) {
     api.call("DELETE", TEMPLATE, "single", None, 204);
     api.call("DELETE", VOLUME, "x", None, 204);
     weir_control::testing::settle(&api.control);
-    api.call("DELETE", "/v1/drives/{drive}", "fast", None, 204);
+    api.call("DELETE", "/v1/drives/{drive}", "fast", None, 202);
 }
 
 /// Exports all policies, changes them, and applies the export.

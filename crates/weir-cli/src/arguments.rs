@@ -6,6 +6,7 @@ mod drive;
 mod dry_run;
 mod journal;
 mod names;
+mod operation;
 mod policy;
 mod pool;
 mod qos;
@@ -32,6 +33,7 @@ use names::{
     BindingOptions, OptionalPolicyGroupName, OptionalTenantName, OptionalVolumeName, PolicyGroupName,
     TenantFilter, TenantName, TenantOfShown, TenantOption, VolumeName,
 };
+pub use operation::{OperationCommand, OperationFilter};
 pub use policy::{AdaptiveArguments, AdaptivePolicyGroupCommand, PolicyGroupCommand, TermsArguments};
 pub use pool::{PoolChanges, PoolCommand};
 pub use qos::QosCommand;
@@ -133,6 +135,13 @@ pub enum Command {
         /// The command about templates.
         #[command(subcommand)]
         command: TemplateCommand,
+    },
+    /// Show operations: work that takes long, with its progress, and wait for it or cancel it
+    #[command(after_help = "Example:\n  weir operation list")]
+    Operation {
+        /// The command about operations.
+        #[command(subcommand)]
+        command: OperationCommand,
     },
     /// Show alarms: faults that exist now, with what is at risk and what to do
     #[command(after_help = "Example:\n  weir alarm list")]

@@ -107,6 +107,7 @@ fn dispatch(arguments: Arguments, options: ChangeOptions, local: &dyn Local) -> 
         Command::Volume { command } => commands::volume::run(&connect()?, command),
         Command::Snapshot { command } => commands::snapshot::run(&connect()?, command),
         Command::Template { command } => commands::template::run(&connect()?, command),
+        Command::Operation { command } => commands::operation::run(&connect()?, command),
         Command::Alarm { command } => commands::alarm::run(&connect()?, command),
         Command::Event { command } => commands::event::run(&connect()?, command),
         Command::Journal { command } => commands::journal::run(&connect()?, command),

@@ -21,6 +21,7 @@ use crate::figures::Figures;
 use crate::journals::Journals;
 use crate::measurements::Measurements;
 use crate::moves::Moves;
+use crate::operations::Operations;
 use crate::placing::Placing;
 use crate::policies::PolicyGroups;
 use crate::pools::Pools;
@@ -94,6 +95,8 @@ pub struct Control {
     pub reasons: Arc<Reasons>,
     /// Operations on the policies of background work, and the list of its jobs.
     pub background: Arc<Background>,
+    /// Lists and cancels long work, whatever its kind.
+    pub operations: Arc<Operations>,
     /// Saves and restores burst credit.
     pub credits: Arc<BurstCredits>,
     /// Collects the alarms of all components.
@@ -319,6 +322,21 @@ fn alarm_list(core: &Arc<Core>, space: &Arc<StateSpace>, storage: &Storage, part
     }
 }
 
+fn operations(
+    core: &Arc<Core>,
+    storage: &Storage,
+    parts: &DriveParts,
+    background: &Arc<Background>,
+) -> Arc<Operations> {
+    Arc::new(Operations {
+        core: core.clone(),
+        drives: parts.drives.clone(),
+        moves: storage.moves.clone(),
+        scrubs: storage.scrubs.clone(),
+        background: background.clone(),
+    })
+}
+
 impl Control {
     /// Puts the components together above the core.
     pub(crate) fn assemble(core: Arc<Core>, journal_bytes: u64, pool_full_percent: u8) -> Control {
@@ -335,6 +353,7 @@ impl Control {
         });
         let reasons = Arc::new(Reasons { core: core.clone() });
         let background = Arc::new(Background { core: core.clone(), scrubs: storage.scrubs.clone() });
+        let operations = operations(&core, &storage, &parts, &background);
         let credits = Arc::new(BurstCredits { core: core.clone() });
         let alarms = Arc::new(alarm_list(&core, &space, &storage, &parts));
         let Storage {
@@ -381,6 +400,7 @@ impl Control {
             statistics,
             reasons,
             background,
+            operations,
             credits,
             alarms,
         }

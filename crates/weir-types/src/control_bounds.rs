@@ -213,3 +213,21 @@ pub const MADE_UP_REQUESTS_MAX: u64 = 100 * crate::bounds::CONNECTION_REQUESTS_M
 
 /// Maximum duration of a synthetic load, in seconds.
 pub const MADE_UP_SECONDS_MAX: u32 = RECORDING_SECONDS_MAX;
+
+/// Maximum number of requests in progress whose clients do not wait.
+pub const OPERATION_REQUESTS_MAX: usize = 64;
+
+/// Maximum number of ended operations that are kept.
+pub const OPERATIONS_ENDED_MAX: usize = 1000;
+
+/// Maximum age of an ended operation, in seconds.
+pub const OPERATION_SECONDS: i64 = 24 * 3600;
+
+/// Maximum size of a kept answer of a request whose client did not wait, in bytes.
+pub const OPERATION_RESULT_BYTES_MAX: usize = 1 << 20;
+
+/// Maximum time that an answer waits for the end of an operation, in seconds.
+pub const OPERATION_WAIT_SECONDS_MAX: u32 = 60;
+
+/// Maximum number of clients that wait for the end of an operation.
+pub const OPERATION_WAITS_MAX: usize = 32;

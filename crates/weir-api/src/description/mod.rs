@@ -17,7 +17,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{OpenApi, SecurityRequirement, Server};
 
 use super::answer::ApiError;
-use super::{Context, operations};
+use super::{Context, routes};
 use weir_control::ControlError;
 
 /// Name of the scheme of the token that TCP requests show.
@@ -28,7 +28,7 @@ const TOKEN: &str = "token";
 /// # Errors
 /// If the document has no JSON form, which would be a mistake in the handlers' annotations.
 pub fn openapi_document() -> Result<String, serde_json::Error> {
-    let mut document = operations().into_openapi();
+    let mut document = routes().into_openapi();
     complete(&mut document);
     let mut text = document.to_pretty_json()?;
     text.push('\n');

@@ -20,7 +20,7 @@ impl Events {
 }
 
 /// The object that a change is about.
-fn object_of(path: &str, body: &str) -> ObjectReference {
+pub(in super::super) fn object_of(path: &str, body: &str) -> ObjectReference {
     let path = path.split('?').next().unwrap_or(path);
     let parts: Vec<&str> = path.trim_start_matches("/v1/").split('/').collect();
     // The name of a new object is in the body.

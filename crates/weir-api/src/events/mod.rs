@@ -1,14 +1,13 @@
 //! Events as a resource and as a stream (server-sent events).
 //!
-//! Three sources record events: changes of clients ([`changes`]), and regular looks at alarms and background
-//! work ([`watch`]). The log is bounded ([`log`]); a stream reads it by number, so that a slow reader costs no
+//! Three sources record events: changes of clients ([`changes`]), regular looks at alarms ([`watch`]), and the
+//! beginning and end of operations. The log is bounded ([`log`]); a stream reads it by number, so that a slow reader costs no
 //! memory and learns what it missed.
 
 pub(super) mod changes;
 mod log;
 mod watch;
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,19 +21,17 @@ use futures_util::stream::{self, Stream};
 use jiff::Timestamp;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch as channel};
 use weir_api_types::{
-    Event, EventCode, EventList, EventQuery, EventSeverity, EventStreamQuery, ObjectReference,
+    Alarm, Event, EventCode, EventList, EventQuery, EventSeverity, EventStreamQuery, ObjectReference,
+    Operation, OperationState,
 };
-use weir_control::{Control, ControlError};
-use weir_types::control_bounds::{
-    EVENT_LOOK_SECONDS, EVENT_STREAM_SILENCE_SECONDS_MAX, EVENT_STREAMS_MAX, EVENTS_PER_READ,
-};
+use weir_control::ControlError;
+use weir_types::control_bounds::{EVENT_STREAM_SILENCE_SECONDS_MAX, EVENT_STREAMS_MAX, EVENTS_PER_READ};
 
+use super::Context;
 use super::answer::{Answer, ApiError, Query};
-use super::convert::IntoApi;
 use super::paging::Page;
-use super::{Context, alarms};
 use log::{EventLog, NewEvent};
-use watch::{Watch, Work};
+pub(super) use watch::Watch;
 
 /// The events of a daemon, which its API shows.
 #[derive(Debug)]
@@ -74,30 +71,37 @@ impl Events {
         self.newest.send_replace(newest);
     }
 
-    /// Looks at alarms and background work at regular times, and records what is new.
-    pub(super) async fn watch(self: Arc<Events>, control: Arc<Control>) -> Infallible {
-        let mut watch = Watch::default();
-        loop {
-            let seen = control.clone();
-            let look = tokio::task::spawn_blocking(move || (alarms::shown(&seen), work_of(&seen)));
-            match look.await {
-                Ok((alarms, work)) => {
-                    watch.look(alarms, work).into_iter().for_each(|event| self.record(event));
-                }
-                Err(error) => tracing::error!(%error, "a look for events failed inside the daemon"),
-            }
-            tokio::time::sleep(Duration::from_secs(EVENT_LOOK_SECONDS)).await;
-        }
+    /// Records the alarms that came and went since the last look.
+    pub(super) fn alarms_seen(&self, watch: &mut Watch, alarms: Vec<Alarm>) {
+        watch.look(alarms).into_iter().for_each(|event| self.record(event));
+    }
+
+    /// Records that an operation began or ended.
+    pub(super) fn operation_changed(&self, code: EventCode, operation: &Operation) {
+        self.record(NewEvent {
+            code,
+            severity: match operation.state {
+                OperationState::Failed => EventSeverity::Warning,
+                _ => EventSeverity::Information,
+            },
+            object: operation.object.clone(),
+            message: match code {
+                EventCode::OperationEnded => format!("{}: {}", operation.message, state(operation.state)),
+                _ => operation.message.clone(),
+            },
+            cause: format!("operation {}", operation.id),
+        });
     }
 }
 
-/// Background work in progress, with what it is in words.
-fn work_of(control: &Control) -> BTreeMap<Work, String> {
-    let of = |job: weir_api_types::BackgroundJob| {
-        let kind = job.kind.word().to_owned();
-        (Work { id: job.id, kind, drive: job.drive }, job.what)
-    };
-    control.background.background_jobs().into_iter().map(|job| of(job.into_api())).collect()
+/// State of an ended operation, in words.
+fn state(state: OperationState) -> &'static str {
+    match state {
+        OperationState::Running | OperationState::Blocked => "in progress",
+        OperationState::Succeeded => "done",
+        OperationState::Failed => "failed",
+        OperationState::Cancelled => "cancelled",
+    }
 }
 
 /// List events.

@@ -1,47 +1,26 @@
-//! What the daemon does by itself, as events: differences between two looks at alarms and background work.
-//! It knows no clock: each look is given.
+//! Alarms that come and go, as events: differences between two looks. It knows no clock: each look is given.
 
 use std::collections::BTreeMap;
 
 use uuid::Uuid;
-use weir_api_types::{Alarm, EventCode, EventSeverity, ObjectKind, ObjectReference, Severity};
+use weir_api_types::{Alarm, EventCode, EventSeverity, Severity};
 
 use super::log::NewEvent;
 
-/// A piece of work, by which two looks recognise it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Work {
-    /// Identity of the object of the work.
-    pub id: Uuid,
-    /// Kind of the work, such as `resync`.
-    pub kind: String,
-    /// Drive of the work.
-    pub drive: String,
-}
-
-/// What the last look saw.
+/// The alarms of the last look.
 #[derive(Debug, Default)]
 pub struct Watch {
     alarms: BTreeMap<Uuid, Alarm>,
-    /// Work in progress, with what it is in words.
-    work: BTreeMap<Work, String>,
 }
 
 impl Watch {
     /// The events since the last look.
-    pub fn look(&mut self, alarms: Vec<Alarm>, work: BTreeMap<Work, String>) -> Vec<NewEvent> {
+    pub fn look(&mut self, alarms: Vec<Alarm>) -> Vec<NewEvent> {
         let alarms: BTreeMap<Uuid, Alarm> = alarms.into_iter().map(|alarm| (alarm.id, alarm)).collect();
         let raised = alarms.values().filter(|alarm| !self.alarms.contains_key(&alarm.id));
         let cleared = self.alarms.values().filter(|alarm| !alarms.contains_key(&alarm.id));
-        let begun = work.iter().filter(|(work, _)| !self.work.contains_key(*work));
-        let ended = self.work.iter().filter(|(one, _)| !work.contains_key(*one));
-        let events = raised
-            .map(raised_event)
-            .chain(cleared.map(cleared_event))
-            .chain(begun.map(|(work, what)| work_event(EventCode::OperationBegun, work, what)))
-            .chain(ended.map(|(work, what)| work_event(EventCode::OperationEnded, work, what)))
-            .collect();
-        (self.alarms, self.work) = (alarms, work);
+        let events = raised.map(raised_event).chain(cleared.map(cleared_event)).collect();
+        self.alarms = alarms;
         events
     }
 }
@@ -69,24 +48,9 @@ fn cleared_event(alarm: &Alarm) -> NewEvent {
     }
 }
 
-fn work_event(code: EventCode, work: &Work, what: &str) -> NewEvent {
-    NewEvent {
-        code,
-        severity: EventSeverity::Information,
-        object: ObjectReference {
-            kind: ObjectKind::Drive,
-            id: None,
-            tenant: None,
-            name: Some(work.drive.clone()),
-        },
-        message: format!("{} of {what}", work.kind),
-        cause: format!("{} {}", work.kind, work.id),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use weir_api_types::AlarmCode;
+    use weir_api_types::{AlarmCode, ObjectReference};
 
     use super::*;
 
@@ -107,14 +71,11 @@ mod tests {
     #[test]
     fn differences_between_two_looks_are_events() {
         let mut watch = Watch::default();
-        let work = Work { id: Uuid::nil(), kind: "resync".to_owned(), drive: "d1".to_owned() };
-        let with_work = BTreeMap::from([(work, "volume v".to_owned())]);
         let codes = |events: Vec<NewEvent>| events.iter().map(|event| event.code).collect::<Vec<_>>();
-        use EventCode::{AlarmCleared, AlarmRaised, OperationBegun, OperationEnded};
-        let events = watch.look(vec![alarm(1), alarm(2)], with_work.clone());
-        assert_eq!(codes(events), [AlarmRaised, AlarmRaised, OperationBegun]);
-        assert_eq!(codes(watch.look(vec![alarm(1), alarm(2)], with_work)), []);
-        assert_eq!(codes(watch.look(vec![alarm(1)], BTreeMap::new())), [AlarmCleared, OperationEnded]);
-        assert_eq!(codes(watch.look(vec![alarm(1), alarm(2)], BTreeMap::new())), [AlarmRaised]);
+        use EventCode::{AlarmCleared, AlarmRaised};
+        assert_eq!(codes(watch.look(vec![alarm(1), alarm(2)])), [AlarmRaised, AlarmRaised]);
+        assert_eq!(codes(watch.look(vec![alarm(1), alarm(2)])), []);
+        assert_eq!(codes(watch.look(vec![alarm(1)])), [AlarmCleared]);
+        assert_eq!(codes(watch.look(vec![alarm(1), alarm(2)])), [AlarmRaised]);
     }
 }

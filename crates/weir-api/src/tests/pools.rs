@@ -58,6 +58,6 @@ pub(super) fn call_pools(api: &mut World) {
     }
     api.call("DELETE", GROUP, "floor", None, 204);
     weir_control::testing::settle(&api.control);
-    api.call("DELETE", "/v1/drives/{drive}", "slow", None, 204);
+    api.call("DELETE", "/v1/drives/{drive}", "slow", None, 202);
     api.call("GET", POOL, "slow", None, 404);
 }

@@ -12,7 +12,7 @@ use super::super::output::{self, ListColumn, optional_size, or_dash, rough_size}
 use super::shown::{kind, location, media_type};
 use super::{drain, measuring};
 use crate::items::Items;
-use weir_api_types::{Drive, DriveCreate, DriveDevice, DriveModify};
+use weir_api_types::{Drive, DriveCreate, DriveDevice, DriveModify, Operation};
 
 /// Width of the labels of `show`.
 const LABEL_WIDTH: usize = 24;
@@ -76,11 +76,11 @@ pub fn run(client: &Client, command: DriveCommand) -> Result<(), CommandError> {
             client.post::<Drive>(&format!("{}/accept", path(&name)), &[], &()).map(|_| ())
         }
         DriveCommand::Measure { name, no_wait, .. } => {
-            let drive: Drive = client.post(&format!("{}/measure", path(&name)), &[], &())?;
+            client.post::<Operation>(&format!("{}/measure", path(&name)), &[], &())?;
             if no_wait {
                 return Ok(());
             }
-            let measured = measuring::wait(client, &path(&drive.name))?;
+            let measured = measuring::wait(client, &path(&name))?;
             client.tell(&measured.class_reason)
         }
         DriveCommand::Modify { name, changes: DriveChanges { class, zone, rack } } => {

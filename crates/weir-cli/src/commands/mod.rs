@@ -10,6 +10,7 @@ pub mod event;
 pub mod journal;
 mod measuring;
 pub mod moving;
+pub mod operation;
 pub mod policy;
 pub mod policy_set;
 pub mod pool;
