@@ -14,6 +14,10 @@ use std::sync::OnceLock;
 
 use super::{Context, MARKER_FILE, Store, StoreError};
 
+/// Number of files up to which each file is made durable by itself. More files are made durable with their
+/// whole filesystem. One `fsync` each would then take longer than the sync of all other dirty data.
+pub(crate) const SINGLE_SYNC_FILES_MAX: u64 = 16;
+
 /// The writes to a drive from one moment on. They are made durable together, or are known to have failed.
 #[derive(Debug)]
 pub struct WriteScope {

@@ -7,7 +7,8 @@ use std::path::Path;
 
 use weir_types::VolumeId;
 
-use super::{Context, SINGLE_SYNC_FILES_MAX, Store, StoreError, sync_folder};
+use super::durability::SINGLE_SYNC_FILES_MAX;
+use super::{Context, Store, StoreError, sync_folder};
 
 /// Name of the file that holds the record backup.
 pub const RECORD_FILE: &str = "record.json";

@@ -13,9 +13,10 @@ use weir_types::bounds::REGION_BYTES;
 use weir_volume::mirror::ReplicaMetadata;
 
 use super::extent_file::{next_data, next_hole, open_whole};
+use super::volume_folder::create_extents;
 use super::{
-    Context, NEW_SUFFIX, Store, StoreError, WriteScope, create_extents, extent_file_name, record,
-    remove_if_there, replica_metadata, sync_folder,
+    Context, NEW_SUFFIX, Store, StoreError, WriteScope, extent_file_name, record, remove_if_there,
+    replica_metadata, sync_folder,
 };
 
 /// Longest step of a snapshot. A write waits for little more than one step. That holds even if all data must

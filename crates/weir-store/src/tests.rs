@@ -1,4 +1,8 @@
+use std::fs::OpenOptions;
 use std::io::{Read, Seek, SeekFrom, Write};
+
+use rustix::fs::FallocateFlags;
+use weir_volume::mirror::ReplicaMetadata;
 
 use super::*;
 
