@@ -6,7 +6,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use super::answer::ApiError;
+use super::error::ApiError;
 use weir_api_types::ErrorCode;
 use weir_host::token::Token;
 

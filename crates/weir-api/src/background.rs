@@ -11,8 +11,9 @@ use weir_api_types::PageQuery;
 use weir_types::BackgroundKind;
 
 use super::Context;
-use super::answer::{Answer, ApiError, Body, Path};
+use super::answer::{Answer, Body, Path};
 use super::convert::policy as convert_policy;
+use super::error::ApiError;
 use super::versions::{IfVersion, Shown, Tagged};
 use weir_api_types::{
     BackgroundJob, BackgroundJobList, BackgroundPolicy, BackgroundPolicyList, BackgroundPolicyModify,

@@ -12,8 +12,9 @@ use weir_types::name::DEFAULT_DRIVE;
 use weir_types::{Emulation, Name};
 
 use super::Context;
-use super::answer::{Answer, ApiError, Body, Path};
+use super::answer::{Answer, Body, Path};
 use super::convert;
+use super::error::ApiError;
 use super::versions::{IfVersion, Shown, Tagged};
 use weir_api_types::{
     Drive, DriveCreate, DriveEmulationCreate, DriveList, DriveModify, IfMatchHeader, IfVersionQuery,

@@ -6,7 +6,8 @@ use axum::Json;
 use axum::extract::State;
 
 use super::Context;
-use super::answer::{Answer, ApiError, Body};
+use super::answer::{Answer, Body};
+use super::error::ApiError;
 use weir_api_types::{Logging, Problem};
 use weir_control::ControlError;
 use weir_host::logging;

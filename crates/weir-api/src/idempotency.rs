@@ -15,7 +15,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::answer::ApiError;
+use super::error::ApiError;
 use weir_api_types::ErrorCode;
 use weir_types::control_bounds::{
     API_POLICIES_BYTES_MAX, IDEMPOTENCY_ANSWERS_BYTES_MAX, IDEMPOTENCY_KEY_CHARACTERS_MAX,

@@ -13,6 +13,7 @@ mod convert;
 mod description;
 mod drives;
 mod entity_tag;
+mod error;
 mod events;
 mod explain;
 mod health;
@@ -60,7 +61,7 @@ pub use description::openapi_document;
 pub use listen::{ApiListeners, ListenError};
 pub use policy_set::read_set;
 
-use answer::ApiError;
+use error::ApiError;
 use weir_control::Control;
 use weir_types::control_bounds::{
     API_BODY_BYTES_MAX, API_POLICIES_BYTES_MAX, API_READERS_MAX, API_SNAPSHOTS_MAX, API_WORKERS_MAX,
@@ -236,8 +237,8 @@ fn router(
     let snapshot_permits = Arc::new(Semaphore::new(API_SNAPSHOTS_MAX));
     let (router, _) = routes().split_for_parts();
     router
-        .fallback(answer::no_such_path)
-        .method_not_allowed_fallback(answer::no_such_method)
+        .fallback(error::no_such_path)
+        .method_not_allowed_fallback(error::no_such_method)
         .layer(DefaultBodyLimit::max(API_BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(events.clone(), audit::audit))
         .layer(middleware::from_fn_with_state(operations.clone(), operations::requests::run))

@@ -8,7 +8,8 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::Context;
-use super::answer::{ApiError, Query};
+use super::answer::Query;
+use super::error::ApiError;
 use super::stream::Sheet;
 use crate::prometheus::{self, Snapshot};
 use weir_control::Control;

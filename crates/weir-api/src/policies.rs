@@ -10,8 +10,9 @@ use axum::http::StatusCode;
 use weir_control::Outcome;
 use weir_control::PolicyGroupView;
 
-use super::answer::{ApiError, Body, Path, Query};
+use super::answer::{Body, Path, Query};
 use super::convert::policy as convert_policy;
+use super::error::ApiError;
 use super::versions::{IfVersion, Shown, Tagged};
 use super::{Context, convert};
 use weir_api_types::{

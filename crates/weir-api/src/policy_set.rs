@@ -9,9 +9,10 @@ use axum::response::Response;
 
 use weir_types::BackgroundPolicy;
 
-use super::answer::{Answer, ApiError, Body};
+use super::answer::{Answer, Body};
 use super::background::background_change;
 use super::convert::policy as convert_policy;
+use super::error::ApiError;
 use super::stream::{JSON, Sheet};
 use super::{Context, convert};
 use weir_api_types::{

@@ -8,7 +8,8 @@ use axum::response::IntoResponse;
 use tokio::time::{Instant, sleep};
 use weir_types::Name;
 
-use super::answer::{ApiError, Body};
+use super::answer::Body;
+use super::error::ApiError;
 use super::{Context, convert};
 use weir_api_types::{RecordingCreate, TraceFile};
 use weir_control::{Outcome, RecordVolumes, RunningRecording};

@@ -10,9 +10,10 @@ use axum::http::StatusCode;
 use weir_api_types::PageQuery;
 
 use super::Context;
-use super::answer::{ApiError, Body, Path, Query};
+use super::answer::{Body, Path, Query};
 use super::convert;
 use super::convert::policy as convert_policy;
+use super::error::ApiError;
 use super::versions::{IfVersion, Shown, Tagged};
 use weir_api_types::{
     IfMatchHeader, IfVersionQuery, Snapshot, SnapshotCreate, SnapshotDeleteQuery, SnapshotList,

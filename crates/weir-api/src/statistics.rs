@@ -7,7 +7,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::Response;
 
-use super::answer::{Answer, ApiError, Query};
+use super::answer::{Answer, Query};
+use super::error::ApiError;
 use super::stream::Sheet;
 use super::{Context, convert};
 use weir_api_types::{

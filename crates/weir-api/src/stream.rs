@@ -20,7 +20,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Context;
-use super::answer::ApiError;
+use super::error::ApiError;
 use weir_control::{Control, Outcome};
 use weir_types::control_bounds::{
     API_ANSWER_PIECE_BYTES, API_ANSWER_PIECES_AHEAD, API_ANSWER_SECONDS_MAX, API_ANSWER_WAIT_SECONDS_MAX,

@@ -10,9 +10,10 @@ use axum::http::StatusCode;
 use weir_api_types::PageQuery;
 
 use super::Context;
-use super::answer::{Answer, ApiError, Body, Path};
+use super::answer::{Answer, Body, Path};
 use super::convert;
 use super::convert::policy as convert_policy;
+use super::error::ApiError;
 use super::versions::{IfVersion, Shown, Tagged};
 use weir_api_types::{IfMatchHeader, IfVersionQuery, Template, TemplateCreate, TemplateList, TemplateModify};
 use weir_control::{ControlError, CreateTemplate, ModifyTemplate};

@@ -12,9 +12,10 @@ use weir_control::ControlError;
 use weir_types::Name;
 
 use super::Context;
-use super::answer::{ApiError, Body, Path};
+use super::answer::{Body, Path};
 use super::convert;
 use super::convert::policy as convert_policy;
+use super::error::ApiError;
 use super::versions::{IfVersion, Shown, Tagged};
 use weir_api_types::{IfMatchHeader, IfVersionQuery, Tenant, TenantCreate, TenantList, TenantModify};
 use weir_control::{Control, ModifyTenant};

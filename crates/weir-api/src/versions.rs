@@ -7,8 +7,8 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use super::answer::ApiError;
 use super::entity_tag::tagged_version;
+use super::error::ApiError;
 use weir_api_types::{
     AdaptivePolicyGroup, BackgroundPolicy, Drive, IfVersionQuery, PolicyGroup, Pool, Template, Tenant, Volume,
 };

@@ -6,8 +6,9 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use uuid::Uuid;
 
-use super::answer::{Answer, ApiError, Body, Path, Query};
+use super::answer::{Answer, Body, Path, Query};
 use super::convert::policy as convert_policy;
+use super::error::ApiError;
 use super::paging::{Cut, Page, key};
 use super::versions::{IfVersion, Shown, Tagged};
 use super::{Context, convert};

@@ -1,5 +1,5 @@
 //! Emulated drives: when an emulated drive would have answered. The answers of the real files are held back
-//! until then (`volumes/late_answers`).
+//! until then (`volumes/deferred_answers`).
 //!
 //! The model is asked when an operation is submitted, and the real operation runs at the same time. If the
 //! real operation takes longer, its answer is passed on when it comes. A held completion is still

@@ -1,8 +1,8 @@
 //! Conversion between the types of the API and those of control, with a check of every value.
 
 mod background;
+mod codes;
 mod drives;
-mod errors;
 mod from_control;
 mod journals;
 mod measurements;

@@ -16,7 +16,7 @@ use utoipa::openapi::path::{HttpMethod, Operation, PathItem};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa::openapi::{OpenApi, SecurityRequirement, Server};
 
-use super::answer::ApiError;
+use super::error::ApiError;
 use super::{Context, routes};
 use weir_control::ControlError;
 

@@ -28,7 +28,8 @@ use weir_control::ControlError;
 use weir_types::control_bounds::{EVENT_STREAM_SILENCE_SECONDS_MAX, EVENT_STREAMS_MAX, EVENTS_PER_READ};
 
 use super::Context;
-use super::answer::{Answer, ApiError, Query};
+use super::answer::{Answer, Query};
+use super::error::ApiError;
 use super::paging::Page;
 use log::{EventLog, NewEvent};
 pub(super) use watch::Watch;

@@ -24,7 +24,8 @@ use weir_types::control_bounds::{OPERATION_REQUESTS_MAX, OPERATION_WAIT_SECONDS_
 use weir_types::{DriveId, Name};
 
 use super::Context;
-use super::answer::{Answer, ApiError, Path, Query};
+use super::answer::{Answer, Path, Query};
+use super::error::ApiError;
 use super::events::Events;
 use super::paging::Page;
 use registry::{Change, Registry};

@@ -19,7 +19,7 @@ use weir_types::control_bounds::{
 };
 
 use super::Operations;
-use crate::answer::ApiError;
+use crate::error::ApiError;
 use crate::events::changes;
 
 /// Header with the client's preference.

@@ -7,6 +7,7 @@
 //! below carry out what they answer: [`serving`] the effects of clients, [`working`] those of volumes and the
 //! work that is due, [`queueing`] the grants of drive queues, and [`ordering`] the orders of control.
 
+mod admission;
 mod ordering;
 mod queueing;
 mod serving;

@@ -3,7 +3,7 @@
 use super::Reactor;
 use crate::drive_queue::{Pending, SharedDriveQueue};
 use crate::sharing::{DriveGrant, Message};
-use crate::volumes::stalls::Orphan;
+use crate::volumes::orphans::Orphan;
 
 impl Reactor {
     /// A waiting operation may run. Orphaned I/O leaves its room at once; the drive queue is answered if

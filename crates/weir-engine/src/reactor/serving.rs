@@ -1,13 +1,11 @@
 //! Serving: carrying out what clients need of ceilings, drive queues and volumes.
 
-use weir_qos::{Cost, Kind};
 use weir_volume::Request;
 
 use super::Reactor;
 use crate::clients::ClientEffect;
-use crate::sharing::Admitted;
 use crate::status::Found;
-use crate::token::{ConnectionIndex, Ticket, VolumeIndex};
+use crate::token::{ConnectionIndex, VolumeIndex};
 use crate::volumes::operations::{Owner, Purpose};
 
 impl Reactor {
@@ -54,47 +52,12 @@ impl Reactor {
         earlier.into_iter().for_each(|earlier| self.carry_out(earlier));
     }
 
-    /// Submits a request to the ceilings above it. A flush is charged and never waits, because it makes data
-    /// stable that is written already.
-    fn admit(&mut self, ticket: Ticket, volume: VolumeIndex, cost: Option<Cost>) {
-        let now_ns = self.io.now_ns;
-        let is_admitted = match cost {
-            None => true,
-            Some(cost) if cost.kind == Kind::Flush => {
-                self.ceilings.charge(now_ns, volume, ticket.0, cost);
-                true
-            }
-            Some(cost) => self.ceilings.arrive(now_ns, volume, ticket, cost),
-        };
-        match is_admitted {
-            true => self.clients.run(&mut self.io, ticket),
-            false => self.clients.delay(&mut self.io, ticket),
-        }
-    }
-
-    /// Runs a request that waited for its ceilings.
-    pub(super) fn admitted(&mut self, admitted: Admitted) {
-        let Admitted { ticket, waited_ns, bound_by } = admitted;
-        let Some(volume) = self.clients.volume_of(ticket.0) else { return };
-        let scope = bound_by.and_then(|bound| self.ceilings.scope_of(volume, bound));
-        let bound_by = scope.zip(bound_by.map(|bound| bound.limit));
-        self.clients.admitted(&mut self.io, ticket, (waited_ns, bound_by));
-        self.serve_clients();
-    }
-
     /// The status of a range was found after a while.
     pub(super) fn status_found(&mut self, found: Found) {
         let Found { volume, ticket, result } = found;
         self.clients.status_found(&mut self.io, ticket, result);
         self.serve_clients();
         self.settle_volume(volume);
-    }
-
-    /// Releases the requests whose deadline has passed.
-    pub(super) fn release_due(&mut self) {
-        while let Some(released) = self.ceilings.release_due(self.io.now_ns) {
-            released.into_iter().for_each(|admitted| self.admitted(admitted));
-        }
     }
 
     fn client_gone(&mut self, connection: ConnectionIndex, volume: VolumeIndex) {

@@ -7,15 +7,15 @@
 //! * [`replica_metadata`], [`checksums`], [`resync`], [`snapshot`] and [`scrubbing`] keep replicas equal and
 //!   sound; [`replicas`] and [`failure_reasons`] are who waits for a change, and why a replica failed.
 //! * [`order`] and [`life`] are the orders of control.
-//! * [`volume_desk`] is what volumes share: the drive queues, [`late_answers`] and [`schedules`].
+//! * [`volume_desk`] is what volumes share: the drive queues, [`deferred_answers`] and [`schedules`].
 //!
 //! It knows neither clients nor ceilings.
 
 mod checksums;
+mod deferred_answers;
 mod disk;
 mod failure_reasons;
 pub mod journals;
-mod late_answers;
 pub mod life;
 pub mod operations;
 pub mod order;
@@ -43,7 +43,7 @@ use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, VolumeId};
 use crate::drive_queue::DriveQueues;
 use crate::io::Io;
 use crate::token::{ConnectionIndex, Token, VolumeIndex};
-use late_answers::LateAnswers;
+use deferred_answers::DeferredAnswers;
 use order::NewJournal;
 use schedules::Schedules;
 use served_volume::ServedVolume;
@@ -57,7 +57,7 @@ pub struct Volumes {
     /// The reactor's use of drive queues.
     pub queues: DriveQueues,
     /// Answers of drives that are passed on later.
-    pub answers: LateAnswers,
+    pub answers: DeferredAnswers,
     /// When volumes have work to do although nothing happened.
     pub schedules: Schedules,
 }
@@ -65,7 +65,13 @@ pub struct Volumes {
 impl Volumes {
     pub fn new(queues: DriveQueues) -> Volumes {
         let (served, by_id) = (Slab::new(), BTreeMap::new());
-        Volumes { served, by_id, queues, answers: LateAnswers::default(), schedules: Schedules::default() }
+        Volumes {
+            served,
+            by_id,
+            queues,
+            answers: DeferredAnswers::default(),
+            schedules: Schedules::default(),
+        }
     }
 
     /// A volume, and what it may use.

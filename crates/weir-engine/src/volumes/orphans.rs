@@ -4,8 +4,29 @@ use std::collections::BTreeMap;
 
 use weir_qos::Cost;
 
+use crate::drive_queue::SharedDriveQueue;
 use crate::space_count::TakenSpace;
 use crate::token::AskNumber;
+
+/// Whether an operation was orphaned I/O that has ended now.
+pub enum Orphan {
+    /// The operation was not given up.
+    Unknown,
+    /// The operation was given up, and has ended.
+    Ended,
+    /// The same, and other operations in this drive queue may take its room.
+    LeftRoom(SharedDriveQueue),
+}
+
+impl Orphan {
+    /// The drive queue in which others wait and may run now.
+    pub fn room(self) -> Option<SharedDriveQueue> {
+        match self {
+            Orphan::Unknown | Orphan::Ended => None,
+            Orphan::LeftRoom(drive_queue) => Some(drive_queue),
+        }
+    }
+}
 
 /// I/O that was given up and has not ended.
 #[derive(Debug)]

@@ -2,14 +2,14 @@
 
 use crate::drive_queue::DriveQueues;
 use crate::io::Io;
-use crate::volumes::late_answers::LateAnswers;
+use crate::volumes::deferred_answers::DeferredAnswers;
 use crate::volumes::schedules::Schedules;
 
 /// What a volume may use of its reactor while it works.
 pub struct Desk<'a> {
     pub io: &'a mut Io,
     pub queues: &'a mut DriveQueues,
-    pub answers: &'a mut LateAnswers,
+    pub answers: &'a mut DeferredAnswers,
     pub schedules: &'a mut Schedules,
 }
 

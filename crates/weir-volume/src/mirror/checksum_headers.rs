@@ -72,6 +72,6 @@ impl HeaderWrites<'_> {
     /// Fails changes that wait until the checksums of their ranges are invalid.
     fn fail_waiting(&mut self, index: u32) {
         let waiting = self.order.running(index).filter(|id| self.operations.is_in(*id, Stage::Invalidating));
-        waiting.for_each(|id| self.outcome.steps.add(Step::Conclude(id, Err(Fault::Broken))));
+        waiting.for_each(|id| self.outcome.steps.add(Step::Acknowledge(id, Err(Fault::Broken))));
     }
 }

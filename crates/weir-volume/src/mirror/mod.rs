@@ -304,8 +304,8 @@ impl Mirror {
             Step::Enqueue(id) => self.enqueue(id, effects),
             Step::EnqueueWaiting(extent) => parts.requests(effects).enqueue_waiting(extent),
             Step::BeginChange(id) => parts.requests(effects).begin_change(id),
-            Step::Conclude(id, result) => {
-                parts.requests(effects).conclude(id, result);
+            Step::Acknowledge(id, result) => {
+                parts.requests(effects).acknowledge(id, result);
                 if parts.snapshot.is_in_progress() {
                     parts.steps.add(Step::ContinueSnapshot);
                 }

@@ -77,7 +77,7 @@ impl Requests<'_> {
         let request = self.operations[id].request;
         let extent = &self.extents[request.extent];
         match extent.in_sync().is_empty() {
-            true => self.outcome.step(Step::Conclude(id, Err(Fault::Broken))),
+            true => self.outcome.step(Step::Acknowledge(id, Err(Fault::Broken))),
             false => self.launch(id, extent.targets(&request)),
         }
     }
@@ -93,7 +93,7 @@ impl Requests<'_> {
     fn settle(&mut self, id: MirrorId) {
         let operation = &self.operations[id];
         if operation.failed().is_empty() {
-            return self.outcome.step(Step::Conclude(id, Ok(Content::Data)));
+            return self.outcome.step(Step::Acknowledge(id, Ok(Content::Data)));
         }
         let (request, failed, fault) = (operation.request, operation.failed(), operation.fault());
         let states = self.extents[request.extent].replica_states();
@@ -104,7 +104,7 @@ impl Requests<'_> {
         if has_failed || fault == Some(Fault::Unsupported) {
             // The change was not acknowledged, but replicas may differ now.
             self.extents[request.extent].diverge(&request);
-            return self.outcome.step(Step::Conclude(id, Err(fault.unwrap_or(Fault::Broken))));
+            return self.outcome.step(Step::Acknowledge(id, Err(fault.unwrap_or(Fault::Broken))));
         }
         self.extents[request.extent].miss(failed, &request);
         self.operations[id].stage = Stage::Recording;
@@ -138,12 +138,12 @@ impl Requests<'_> {
         let is_lost = extent.in_sync().is_empty();
         match stage {
             Stage::Marking | Stage::Recording if is_lost => {
-                self.outcome.step(Step::Conclude(id, Err(Fault::Broken)));
+                self.outcome.step(Step::Acknowledge(id, Err(Fault::Broken)));
             }
             // The replicas that can take the change may differ from those at the time it was marked.
             Stage::Marking => self.begin_change(id),
             Stage::Recording if extent.is_lost_to(self.operations[id].failed(), &request) => {
-                self.outcome.step(Step::Conclude(id, Ok(Content::Data)));
+                self.outcome.step(Step::Acknowledge(id, Ok(Content::Data)));
             }
             _ => {}
         }
@@ -170,11 +170,11 @@ impl Requests<'_> {
         let waits =
             |id: &MirrorId| operations.is_in(*id, Stage::Marking) || operations.is_in(*id, Stage::Recording);
         let waiting = self.order.running(extent).filter(waits);
-        waiting.for_each(|id| self.outcome.steps.add(Step::Conclude(id, Err(fault))));
+        waiting.for_each(|id| self.outcome.steps.add(Step::Acknowledge(id, Err(fault))));
     }
 
-    /// Ends a change, and lets the changes begin that waited for it.
-    pub fn conclude(&mut self, id: MirrorId, result: Result<Content, Fault>) {
+    /// Acknowledges a change, or fails it, and lets the changes begin that waited for it.
+    pub fn acknowledge(&mut self, id: MirrorId, result: Result<Content, Fault>) {
         let extent = self.operations[id].request.extent;
         self.order.end_change(extent, id);
         self.finish(id, result);

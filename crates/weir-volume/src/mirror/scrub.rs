@@ -170,7 +170,7 @@ impl Scrub<'_> {
             NextRepair::Impossible => self.end_repair(id, false),
             NextRepair::Nothing => {
                 self.section(request.extent).end_piece(id);
-                self.outcome.step(Step::Conclude(id, Ok(Content::Data)));
+                self.outcome.step(Step::Acknowledge(id, Ok(Content::Data)));
                 self.outcome.step(Step::ContinueScrub(request.extent));
             }
         }

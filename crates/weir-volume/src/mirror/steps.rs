@@ -21,7 +21,7 @@ pub(super) enum Step {
     /// Begin a client's change whose turn it is, and whose range has no valid checksums.
     BeginChange(MirrorId),
     /// End a change, a resync step or a piece of a scrub.
-    Conclude(MirrorId, Result<Content, Fault>),
+    Acknowledge(MirrorId, Result<Content, Fault>),
     /// Read from the next replica.
     Read(MirrorId),
     /// Let a change continue that waited for the metadata of an extent.

@@ -36,7 +36,7 @@ use crate::token::{AskNumber, ReplicaIndex, Token, VolumeIndex};
 use crate::volumes::failure_reasons::FailureReasons;
 use crate::volumes::journals::VolumeJournals;
 use crate::volumes::operations::Operations;
-use crate::volumes::stalls::Orphan;
+use crate::volumes::orphans::Orphan;
 use crate::volumes::volume_desk::Desk;
 use crate::volumes::volume_files::VolumeFiles;
 

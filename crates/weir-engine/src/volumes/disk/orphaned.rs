@@ -2,8 +2,8 @@
 
 use super::Disk;
 use crate::token::{AskNumber, Token};
+use crate::volumes::orphans::Orphan;
 use crate::volumes::orphans::OrphanedIo;
-use crate::volumes::stalls::Orphan;
 
 impl Disk<'_> {
     /// Ends an action that was given up, if the answer is for one. An answer that somebody waits for is not.

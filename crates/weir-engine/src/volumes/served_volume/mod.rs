@@ -12,6 +12,7 @@ mod failures;
 mod metadata;
 mod orders;
 mod snapshots;
+mod stalls;
 mod upkeep;
 
 use weir_engine_interface::{OpenVolume, VolumeSpec};

@@ -2,8 +2,8 @@
 
 use super::ServedVolume;
 use crate::token::AskNumber;
+use crate::volumes::orphans::Orphan;
 use crate::volumes::snapshot::NewSnapshot;
-use crate::volumes::stalls::Orphan;
 use crate::volumes::volume_desk::Desk;
 
 impl ServedVolume {

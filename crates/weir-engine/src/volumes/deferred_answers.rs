@@ -1,4 +1,4 @@
-//! Late answers: answers of drives that are passed on later, in this round or when the emulated drive would have
+//! Deferred answers: answers of drives that are passed on later, in this round or when the emulated drive would have
 //! answered, and refused actions that are not answered yet.
 //!
 //! A held answer is still outstanding: its volume is not quiet and its buffer is in use. This module does not
@@ -23,7 +23,7 @@ pub struct Held<T> {
 
 /// The answers of a reactor that are passed on later.
 #[derive(Default)]
-pub struct LateAnswers {
+pub struct DeferredAnswers {
     /// Completions to pass on in this round, but after the current work.
     later: VecDeque<Completion<Token>>,
     /// Completions that emulated drives hold back.
@@ -76,7 +76,7 @@ impl Held<Completion<Token>> {
     }
 }
 
-impl LateAnswers {
+impl DeferredAnswers {
     /// Passes a completion on in this round, but after the current work.
     pub fn pass_on_later(&mut self, completion: Completion<Token>) {
         self.later.push_back(completion);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     /// The operations that are due at a given time, in order.
-    fn due(answers: &mut LateAnswers, now_ns: u64) -> Vec<u32> {
+    fn due(answers: &mut DeferredAnswers, now_ns: u64) -> Vec<u32> {
         let operation = |completion: Completion<Token>| match completion.token {
             Token::Operation(_, operation, _) => operation.0,
             _ => unreachable!("only operations are held here"),
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn completions_are_passed_on_when_due_in_order() {
-        let mut answers = LateAnswers::default();
+        let mut answers = DeferredAnswers::default();
         for (at_ns, operation) in [(30, 3), (10, 1), (30, 4), (20, 2)] {
             answers.hold(at_ns, completion(0, operation));
         }
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn ending_volume_gets_held_completions_at_once() {
-        let mut answers = LateAnswers::default();
+        let mut answers = DeferredAnswers::default();
         for (at_ns, volume, operation) in [(30, 0, 3), (10, 1, 1), (20, 0, 2)] {
             answers.hold(at_ns, completion(volume, operation));
         }
