@@ -2,7 +2,7 @@
 //! programs that cases run.
 
 use std::fs::{self, File};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -14,12 +14,19 @@ use super::kernel::Kernel;
 use crate::world::tools;
 
 /// System programs that cases run. The image also holds their libraries.
-const PROGRAMS: [&str; 3] = ["dmsetup", "mkfs.ext4", "mkfs.xfs"];
+const PROGRAMS: [&str; 6] = ["dmsetup", "fio", "mkfs.ext4", "mkfs.xfs", "nbd-client", "script"];
+/// Scripts in place of programs that the guest does not have.
+const STAND_INS: [(&str, &str); 2] =
+    [("sudo", include_str!("stand_ins/sudo")), ("systemctl", include_str!("stand_ins/systemctl"))];
+/// Unit of the daemon, and its place in the guest.
+const UNIT: &str = include_str!("../../../packaging/systemd/weir.service");
+const UNIT_PATH: &str = "etc/systemd/system/weir.service";
 /// Names of the programs in the guest.
 const DAEMON: &str = "weir";
 const SELF: &str = "xtask";
 pub const RING_TESTS: &str = "ring-tests";
-/// Script of the guest's first process. The names of the modules come from the kernel's package.
+/// Script of the guest's first process. The names of the modules come from the kernel's package. `modprobe`
+/// finds the modules in its list, and that they are loaded.
 const INIT: &str = "\
 #!/bin/busybox sh
 b=/bin/busybox
@@ -31,6 +38,8 @@ $b mount -t tmpfs tmpfs /tmp
 $b --install -s /bin
 export PATH=/bin
 for module in $(cat /modules/order); do insmod /modules/$module; done
+mkdir -p /lib/modules/$(uname -r)
+sed s/$/:/ /modules/order > /lib/modules/$(uname -r)/modules.dep
 /bin/xtask guest-case $weir_case
 poweroff -f
 ";
@@ -60,6 +69,7 @@ pub fn make(folder: &Path, image: &Path, kernel: &Kernel, built: &Built) -> Resu
         copy_program(&root, &path, program)?;
     }
     add_modules(&root, kernel)?;
+    add_service(&root)?;
     write_executable(&root.join("init"), INIT.as_bytes())?;
     pack(&root, image)
 }
@@ -72,6 +82,18 @@ fn add_modules(root: &Path, kernel: &Kernel) -> Result<()> {
         order.push_str(&format!("{}\n", name.to_string_lossy()));
     }
     Ok(fs::write(root.join("modules/order"), order)?)
+}
+
+/// Adds the unit of the daemon, and the programs that start it.
+fn add_service(root: &Path) -> Result<()> {
+    for (name, script) in STAND_INS {
+        write_executable(&root.join("bin").join(name), script.as_bytes())?;
+    }
+    fs::create_dir_all(root.join("usr/bin"))?;
+    symlink("/bin/weir", root.join("usr/bin/weir"))?;
+    let unit = root.join(UNIT_PATH);
+    fs::create_dir_all(unit.parent().context("the unit lies in a folder")?)?;
+    Ok(fs::write(unit, UNIT)?)
 }
 
 fn copy_program(root: &Path, from: &Path, name: &str) -> Result<()> {

@@ -10,10 +10,11 @@ use super::commands::{output_of, run};
 /// Package that names the newest kernel package of its series.
 const SERIES: &str = "linux-image-6.12-cloud-amd64";
 /// Modules that the cases need, each after the modules that it depends on.
-const MODULES: [&str; 10] = [
+const MODULES: [&str; 11] = [
     "lib/libcrc32c",
     "drivers/block/virtio_blk",
     "drivers/block/loop",
+    "drivers/block/nbd",
     "drivers/md/dm-mod",
     "drivers/md/dm-flakey",
     "drivers/md/dm-delay",

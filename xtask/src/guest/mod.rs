@@ -26,8 +26,19 @@ use crate::repository::repository_root;
 use crate::world::tools;
 
 /// Programs that are needed to build and run guests.
-const PROGRAMS: [&str; 8] =
-    ["qemu-system-x86_64", "busybox", "cpio", "dmsetup", "mkfs.ext4", "mkfs.xfs", "strip", "xz"];
+const PROGRAMS: [&str; 11] = [
+    "busybox",
+    "cpio",
+    "dmsetup",
+    "fio",
+    "mkfs.ext4",
+    "mkfs.xfs",
+    "nbd-client",
+    "qemu-system-x86_64",
+    "script",
+    "strip",
+    "xz",
+];
 
 /// Number of guests that run at once. Each keeps one processor busy, and takes at most 1.5 GiB of memory.
 const GUESTS_AT_ONCE: usize = 2;

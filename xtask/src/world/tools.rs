@@ -6,23 +6,27 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 /// Programs with the Debian package that contains each.
-const PACKAGES: [(&str, &str); 21] = [
+const PACKAGES: [(&str, &str); 25] = [
     ("busybox", "busybox-static"),
     ("cpio", "cpio"),
+    ("curl", "curl"),
     ("dmsetup", "dmsetup"),
     ("fio", "fio"),
     ("losetup", "mount"),
     ("mkfs.ext4", "e2fsprogs"),
     ("mkfs.xfs", "xfsprogs"),
+    ("nbd-client", "nbd-client"),
     ("nbdcopy", "libnbd-bin"),
     ("nbdinfo", "libnbd-bin"),
     ("nbdkit", "nbdkit"),
+    ("openssl", "openssl"),
     ("python3", "python3"),
     ("qemu-img", "qemu-utils"),
     ("qemu-io", "qemu-utils"),
     ("qemu-nbd", "qemu-utils"),
     ("qemu-storage-daemon", "qemu-system-common"),
     ("qemu-system-x86_64", "qemu-system-x86"),
+    ("script", "bsdutils"),
     ("setpriv", "util-linux"),
     ("sqlite3", "sqlite3"),
     ("strip", "binutils"),

@@ -1,5 +1,6 @@
 //! Guest cases by name. A case begins with empty disks and no daemon, and ends with the guest.
 
+mod documents;
 mod fence;
 mod flush;
 mod lost_writes;
@@ -13,7 +14,7 @@ use anyhow::{Result, bail};
 type Case = fn() -> Result<()>;
 
 /// Cases: a name that states the property, and the function that checks it.
-const CASES: [(&str, Case); 9] = [
+const CASES: [(&str, Case); 11] = [
     ("snapshot_whose_writeback_failed_is_refused", snapshot::writeback_failed),
     ("write_of_a_killed_daemon_lands_before_the_next_one_reads", fence::killed),
     ("start_flushes_the_cache_of_the_disk_that_holds_the_data", flush::start),
@@ -23,6 +24,8 @@ const CASES: [(&str, Case); 9] = [
     ("power_cut_takes_nothing_that_was_promised_on_ext4", power_cut::ext4),
     ("block_status_does_not_wait_for_a_drive_that_hangs", status::hung_drive),
     ("ring_holds_its_promises_on_this_kernel", ring::tests),
+    ("tutorial_and_readme_work_as_printed", documents::tutorial_and_readme),
+    ("attaching_to_the_host_works_as_printed", documents::attaching_to_the_host),
 ];
 
 /// Returns the names of all cases, or the name of the wanted case.
