@@ -31,7 +31,8 @@ usage: cargo xtask COMMAND
   demo [--keep] [--output DIR] [--disk DIR]
                                    show classes of service, and what policies do about a noisy neighbour
   prose [--list]                   how long the sentences of the documents are
-  structure [CRATE] [--tree]       large types, circles of calls, cycles of modules; the tree with a line for each file
+  structure [CRATE] [--calls]      the tree with a line for each file, large types, circles of calls, cycles of modules;
+                                   --map: the code map of ARCHITECTURE.md
   fuzz [TARGET] [--executions N]   run the fuzz targets, a million executions each; needs a nightly toolchain
   guest [CASE]                     run the cases that need a kernel whose drives fail and delay on demand
   bench NAME|all [--quick] [--json FILE] [--disk DIR]

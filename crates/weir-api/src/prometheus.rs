@@ -396,7 +396,7 @@ fn latency_buckets(totals: &OperationTotals) -> Vec<(f64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_engine::statistics::{Bucket, TimeByCause};
+    use weir_engine_interface::statistics::{Bucket, TimeByCause};
 
     fn subject() -> Subject {
         let counts = [(16, 1), (1 << 10, 1), (1 << 20, 5), (1 << 36, 2)];

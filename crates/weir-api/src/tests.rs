@@ -20,8 +20,8 @@ mod pools;
 
 use super::*;
 use weir_control::testing::configuration;
-use weir_engine::exports::table::ExportTable;
 use weir_engine::{DataPlane, DataPlaneConfig};
+use weir_engine_interface::ExportTable;
 use weir_host::token::Token;
 
 /// A served API, and the operations that were called.

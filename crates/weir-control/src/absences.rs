@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weir_engine::{Content, FileIdentity, OpenFile};
+use weir_engine_interface::{Content, FileIdentity, OpenFile};
 use weir_plan::replica_return::{AfterReturn, FileContent, FoundFile, after_return};
 use weir_store::Store;
 use weir_types::{DriveId, VolumeId};

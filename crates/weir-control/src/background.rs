@@ -7,8 +7,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use weir_engine::ProgressSnapshot;
-use weir_engine::statistics::ReplicationStatistics;
+use weir_engine_interface::ProgressSnapshot;
 use weir_types::bounds::{REGION_BYTES, SECTION_BYTES};
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Throughput, VolumeId, Weight};
 use weir_volume::mirror::ReplicaState;
@@ -16,6 +15,7 @@ use weir_volume::mirror::ReplicaState;
 use crate::background_job::BackgroundJob;
 use crate::catalogue::{Catalogue, Transaction};
 use crate::core::Core;
+use crate::engine::OpenVolume;
 use crate::error::{ControlError, Outcome, list_names, refuse_other_version};
 use crate::model::Model;
 use crate::records::keys;
@@ -66,12 +66,12 @@ pub(crate) fn load_policies(catalogue: &dyn Catalogue, model: &mut Model) -> Out
     Ok(())
 }
 /// The resync of a volume as a background job, if a replica is out of sync.
-fn resync(model: &Model, id: VolumeId, replicas: &ReplicationStatistics) -> Option<BackgroundJob> {
-    let (begun_at, bytes_done) = replicas.episode()?;
+fn resync(model: &Model, id: VolumeId, open: &OpenVolume) -> Option<BackgroundJob> {
+    let replication = &open.statistics().replication;
+    let (begun_at, bytes_done) = replication.episode()?;
     let volume = &model.volumes.get(&id)?.record;
-    let counters = replicas.counters();
     let mut drives: Vec<&str> = Vec::new();
-    for (extent, replica_states) in (0..).zip(&counters.replica_states) {
+    for (extent, replica_states) in (0..).zip(&open.status().replica_states) {
         let stale = volume
             .placement
             .replicas_of(extent)
@@ -82,6 +82,7 @@ fn resync(model: &Model, id: VolumeId, replicas: &ReplicationStatistics) -> Opti
             }
         }
     }
+    let bytes_left = replication.counters().bytes_left;
     let elapsed_ns = u64::try_from(Timestamp::now().duration_since(begun_at).as_nanos()).unwrap_or(0);
     Some(BackgroundJob {
         id,
@@ -92,9 +93,9 @@ fn resync(model: &Model, id: VolumeId, replicas: &ReplicationStatistics) -> Opti
         deadline_seconds: None,
         progress: Some(ProgressSnapshot {
             operations_done: bytes_done / REGION_BYTES,
-            operations_left: counters.bytes_left / REGION_BYTES,
+            operations_left: bytes_left / REGION_BYTES,
             bytes_done,
-            bytes_left: counters.bytes_left,
+            bytes_left,
             elapsed_ns: Some(elapsed_ns),
             fault: None,
         }),
@@ -209,9 +210,7 @@ impl Background {
                 progress: reclaim.progress.as_ref().map(|progress| progress.counters()),
             })
             .collect();
-        jobs.extend(
-            model.open.iter().filter_map(|(id, open)| resync(&model, *id, &open.statistics().replication)),
-        );
+        jobs.extend(model.open.iter().filter_map(|(id, open)| resync(&model, *id, open)));
         jobs.extend(self.scrub_jobs(&model, is_shown));
         jobs.sort_by_key(|job| (job.begun_at, job.id));
         jobs

@@ -1,7 +1,7 @@
 //! A job of the background, as an operator sees it.
 
 use jiff::Timestamp;
-use weir_engine::ProgressSnapshot;
+use weir_engine_interface::ProgressSnapshot;
 use weir_types::{BackgroundKind, VolumeId};
 
 /// A background job as it is shown.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use weir_engine::measure::Progress;
+use weir_engine_interface::measure::Progress;
 use weir_plan::failure_domain::FailureDomain;
 use weir_store::{DriveUsage, Store};
 use weir_types::DriveId;

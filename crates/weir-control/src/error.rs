@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use weir_engine::DataPlaneError;
+use weir_engine_interface::EngineError;
 use weir_store::StoreError;
 use weir_types::control_bounds::NAMES_IN_ERROR_MAX;
 
@@ -113,8 +113,8 @@ impl From<StoreError> for ControlError {
     }
 }
 
-impl From<DataPlaneError> for ControlError {
-    fn from(error: DataPlaneError) -> ControlError {
+impl From<EngineError> for ControlError {
+    fn from(error: EngineError) -> ControlError {
         ControlError::internal(format!("recorded, but not in effect before the next start: {error}"))
     }
 }

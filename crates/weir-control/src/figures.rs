@@ -264,7 +264,7 @@ impl Gauges {
 
     /// The volumes that requests have changed since the previous call.
     fn changed(&self, model: &Model) -> BTreeSet<VolumeId> {
-        let bytes = |(id, open): (&VolumeId, &OpenVolume)| (*id, open.statistics().changed_bytes());
+        let bytes = |(id, open): (&VolumeId, &OpenVolume)| (*id, open.changed_bytes());
         let now: BTreeMap<VolumeId, u64> = model.open.iter().map(bytes).collect();
         let mut known = self.changed_bytes.lock().unwrap_or_else(PoisonError::into_inner);
         let changed =
@@ -477,10 +477,11 @@ mod tests {
     #[test]
     fn only_changed_volumes_are_examined_again() {
         let (figures, mut model, id) = (Gauges::default(), Model::default(), volumes(1)[0]);
-        let statistics = Arc::new(weir_engine::statistics::VolumeStatistics::default());
-        model.open.insert(id, OpenVolume::new(Arc::clone(&statistics)));
+        let open = OpenVolume::default();
+        model.open.insert(id, open.clone());
         assert_eq!(figures.changed(&model), BTreeSet::from([id]), "it was never looked at");
-        let served = weir_engine::statistics::Served { bytes: 4096, ..Default::default() };
+        let served = weir_engine_interface::statistics::Served { bytes: 4096, ..Default::default() };
+        let statistics = open.statistics();
         statistics.read.record(served);
         assert!(figures.changed(&model).is_empty());
         for changing in [&statistics.write, &statistics.other] {

@@ -14,8 +14,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weir_engine::statistics::JournalUsage;
-use weir_engine::{JournalSpec, VolumeHome};
+use weir_engine_interface::statistics::JournalUsage;
+use weir_engine_interface::{JournalSpec, VolumeHome};
 use weir_reactor::Descriptor;
 use weir_store::journal::{Behind, ReadyJournal, journaled_metadata_path, read_marker};
 use weir_store::{Store, StoreError, extent_count, extent_file_name, extents_folder, replica_metadata};

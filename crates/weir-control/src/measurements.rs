@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use weir_engine::measure::{MeasureSpec, Measuring};
+use weir_engine_interface::measure::{MeasureSpec, RunningMeasurement};
 use weir_types::control_bounds::{CLASS_WAITS_MAX, REASONS_SHOWN_MAX};
 use weir_types::{Class, DriveId, Measurement, Name};
 
@@ -39,7 +39,7 @@ pub enum ClassChange {
 pub struct Measurements {
     core: Arc<Core>,
     drive_records: Arc<DriveRecords>,
-    running: Mutex<BTreeMap<DriveId, Measuring>>,
+    running: Mutex<BTreeMap<DriveId, Box<dyn RunningMeasurement>>>,
     /// Notified whenever a measurement is recorded or abandoned.
     ended: Condvar,
     /// Number of requests that wait for `ended`.
@@ -59,7 +59,7 @@ impl Measurements {
 }
 
 impl Measurements {
-    fn running(&self) -> MutexGuard<'_, BTreeMap<DriveId, Measuring>> {
+    fn running(&self) -> MutexGuard<'_, BTreeMap<DriveId, Box<dyn RunningMeasurement>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -88,7 +88,7 @@ impl Measurements {
     /// Stops all measurements. Measurements of drives that do not answer are left behind.
     fn stop_all(&self) {
         let mut running = self.running();
-        running.values().for_each(Measuring::stop);
+        running.values().for_each(|measuring| measuring.stop());
         running.clear();
         self.ended.notify_all();
     }
@@ -127,7 +127,7 @@ impl Measurements {
                 "drive '{name}' is being measured already, {percent}% of that are done; one measurement at a time is"
             )));
         }
-        let measuring = Measuring::start(MeasureSpec { folder, emulation });
+        let measuring = self.core.engine.measure(MeasureSpec { folder, emulation });
         running.insert(id, measuring.map_err(|error| ControlError::internal(error.to_string()))?);
         Ok(())
     }
@@ -191,7 +191,7 @@ impl Measurements {
         for id in self.finished() {
             let _change = self.core.begin_change();
             // A drive that was removed in between has no measurement.
-            let found = self.running().get_mut(&id).map(Measuring::outcome);
+            let found = self.running().get_mut(&id).map(|measuring| measuring.outcome());
             if let Some(found) = found {
                 self.record_measurement(id, found.map_err(|error| error.to_string()));
             }
@@ -231,7 +231,7 @@ impl Measurements {
 
     /// Adds to the view why the drive has its class, and the progress of its measurement.
     pub(crate) fn with_class(&self, view: DriveView) -> DriveView {
-        let progress = self.running().get(&view.record.id).map(Measuring::progress);
+        let progress = self.running().get(&view.record.id).map(|measuring| measuring.progress());
         let class_reason = match (progress, view.record.class) {
             (Some(_), None) => "being measured".to_owned(),
             _ => view.record.class_reason(&self.core.classes),

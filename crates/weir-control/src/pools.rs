@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
-use weir_engine::DriveQueueDepth;
+use weir_engine_interface::DriveQueueDepth;
 use weir_store::DriveUsage;
 use weir_types::{Class, DriveId, Name};
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use weir_engine::{JobProgress, ReclaimSpec};
+use weir_engine_interface::{JobProgress, ReclaimSpec};
 use weir_store::Store;
 use weir_types::{DriveId, VolumeId};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_engine::Recording;
+use weir_engine_interface::Recording;
 use weir_replay::trace::{self, Header, RECORD_BYTES, Trace, TraceDrive, TraceLevel, TraceVolume};
 use weir_types::control_bounds::{RECORDING_SECONDS_MAX, RECORDING_VOLUMES_MAX, TRACE_BYTES_MAX};
 use weir_types::{DriveId, Name, VolumeId};

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use weir_engine::statistics::ChecksumCounters;
-use weir_engine::{ScrubEnd, ScrubProgress, ScrubSnapshot};
+use weir_engine_interface::statistics::ChecksumCounters;
+use weir_engine_interface::{ScrubEnd, ScrubProgress, ScrubSnapshot};
 use weir_types::bounds::{BLOCK_BYTES, DAMAGED_BLOCKS_MAX, EXTENT_BYTES};
 use weir_types::{Name, VolumeId};
 use weir_volume::mirror::Damaged;
@@ -338,7 +338,7 @@ impl Scrubs {
                 extent: Some(extent.into()),
                 message: damage_words(extent, &damaged),
             };
-            open.statistics().checksums.counters().damaged.into_iter().map(alarm)
+            open.faults().damaged.into_iter().map(alarm)
         };
         model.open.iter().flat_map(of_volume).collect()
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weir_engine::VolumeSpec;
+use weir_engine_interface::VolumeSpec;
 
 use crate::bindings::Bindings;
 use crate::core::Core;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use weir_engine::exports::table::ExportTable;
+use weir_engine_interface::ExportTable;
 use weir_store::Store;
 use weir_store::format::{self, FormatRecord};
 use weir_types::name::DEFAULT_TENANT;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use weir_engine::statistics::VolumeCounters;
+use weir_engine_interface::statistics::VolumeCounters;
 use weir_types::{Name, PolicyGroupId, VolumeId};
 
 use crate::core::Core;

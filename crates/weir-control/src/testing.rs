@@ -1,16 +1,14 @@
-//! A control core in a temporary folder, for tests: with a data plane, or with an engine that serves nobody.
+//! A control core in a temporary folder, for tests. Its engine serves nobody.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "tests alone use this")]
 
 use std::path::Path;
 use std::sync::Arc;
 
-use weir_engine::exports::table::ExportTable;
-use weir_engine::{DataPlane, DataPlaneConfig};
+use weir_engine_interface::ExportTable;
 use weir_testkit::wait::wait_until;
 use weir_types::{ClassThresholds, Name};
 
-use crate::engine::Engine;
 use crate::engine::fake::FakeEngine;
 use crate::{Control, ControlConfig, CreateVolume, Outcome};
 
@@ -18,9 +16,7 @@ use crate::{Control, ControlConfig, CreateVolume, Outcome};
 pub struct World {
     pub control: Arc<Control>,
     pub exports: Arc<ExportTable>,
-    pub engine: Arc<dyn Engine>,
-    /// The engine, if it has threads to end.
-    data_plane: Option<Arc<DataPlane>>,
+    pub engine: Arc<FakeEngine>,
 }
 
 impl World {
@@ -38,34 +34,9 @@ impl World {
     }
 
     pub fn of(config: ControlConfig) -> Outcome<World> {
-        let data_plane = DataPlane::start(DataPlaneConfig { reactors: 1 }).unwrap();
-        World::above(config, data_plane.clone(), Some(data_plane))
-    }
-
-    /// A control core that starts no data plane: for all that needs no content of volumes.
-    pub fn with_fake_engine(state: &Path) -> World {
-        World::without_data_plane(configuration(state)).unwrap()
-    }
-
-    /// As [`World::with_fake_engine`], with this configuration.
-    pub fn without_data_plane(config: ControlConfig) -> Outcome<World> {
-        World::above(config, Arc::new(FakeEngine::default()), None)
-    }
-
-    fn above(
-        config: ControlConfig,
-        engine: Arc<dyn Engine>,
-        data_plane: Option<Arc<DataPlane>>,
-    ) -> Outcome<World> {
-        let exports = Arc::new(ExportTable::default());
+        let (engine, exports) = (Arc::new(FakeEngine::default()), Arc::new(ExportTable::default()));
         let control = Control::start(&config, engine.clone(), exports.clone());
-        control.map(|control| World { control, exports, engine, data_plane })
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        self.data_plane.iter().for_each(|data_plane| data_plane.shutdown());
+        control.map(|control| World { control, exports, engine })
     }
 }
 

@@ -4,6 +4,7 @@ mod apply;
 mod background;
 mod classes;
 mod drain;
+mod engine_faults;
 mod formats;
 mod journal_drives;
 mod lost_writes;

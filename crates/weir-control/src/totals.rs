@@ -1,7 +1,7 @@
 //! Totals: request counters that can be added and subtracted, the form in which statistics leave the
 //! daemon.
 
-use weir_engine::statistics::{Bucket, OperationCounters, SIZES, TimeByCause, VolumeCounters};
+use weir_engine_interface::statistics::{Bucket, OperationCounters, SIZES, TimeByCause, VolumeCounters};
 
 /// Totals of one kind of operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct OperationTotals {
     pub delayed: u64,
     /// Time of all requests by cause; the causes add up to the sum of all latencies.
     pub time: TimeByCause,
-    /// Requests by size; see [`weir_engine::statistics::SIZES_UP_TO_BYTES`].
+    /// Requests by size; see [`weir_engine_interface::statistics::SIZES_UP_TO_BYTES`].
     pub sizes: [u64; SIZES],
     /// Requests by latency: the non-empty buckets, ascending.
     pub latency: Vec<Bucket>,
@@ -106,7 +106,7 @@ impl Totals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_engine::statistics::{Served, VolumeStatistics};
+    use weir_engine_interface::statistics::{Served, VolumeStatistics};
 
     #[test]
     fn causes_add_up_to_latencies_through_addition_and_subtraction() {

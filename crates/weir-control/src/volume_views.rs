@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_engine::statistics::{ReplicationCounters, VolumeCounters};
+use weir_engine_interface::statistics::{ReplicationCounters, VolumeCounters};
 use weir_types::{Class, DriveId, Limits, Name, VolumeId};
 
 use crate::core::Core;
@@ -29,7 +29,7 @@ pub struct VolumeView {
     pub replica_drives: Vec<Vec<DriveRecord>>,
     /// The volume's health.
     pub health: VolumeHealth,
-    /// Replica states, if the volume has or had several replicas.
+    /// Resync, if the volume has or had several replicas.
     pub replication: Option<ReplicationCounters>,
     /// Progress of moves, while replicas are not at their targets.
     pub moves: Option<MoveView>,
@@ -80,8 +80,8 @@ fn view(model: &Model, record: &VolumeRecord, failed: &FailedExtents) -> VolumeV
         replication: model
             .open
             .get(&record.id)
-            .map(|open| open.statistics().replication.counters())
-            .filter(is_replicated),
+            .filter(|open| open.has_replica_states())
+            .map(|open| open.statistics().replication.counters()),
         moves: None,
         scrub: None,
         class: model.class_of(record),
@@ -93,11 +93,6 @@ fn view(model: &Model, record: &VolumeRecord, failed: &FailedExtents) -> VolumeV
         snapshot_bytes_left: None,
         counters: model.open.get(&record.id).map(|open| open.statistics().counters()),
     }
-}
-
-/// True if the volume has replica states to show.
-fn is_replicated(replication: &ReplicationCounters) -> bool {
-    !replication.replica_states.is_empty()
 }
 
 /// The drives of each replica, if a volume has several replicas.

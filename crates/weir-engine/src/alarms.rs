@@ -4,22 +4,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use weir_types::{DriveId, VolumeId};
+use weir_engine_interface::Alarm;
+use weir_types::VolumeId;
 
 use crate::locks::locked;
-
-/// A fault that an operator must see, with its volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Alarm {
-    /// The volume.
-    pub volume: VolumeId,
-    /// The drive that failed, if one did.
-    pub drive: Option<DriveId>,
-    /// The extent within the volume.
-    pub extent: u64,
-    /// The fault, in words.
-    pub message: String,
-}
 
 /// The current alarms. All clones share them.
 #[derive(Clone, Default)]

@@ -3,27 +3,15 @@
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
+use weir_engine_interface::{OpenFile, OpenVolume, PolicyLevel, VolumeSpec};
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, VolumeId};
 
 use super::background::NewReclaim;
 use super::ceilings::PolicyTree;
 use super::clients::{NewConnection, Tap};
-use super::journals::JournalSpec;
-use super::life::NewSize;
-use super::open_file::OpenFile;
-use super::policy_path::PolicyLevel;
-use super::replicas::{ChangeAnswer, NewChange};
-use super::scrubbing::ScrubProgress;
-use super::snapshot::NewSnapshot;
-use super::volume_files::NewHome;
-use crate::VolumeSpec;
-use crate::statistics::VolumeStatistics;
-
-/// A [`JournalSpec`] on its way to a reactor.
-pub(crate) struct NewJournal {
-    pub spec: JournalSpec,
-    pub home: NewHome,
-}
+use super::volumes::life::NewSize;
+use super::volumes::order::{NewJournal, VolumeOrder};
+use super::volumes::volume_files::NewHome;
 
 /// The policies of a volume: all levels from the top, and the policy tree of its ceilings, if it has
 /// ceilings.
@@ -38,7 +26,7 @@ pub(super) enum Command {
         spec: VolumeSpec,
         homes: Vec<NewHome>,
         journals: Vec<NewJournal>,
-        statistics: Arc<VolumeStatistics>,
+        open: OpenVolume,
         done: SyncSender<()>,
     },
     Close {
@@ -77,57 +65,6 @@ pub(super) enum Command {
         policy: BackgroundPolicy,
         done: SyncSender<()>,
     },
-    /// Add, fail or restore a replica of an extent.
-    ChangeReplica {
-        volume: VolumeId,
-        replica: (u32, usize),
-        change: NewChange,
-        done: SyncSender<ChangeAnswer>,
-    },
-    /// Control has recorded an added replica.
-    ConfirmAdded {
-        volume: VolumeId,
-        replica: (u32, usize),
-    },
-    /// Use another journal.
-    AddJournal {
-        volume: VolumeId,
-        journal: Box<NewJournal>,
-        done: SyncSender<bool>,
-    },
-    /// Remove the journal on a drive; false if it is still in use.
-    DropJournal {
-        volume: VolumeId,
-        drive: DriveId,
-        done: SyncSender<bool>,
-    },
-    /// Set the cost of reads on the volume's drives, which decides which replicas are read.
-    SetReadCosts {
-        volume: VolumeId,
-        read_costs: Vec<(DriveId, u32)>,
-        done: SyncSender<()>,
-    },
-    /// Hold back new changes of a volume for a moment. False if no snapshot can be taken now.
-    Quiesce {
-        volume: VolumeId,
-        done: SyncSender<bool>,
-    },
-    /// Take a snapshot of a volume.
-    Snapshot(Box<NewSnapshot>),
-    AbandonSnapshot {
-        volume: VolumeId,
-    },
-    /// Scrub a volume; false if no scrub can begin now.
-    Scrub {
-        volume: VolumeId,
-        progress: Arc<ScrubProgress>,
-        done: SyncSender<bool>,
-    },
-    /// End the scrub of a volume, if there is one.
-    EndScrub {
-        volume: VolumeId,
-        done: SyncSender<()>,
-    },
     /// A drive went away, or came back with its data.
     SetAway {
         drive: DriveId,
@@ -138,14 +75,10 @@ pub(super) enum Command {
         drive: DriveId,
         done: SyncSender<Vec<OpenFile>>,
     },
-    FailReplica {
+    /// An order to a volume.
+    Volume {
         volume: VolumeId,
-        replica: (u32, usize),
-        message: String,
-    },
-    GiveUpJournal {
-        volume: VolumeId,
-        drive: DriveId,
+        order: VolumeOrder,
     },
     Serve {
         volume: VolumeId,

@@ -1,4 +1,5 @@
-//! Emulated drives: answers of the real files are held back until the emulated drive would have answered.
+//! Emulated drives: when an emulated drive would have answered. The answers of the real files are held back
+//! until then (`volumes/late_answers`).
 //!
 //! The model is asked when an operation is submitted, and the real operation runs at the same time. If the
 //! real operation takes longer, its answer is passed on when it comes. A held completion is still
@@ -10,13 +11,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weir_reactor::Completion;
 use weir_types::VolumeId;
 use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES};
 use weir_volume::zeroing::Step;
 use weir_volume::{Action, EmulatedDrive, OperationId, Position};
 
-use super::token::{Token, VolumeIndex};
+use crate::token::{Token, VolumeIndex};
 
 /// The model of one drive, shared by all reactors with volumes on the drive.
 pub type SharedEmulation = Arc<Mutex<EmulatedDrive>>;
@@ -56,13 +56,6 @@ enum Work {
         bytes: u64,
     },
     Flush,
-}
-
-/// Held completions, by due time and order of arrival.
-#[derive(Default)]
-pub struct HeldCompletions {
-    waiting: BTreeMap<(u64, u64), Completion<Token>>,
-    count: u64,
 }
 
 impl Emulated {
@@ -159,7 +152,7 @@ pub fn position(volume: VolumeId, extent: u32, offset: u32) -> Position {
     Position { volume: volume.0.as_u128(), extent, offset: offset.into() }
 }
 
-/// The volume of a completion, and its operation if that can be held back.
+/// The volume of a completion, and its operation, if it can be held back.
 fn held_of(token: &Token) -> Option<(VolumeIndex, Held)> {
     match *token {
         Token::Operation(replica, operation, _)
@@ -179,85 +172,10 @@ pub fn volume_of(token: &Token) -> Option<VolumeIndex> {
     held_of(token).map(|(volume, _)| volume)
 }
 
-impl HeldCompletions {
-    /// The next due time, in nanoseconds.
-    pub fn next_ns(&self) -> Option<u64> {
-        self.waiting.first_key_value().map(|(&(at_ns, _), _)| at_ns)
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
-    }
-
-    /// Holds a completion back.
-    pub fn hold(&mut self, at_ns: u64, completion: Completion<Token>) {
-        self.count += 1;
-        self.waiting.insert((at_ns, self.count), completion);
-    }
-
-    /// Takes a completion that is due.
-    pub fn take_due(&mut self, now_ns: u64) -> Option<Completion<Token>> {
-        let first = self.waiting.first_entry().filter(|entry| entry.key().0 <= now_ns)?;
-        Some(first.remove())
-    }
-
-    /// Makes all completions of a volume due at once; their order stays.
-    pub fn expedite(&mut self, volume: VolumeIndex) {
-        let is_wanted = |token: &Token| held_of(token).is_some_and(|(index, _)| index == volume);
-        let all = std::mem::take(&mut self.waiting);
-        for ((at_ns, count), completion) in all {
-            let at_ns = if is_wanted(&completion.token) { 0 } else { at_ns };
-            self.waiting.insert((at_ns, count), completion);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::token::{AskNumber, ReplicaIndex};
     use super::*;
-    use weir_reactor::Carried;
-
-    fn completion(volume: VolumeIndex, operation: u32) -> Completion<Token> {
-        let token =
-            Token::Operation(ReplicaIndex { volume, slot: 0 }, OperationId(operation), AskNumber::default());
-        Completion { token, result: Ok(0), carried: Carried::Nothing }
-    }
-
-    /// The operations that are due at a given time, in order.
-    fn due(held: &mut HeldCompletions, now_ns: u64) -> Vec<u32> {
-        let operation = |completion: Completion<Token>| match completion.token {
-            Token::Operation(_, operation, _) => operation.0,
-            _ => unreachable!("only operations are held here"),
-        };
-        std::iter::from_fn(|| held.take_due(now_ns)).map(operation).collect()
-    }
-
-    #[test]
-    fn completions_are_passed_on_when_due_in_order() {
-        let mut held = HeldCompletions::default();
-        for (at_ns, operation) in [(30, 3), (10, 1), (30, 4), (20, 2)] {
-            held.hold(at_ns, completion(0, operation));
-        }
-        assert_eq!(held.next_ns(), Some(10));
-        assert_eq!(due(&mut held, 9), [0; 0]);
-        assert_eq!(due(&mut held, 20), [1, 2]);
-        assert_eq!(due(&mut held, 30), [3, 4]);
-        assert!(held.is_empty());
-    }
-
-    #[test]
-    fn ending_volume_gets_held_completions_at_once() {
-        let mut held = HeldCompletions::default();
-        for (at_ns, volume, operation) in [(30, 0, 3), (10, 1, 1), (20, 0, 2)] {
-            held.hold(at_ns, completion(volume, operation));
-        }
-        held.expedite(0);
-        let mut early = due(&mut held, 0);
-        early.sort_unstable();
-        assert_eq!(early, [2, 3]);
-        assert_eq!(due(&mut held, 10), [1]);
-    }
+    use crate::token::{AskNumber, ReplicaIndex};
 
     #[test]
     fn actions_invisible_to_the_drive_cost_nothing() {

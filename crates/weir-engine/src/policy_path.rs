@@ -1,15 +1,7 @@
 //! Policy path: the levels of policies above a volume, from the top.
 
+use weir_engine_interface::PolicyLevel;
 use weir_types::{Scope, Terms, VolumeId};
-
-/// One level of a volume's policies.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PolicyLevel {
-    /// The owner of the terms.
-    pub scope: Scope,
-    /// The terms.
-    pub terms: Terms,
-}
 
 /// The scope that identifies a volume's policy tree: the topmost level with a ceiling.
 pub fn policy_tree_scope(path: &[PolicyLevel]) -> Option<Scope> {

@@ -13,6 +13,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
+use weir_engine_interface::SpaceLook;
+
 /// Bytes that a reactor takes from the shared count at a time. At most as many are granted to it and unused,
 /// and at most as many are done and not reported.
 const PORTION_BYTES: u64 = 1 << 20;
@@ -28,13 +30,6 @@ pub struct SpaceCount {
     done_bytes: AtomicU64,
     /// Upper bound of `granted_bytes`, in bytes.
     granted_bytes_max: AtomicU64,
-}
-
-/// A look at the filesystem that has begun.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Look {
-    /// `done_bytes` at the beginning of the look, in bytes.
-    done_bytes: u64,
 }
 
 /// Portion of the count that one reactor has.
@@ -61,12 +56,12 @@ impl SpaceCount {
     }
 
     /// Begins a look at the filesystem.
-    pub fn begin_look(&self) -> Look {
-        Look { done_bytes: self.done_bytes.load(SeqCst) }
+    pub fn begin_look(&self) -> SpaceLook {
+        SpaceLook { done_bytes: self.done_bytes.load(SeqCst) }
     }
 
     /// Ends a look that found so many bytes free.
-    pub fn end_look(&self, look: Look, free_bytes: u64) {
+    pub fn end_look(&self, look: SpaceLook, free_bytes: u64) {
         let left_bytes = free_bytes.saturating_sub(self.reserve_bytes.load(Relaxed));
         self.granted_bytes_max.store(look.done_bytes.saturating_add(left_bytes), SeqCst);
     }

@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 
 use tempfile::TempDir;
+use weir_engine_interface::{VolumeLayout, VolumeSpec};
 use weir_nbd::{ExportInfo, Session};
 use weir_qos::{Cost, DriveModel, DriveQueue, Granted, Kind, Verdict};
 use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Unfilled};
@@ -20,15 +21,18 @@ use crate::command::Command;
 use crate::drive_queue::{Pending, SharedDriveQueue};
 use crate::helper::Helper;
 use crate::helper::SpaceAnswer;
-use crate::orphans::OrphanedIo;
 use crate::reactor::{Reactor, Surroundings};
-use crate::replicas::NewChange;
 use crate::sharing::{DriveGrant, Message, SharedState};
-use crate::token::{AskNumber, ReplicaIndex};
-use crate::volume_files::NewHome;
+use crate::token::{AskNumber, ReplicaIndex, VolumeIndex};
+use crate::volumes::order::VolumeOrder;
+use crate::volumes::orphans::OrphanedIo;
+use crate::volumes::replicas::NewChange;
+use crate::volumes::stalls::Orphan;
+use crate::volumes::volume_files::NewHome;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel, sync_channel};
 use weir_store::extent_file_name;
+use weir_store::replica_metadata::metadata_file_name;
 use weir_volume::mirror::stall::STALL_NS;
 
 /// Enough memory for a ring to register it.
@@ -98,8 +102,8 @@ impl World {
             headers: Vec::new(),
         };
         let (done, _answer) = sync_channel(1);
-        let (journals, statistics) = Default::default();
-        self.order(Command::Open { spec, homes, journals, statistics, done });
+        let (journals, open) = Default::default();
+        self.order(Command::Open { spec, homes, journals, open, done });
     }
 
     fn home(&self, slot: usize) -> NewHome {
@@ -134,6 +138,10 @@ impl World {
         let connection = Box::new(NewConnection { socket: ours.into(), session, leftover: Vec::new() });
         self.order(Command::Serve { volume: VOLUME, connection });
         theirs
+    }
+
+    fn volume(&self) -> VolumeIndex {
+        self.reactor.volumes.index_of(VOLUME).unwrap()
     }
 
     /// Runs rounds until a condition holds.
@@ -218,10 +226,27 @@ fn exhausted_buffer_pool_fails_neither_replicas_nor_clients() {
     let expected: Vec<u8> = (0..8_u8).flat_map(|sector| [sector + 10; 512]).collect();
     assert_eq!(world.read(&mut client, 0, 4096), expected);
     assert!(world.alarms.current().is_empty(), "{:?}", world.alarms.current());
-    let (_, volume) = world.reactor.volumes.iter().next().unwrap();
+    let volume = &world.reactor.volumes[world.volume()];
     assert_eq!(volume.mirror.readable(0, 0, 4096).iter().count(), 2, "both replicas are in sync");
     drop(held);
     assert_eq!(world.read(&mut client, 0, 4096), expected);
+}
+
+#[test]
+fn each_failed_replica_is_told_its_own_reason() {
+    let mut world = World::new(3);
+    let metadata = |slot: usize| world.folder.path().join(slot.to_string()).join(metadata_file_name(0));
+    let paths: Vec<_> = (0..3).map(metadata).collect();
+    paths[1..].iter().for_each(|path| std::fs::create_dir(path).unwrap());
+    let mut client = world.attach();
+    world.write(&mut client, 0, &[5; 4096]);
+    let alarms = world.alarms.current();
+    assert_eq!(alarms.len(), 2, "{alarms:?}");
+    for (slot, path) in paths.iter().enumerate().skip(1) {
+        let alarm = alarms.iter().find(|alarm| alarm.drive == Some(DriveId::from_bytes([slot as u8; 16])));
+        let reason = format!("replica metadata {} cannot be written", path.display());
+        assert!(alarm.is_some_and(|alarm| alarm.message.contains(&reason)), "{reason}: {alarm:?}");
+    }
 }
 
 #[test]
@@ -230,25 +255,23 @@ fn replica_removal_waits_for_its_reads() {
     let mut client = world.attach();
     world.write(&mut client, 0, &[5; 4096]);
     client.write_all(&request(READ, 0, 4096)).unwrap();
-    let (index, _) = world.reactor.volumes.iter().next().unwrap();
+    let index = world.volume();
     let read_of =
         |reactor: &Reactor| (0..2).find(|slot| !reactor.volumes[index].mirror.has_answered(0, *slot));
     world.turn_until("a replica is read", |reactor| read_of(reactor).is_some());
     let slot = read_of(&world.reactor).unwrap();
     let (done, answer) = sync_channel(1);
-    world.reactor.change_replica(VOLUME, (0, slot), NewChange::Remove, done);
-    let mut without = world.reactor.volumes[index].mirror.replica_states(0);
+    let (volume, mut desk) = world.reactor.volumes.at(&mut world.reactor.io, index);
+    let change = NewChange::Remove;
+    volume.take_order(VolumeOrder::ChangeReplica { replica: (0, slot), change, done }, &mut desk);
+    let mut without = volume.mirror.replica_states(0);
     without[slot] = ReplicaState::Absent;
-    world.reactor.answer_changes(index, 0, Some(&without));
+    volume.answer_changes(0, Some(&without));
     assert_eq!(answer.try_recv(), Ok(Ok(false)), "the file of the replica must stay");
     assert_eq!(world.answer(&mut client, 4096), [5; 4096]);
     let (done, answer) = sync_channel(1);
-    world.order(Command::ChangeReplica {
-        volume: VOLUME,
-        replica: (0, slot),
-        change: NewChange::Remove,
-        done,
-    });
+    let order = VolumeOrder::ChangeReplica { replica: (0, slot), change: NewChange::Remove, done };
+    world.order(Command::Volume { volume: VOLUME, order });
     let mut is_gone = false;
     world.turn_until("the removal is answered", |_| {
         let answer = answer.try_recv();
@@ -261,7 +284,8 @@ fn replica_removal_waits_for_its_reads() {
 #[test]
 fn look_for_given_up_file_allocates_nothing() {
     let mut world = World::new(1);
-    let (index, volume) = world.reactor.volumes.iter_mut().next().unwrap();
+    let index = world.volume();
+    let volume = &mut world.reactor.volumes[index];
     let (replica, outstanding) = (ReplicaIndex { volume: index, slot: 0 }, volume.operations.outstanding());
     // No file is open, so no generation is current.
     let generation = Generation::default();
@@ -269,7 +293,9 @@ fn look_for_given_up_file_allocates_nothing() {
     let number = volume.operations.ask(0, (7, generation), (0, None));
     volume.operations.begin();
     let action = Action::Allocate { extent: 7, generation, piece: 0 };
-    world.reactor.space_seen(SpaceAnswer { replica, number, action, needed_bytes: Ok(0) });
+    let (volume, mut desk) = world.reactor.volumes.at(&mut world.reactor.io, index);
+    let answer = SpaceAnswer { replica, number, action, needed_bytes: Ok(0) };
+    assert!(volume.disk(&mut desk).space_seen(answer).is_none());
     let volume = &mut world.reactor.volumes[index];
     assert_eq!(
         (volume.operations.outstanding(), volume.operations.is_asked(0, number)),
@@ -287,7 +313,8 @@ fn orphaned_io_keeps_its_space_until_it_ends() {
         space.count().end_look(space.count().begin_look(), LEFT_BYTES);
     };
     look();
-    let (index, volume) = world.reactor.volumes.iter_mut().next().unwrap();
+    let index = world.volume();
+    let volume = &mut world.reactor.volumes[index];
     let generation = Generation::default();
     let taken = space.take(LEFT_BYTES).unwrap();
     let number = volume.operations.ask(0, (0, generation), (0, Some(taken)));
@@ -295,7 +322,8 @@ fn orphaned_io_keeps_its_space_until_it_ends() {
     volume.operations.give_up_asked(0, 0);
     look();
     assert!(space.take(1).is_none(), "it may still be done");
-    assert!(world.reactor.is_orphaned(ReplicaIndex { volume: index, slot: 0 }, number));
+    let (volume, mut desk) = world.reactor.volumes.at(&mut world.reactor.io, index);
+    assert!(matches!(volume.disk(&mut desk).end_orphan(0, number), Orphan::Ended));
     look();
     assert!(space.take(1).is_some());
 }
@@ -303,20 +331,20 @@ fn orphaned_io_keeps_its_space_until_it_ends() {
 /// Queues `count` reads of a volume's second replica behind one at the drive, and gives the queued reads up.
 /// Returns the read at the drive and its cost.
 fn give_up_in_queue(world: &mut World, count: usize) -> (ReplicaIndex, AskNumber, Cost) {
+    let index = world.volume();
     let reactor = &mut world.reactor;
-    let (index, _) = reactor.volumes.iter().next().unwrap();
     let replica = ReplicaIndex { volume: index, slot: 1 };
     let (kind, policy, now_ns) = (BackgroundKind::Scrub, BackgroundPolicy::default(), reactor.io.now_ns);
     let leaf = reactor.volumes[index].files.homes[1].queue.background_leaf(kind, policy, now_ns);
     let mut at_drive = Vec::new();
     for operation in (0..=count).map(|count| OperationId(count as u32)) {
-        let volume = &mut reactor.volumes[index];
+        let (volume, desk) = reactor.volumes.at(&mut reactor.io, index);
         let number = volume.operations.next_number();
         volume.operations.begin();
         let place = (volume.files.homes[1].queue.shared(), leaf);
         let action = Action::Read { operation, extent: 0, offset: 0, buffer_offset: 0, length: 4096 };
         let pending = || Pending::Volume { replica, number, action };
-        let (cost, verdict) = reactor.drive_queues.arrive(now_ns, place, (Kind::Read, 4096, true), pending);
+        let (cost, verdict) = desk.queues.arrive(now_ns, place, (Kind::Read, 4096, true), pending);
         if verdict == Verdict::Run {
             at_drive.push((replica, number, cost));
             continue;
@@ -345,12 +373,17 @@ fn take_turn(world: &mut World, turn: Turn, (replica, number, cost): (ReplicaInd
     match turn {
         Turn::Orphan => {
             let given_up = OrphanedIo { extent: 0, queued: Some((1, cost)), space: None };
-            reactor.volumes[replica.volume].operations.orphan(1, number, given_up);
-            assert!(reactor.is_orphaned(replica, number));
+            reactor.go_on_from_drive(replica.volume, |volume, desk| {
+                volume.operations.orphan(1, number, given_up);
+                volume.disk(desk).end_orphan(1, number).room()
+            });
         }
         Turn::Answer => {
             complete(reactor.io.now_ns);
-            reactor.answered(replica.volume, Some(1));
+            reactor.go_on_from_drive(replica.volume, |volume, _| {
+                volume.operations.end();
+                Some(queue.clone())
+            });
         }
         Turn::Message => {
             complete(reactor.io.now_ns);
@@ -375,7 +408,7 @@ fn volume_closes_after_its_orphaned_io() {
         assert!(answer.try_recv().is_err(), "the drive may still carry out what it was asked for");
         take_turn(&mut world, turn, at_drive);
         world.turn_until("the volume is closed", |_| answer.try_recv().is_ok());
-        assert!(world.reactor.drive_queues.is_empty(), "{turn:?} with {count} in line");
+        assert!(world.reactor.volumes.queues.is_empty(), "{turn:?} with {count} in line");
     }
 }
 
@@ -387,7 +420,7 @@ fn drive_answering_zeroing_steps_is_not_failed() {
     let mut zeroes = request(WRITE_ZEROES, 0, 4096);
     zeroes[5] = NO_HOLE;
     client.write_all(&zeroes).unwrap();
-    let (index, _) = world.reactor.volumes.iter().next().unwrap();
+    let index = world.volume();
     world.turn_until("zeroing begins", |reactor| reactor.volumes[index].mirror.operations() > 0);
     let (operation, replica) = (OperationId(0), ReplicaIndex { volume: index, slot: 0 });
     assert!(world.reactor.volumes[index].mirror.zeroing(0, operation).is_some());
@@ -398,7 +431,8 @@ fn drive_answering_zeroing_steps_is_not_failed() {
     world.reactor.io.now_ns += STALL_NS + 1;
     assert!(is_late(&world.reactor));
     world.reactor.volumes[index].operations.end();
-    let mut disk = world.reactor.volumes[index].disk(&mut world.reactor.io);
+    let (volume, mut desk) = world.reactor.volumes.at(&mut world.reactor.io, index);
+    let mut disk = volume.disk(&mut desk);
     disk.zeroing_step_ended(replica, operation, Step::Zero, Err(Fault::Unsupported));
     assert!(!is_late(&world.reactor), "it has just been asked for the next step");
 }

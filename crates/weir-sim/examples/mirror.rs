@@ -39,6 +39,8 @@ fn main() -> Result<(), String> {
                 continue;
             }
         };
+        // The order of the worlds counts, so that equal lines mean equal worlds.
+        sum.trace_hash = sum.trace_hash.rotate_left(1) ^ report.trace_hash;
         sum.acknowledged += report.acknowledged;
         sum.failed += report.failed;
         sum.crashes += report.crashes;
@@ -95,4 +97,5 @@ fn tell(count: u64, sum: &Report) {
         sum.blocks_repaired,
         sum.blocks_damaged
     );
+    println!("hash of all traces: {:016x}", sum.trace_hash);
 }

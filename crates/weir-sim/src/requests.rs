@@ -1,6 +1,6 @@
 //! Requests of a simulated client, which often overlap.
 
-use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES, EXTENT_BYTES};
+use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES, EXTENT_BYTES, REPLICA_SLOTS_MAX};
 use weir_volume::{Kind, Request};
 
 use crate::{BLOCK_SECTORS, SECTOR_BYTES, Stamp};
@@ -12,6 +12,16 @@ pub(crate) const EXTENTS: u32 = 2;
 const HOT_OFFSETS: [u32; 3] = [0, ALLOCATION_BYTES as u32 - 32768, EXTENT_BYTES as u32 - 65536];
 const HOT_SECTORS: u64 = 128;
 
+/// A random extent of the volume.
+pub(crate) fn random_extent(random: &mut Random) -> u32 {
+    random.below(EXTENTS.into()) as u32
+}
+
+/// A random slot of a replica.
+pub(crate) fn random_slot(random: &mut Random) -> usize {
+    random.below(REPLICA_SLOTS_MAX as u64) as usize
+}
+
 pub(crate) fn random_request(random: &mut Random) -> Request {
     let kind = match random.below(10) {
         0..4 => Kind::Read,
@@ -20,7 +30,7 @@ pub(crate) fn random_request(random: &mut Random) -> Request {
         8 => Kind::Release,
         _ => Kind::Zero,
     };
-    let extent = random.below(EXTENTS.into()) as u32;
+    let extent = random_extent(random);
     let hot = HOT_OFFSETS[random.below(HOT_OFFSETS.len() as u64) as usize];
     let is_placement = matches!(kind, Kind::Release | Kind::Zero);
     if is_placement && random.chance(1, 3) {

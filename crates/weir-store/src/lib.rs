@@ -28,6 +28,7 @@ mod marker;
 mod pending_deletion;
 mod record;
 pub mod replica_metadata;
+mod scratch;
 mod sharing;
 pub mod snapshot;
 pub mod space;
@@ -52,6 +53,7 @@ pub use marker::{MARKER_FILE, Marker, VOLUMES_FOLDER, write_file_durably};
 pub use pending_deletion::{Given, PendingDeletion, Survey};
 use pending_deletion::{index_of, surplus};
 pub use record::{RECORD_FILE, RecordUpdate};
+pub use scratch::{remove_scratch, scratch_path};
 use sharing::Sharing;
 pub use usage::{DriveUsage, FolderScan};
 

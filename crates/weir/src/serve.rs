@@ -23,8 +23,8 @@ use weir_control::catalogue::Reserve;
 use weir_control::{Control, ControlConfig};
 use weir_engine::exports::ListenAddress;
 use weir_engine::exports::listener::{self, Listeners};
-use weir_engine::exports::table::ExportTable;
 use weir_engine::{DataPlane, DataPlaneConfig};
+use weir_engine_interface::ExportTable;
 use weir_host::logging;
 use weir_store::space::{Obstacle, explain};
 

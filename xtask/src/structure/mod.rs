@@ -3,6 +3,7 @@
 
 mod cycles;
 mod figures;
+mod map;
 mod parse;
 mod paths;
 
@@ -15,18 +16,21 @@ use crate::repository::repository_root;
 use figures::{Figures, METHODS_MAX, PERCENT_MAX, TypeFigures, WRITTEN_FIELDS_MAX};
 use parse::CrateSource;
 
-/// Prints the figures of every crate, or those of one crate and its tree. Fails if a bound is exceeded.
+/// Prints tree and figures of every crate, or of one. Fails if a bound is exceeded. With `--map`, prints the map
+/// alone.
 pub fn run(mut arguments: Arguments) -> Result<()> {
-    let (is_tree, is_calls) = (arguments.flag("--tree"), arguments.flag("--calls"));
+    let (is_map, is_calls) = (arguments.flag("--map"), arguments.flag("--calls"));
     let wanted = arguments.word();
     arguments.finish()?;
     let crates = parse::read_crates(&repository_root())?;
+    if is_map {
+        print!("{}", map::map(&crates));
+        return Ok(());
+    }
     let mut excess = 0;
     for source in crates.iter().filter(|source| wanted.as_ref().is_none_or(|name| *name == source.name)) {
         let figures = Figures::of(source);
-        if is_tree {
-            print_tree(source);
-        }
+        print_tree(source);
         if is_calls {
             print_calls(source);
         }
@@ -47,6 +51,14 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
 pub fn excess(root: &Path) -> Result<Vec<String>> {
     let crates = parse::read_crates(root)?;
     Ok(crates.iter().flat_map(|source| Figures::of(source).excess()).collect())
+}
+
+/// The map of the crates, as ARCHITECTURE.md has it.
+///
+/// # Errors
+/// If a source cannot be read.
+pub fn map(root: &Path) -> Result<String> {
+    Ok(map::map(&parse::read_crates(root)?))
 }
 
 fn print_tree(source: &CrateSource) {

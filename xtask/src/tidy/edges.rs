@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Complaint, PURE_CRATES, Tree};
 
 /// Each crate of the workspace with the crates of the workspace that it may use.
-const ALLOWED_EDGES: [(&str, &[&str]); 20] = [
+const ALLOWED_EDGES: [(&str, &[&str]); 21] = [
     ("weir-types", &["weir-testkit"]),
     ("weir-qos", &["weir-types"]),
     ("weir-volume", &["weir-types"]),
@@ -30,6 +30,18 @@ const ALLOWED_EDGES: [(&str, &[&str]); 20] = [
     ("weir-host", &["weir-types", "weir-testkit"]),
     ("weir-store", &["weir-types", "weir-volume", "weir-journal", "weir-reactor", "weir-testkit"]),
     (
+        "weir-engine-interface",
+        &[
+            "weir-types",
+            "weir-qos",
+            "weir-volume",
+            "weir-journal",
+            "weir-replay",
+            "weir-reactor",
+            "weir-store",
+        ],
+    ),
+    (
         "weir-engine",
         &[
             "weir-types",
@@ -41,8 +53,10 @@ const ALLOWED_EDGES: [(&str, &[&str]); 20] = [
             "weir-reactor",
             "weir-host",
             "weir-store",
+            "weir-engine-interface",
         ],
     ),
+    // Control is built and tested without the engine: no test of it can start a data plane.
     (
         "weir-control",
         &[
@@ -54,7 +68,7 @@ const ALLOWED_EDGES: [(&str, &[&str]); 20] = [
             "weir-reactor",
             "weir-host",
             "weir-store",
-            "weir-engine",
+            "weir-engine-interface",
             "weir-testkit",
         ],
     ),
@@ -70,6 +84,7 @@ const ALLOWED_EDGES: [(&str, &[&str]); 20] = [
             "weir-reactor",
             "weir-host",
             "weir-store",
+            "weir-engine-interface",
             "weir-engine",
             "weir-control",
             "weir-testkit",
@@ -85,6 +100,7 @@ const ALLOWED_EDGES: [(&str, &[&str]); 20] = [
             "weir-replay",
             "weir-host",
             "weir-store",
+            "weir-engine-interface",
             "weir-engine",
             "weir-control",
             "weir-api",
@@ -158,6 +174,16 @@ mod tests {
     fn complaints(from: &str, dependency: Value) -> usize {
         let package = serde_json::json!({"name": from, "dependencies": [dependency]});
         check_metadata(&serde_json::json!({"packages": [package]})).len()
+    }
+
+    #[test]
+    fn control_and_its_tests_link_no_engine() {
+        for kind in [Value::Null, "dev".into()] {
+            let engine = serde_json::json!({"name": "weir-engine", "path": "/x", "kind": kind});
+            assert_eq!(complaints("weir-control", engine), 1);
+        }
+        let interface = serde_json::json!({"name": "weir-engine-interface", "path": "/x", "kind": null});
+        assert_eq!(complaints("weir-control", interface), 0);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! can fail.
 
 mod clocks;
+mod dependencies;
 mod description;
 mod edges;
 mod faults;
@@ -58,7 +59,7 @@ type Check = fn(&Tree) -> Result<Vec<Complaint>>;
 /// Number of checks, from the first on, that look at sources alone.
 const SOURCE_CHECKS: usize = 10;
 
-const CHECKS: [(&str, Check); 13] = [
+const CHECKS: [(&str, Check); 14] = [
     ("crate edges", edges::check),
     ("unsafe code", unsafety::check),
     ("purity", purity::check),
@@ -69,6 +70,7 @@ const CHECKS: [(&str, Check); 13] = [
     ("clocks in tests", clocks::check),
     ("interface description", description::check),
     ("planted faults", faults::check),
+    ("dependencies", dependencies::check),
     ("formatting", programs::check_formatting),
     ("lints", programs::check_lints),
     ("purity, as the compiler sees it", programs::check_purity),

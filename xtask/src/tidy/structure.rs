@@ -1,26 +1,27 @@
 //! Structure check: types, circles of calls and cycles of modules stay within the bounds of `cargo xtask
-//! structure`.
+//! structure`, and ARCHITECTURE.md has its map.
 
 use anyhow::Result;
 
 use super::{Complaint, Tree};
 use crate::structure;
 
-/// Beginnings of figures that are still beyond their bound. An entry goes when its figure is good; none comes.
-const NOT_YET: [&str; 2] = ["weir-engine: Reactor has ", "weir-sim: MirrorWorld has "];
+/// Document with the map.
+const PAGE: &str = "ARCHITECTURE.md";
 
-/// Complains about each figure beyond its bound, and about each exception that is no longer needed.
+/// Complains about each figure beyond its bound, and about a stale map.
 pub fn check(tree: &Tree) -> Result<Vec<Complaint>> {
-    Ok(complaints(&structure::excess(&tree.root)?, &NOT_YET))
+    let text = std::fs::read_to_string(tree.root.join(PAGE)).unwrap_or_default();
+    let stale = (!has_map(&text, &structure::map(&tree.root)?)).then(|| {
+        Complaint(format!(
+            "{PAGE}: the code map is not that of 'cargo xtask structure --map', which renews it"
+        ))
+    });
+    Ok(structure::excess(&tree.root)?.into_iter().map(Complaint).chain(stale).collect())
 }
 
-fn complaints(excess: &[String], not_yet: &[&str]) -> Vec<Complaint> {
-    let is_known = |fault: &&String| not_yet.iter().any(|known| fault.starts_with(known));
-    let is_needed = |known: &&&str| excess.iter().any(|fault| fault.starts_with(**known));
-    let new = excess.iter().filter(|fault| !is_known(fault)).map(|fault| Complaint(fault.clone()));
-    let needless = not_yet.iter().filter(|known| !is_needed(known));
-    new.chain(needless.map(|known| Complaint(format!("'{known}' is within its bound: remove the exception"))))
-        .collect()
+fn has_map(page: &str, map: &str) -> bool {
+    page.contains(&format!("```text\n{map}```\n"))
 }
 
 #[cfg(test)]
@@ -28,11 +29,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn new_figures_and_needless_exceptions_are_complaints() {
-        let excess = ["a: T has 61 methods".to_owned(), "b: U has 70 methods".to_owned()];
-        let count = |not_yet: &[&str]| complaints(&excess, not_yet).len();
-        assert_eq!(count(&["a: T has ", "b: U has "]), 0);
-        assert_eq!(count(&["a: T has "]), 1);
-        assert_eq!(count(&["a: T has ", "b: U has ", "c: V has "]), 1);
+    fn page_has_the_whole_map_and_nothing_else_in_its_block() {
+        assert!(has_map("words\n```text\na: b\n```\nwords", "a: b\n"));
+        assert!(!has_map("```text\na: b\nc: d\n```\n", "a: b\n"));
+        assert!(!has_map("```text\na: b\n```\n", "a: b\nc: d\n"));
     }
 }

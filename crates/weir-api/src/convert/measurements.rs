@@ -4,7 +4,7 @@ use super::FromControl;
 use weir_api_types::{DriveClass, DriveMeasurement, IoPriority, MeasurementProgress};
 use weir_control::ClassChange;
 use weir_control::records::DatedMeasurement;
-use weir_engine::measure::Progress;
+use weir_engine_interface::measure::Progress;
 impl FromControl<DriveClass> for ClassChange {
     fn from_control(class: DriveClass) -> ClassChange {
         let to = |priority: IoPriority| ClassChange::To(priority.into());

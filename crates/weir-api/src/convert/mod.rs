@@ -12,6 +12,7 @@ mod scrubs;
 mod snapshots;
 mod templates;
 
+use weir_engine_interface::statistics::{Bucket, OperationCounters, ReplicationCounters};
 use weir_types::Name;
 
 pub use from_control::{FromControl, IntoApi};
@@ -26,7 +27,6 @@ use weir_control::totals::{OperationTotals, Totals};
 use weir_control::{
     self, ControlError, MoveState, MoveView, Outcome, ReplicaCounts, TenantView, VolumeCondition, VolumeView,
 };
-use weir_engine::statistics::{Bucket, OperationCounters, ReplicationCounters};
 
 /// Point at which a write of a volume without a profile is stable.
 fn ack_point(replicas: u8) -> String {

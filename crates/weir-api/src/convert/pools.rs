@@ -6,7 +6,7 @@ use weir_api_types::{
     PoolInFlight, PoolRates, PoolState,
 };
 use weir_control::{Amount, Claim, DriveView, PoolView};
-use weir_engine::DriveQueueDepth;
+use weir_engine_interface::DriveQueueDepth;
 use weir_qos::DepthOrigin;
 use weir_types::Rate;
 impl FromControl<Amount> for PoolRates {

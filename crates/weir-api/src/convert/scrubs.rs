@@ -3,7 +3,7 @@
 use super::{FromControl, IntoApi};
 use weir_api_types::{DamagedRange, Scrub, ScrubState};
 use weir_control::{ScrubView, offset_of};
-use weir_engine::statistics::ChecksumCounters;
+use weir_engine_interface::statistics::ChecksumCounters;
 use weir_types::bounds::{BLOCK_BYTES, SECTION_BYTES};
 use weir_types::control_bounds::DAMAGED_RANGES_SHOWN_MAX;
 impl FromControl<weir_control::ScrubState> for ScrubState {

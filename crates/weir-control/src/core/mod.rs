@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use weir_engine::exports::table::ExportTable;
+use weir_engine_interface::ExportTable;
 use weir_types::{ClassThresholds, VolumeId};
 
 use crate::alarms::Alarms;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use weir_engine::SnapshotProgress;
+use weir_engine_interface::SnapshotProgress;
 use weir_types::VolumeId;
 
 use crate::core::Core;

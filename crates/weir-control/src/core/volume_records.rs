@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use weir_engine::exports::table::Export;
+use weir_engine_interface::Export;
 use weir_types::VolumeId;
 
 use crate::catalogue::Transaction;

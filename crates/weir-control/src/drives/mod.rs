@@ -15,7 +15,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use weir_engine::measure;
 use weir_store::{EarlierWrites, Marker, Store, StoreError};
 use weir_types::control_bounds::DRIVES_MAX;
 use weir_types::name::DEFAULT_DRIVE;
@@ -178,7 +177,7 @@ pub(crate) fn settle(earlier: EarlierWrites) -> Result<Store, Unused> {
 /// Removes what a crash left behind and is small; space is given back later, in the background.
 fn clean(store: Store) -> Result<Store, weir_store::StoreError> {
     store.remove_temporary_records()?;
-    if let Err(error) = measure::remove_leftover(store.drive()) {
+    if let Err(error) = weir_store::remove_scratch(store.drive()) {
         tracing::warn!(drive = %store.drive().display(), %error, "the file of an earlier measurement stays");
     }
     Ok(store)

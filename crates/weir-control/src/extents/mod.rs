@@ -6,7 +6,7 @@ mod recovered;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use weir_engine::{DriveSpec, VolumeHome, VolumeLayout};
+use weir_engine_interface::{DriveSpec, VolumeHome, VolumeLayout};
 use weir_qos::DriveModel;
 use weir_store::checksums::{self, checksum_file_name};
 use weir_store::{ExtentFault, Store, epoch_record, extent_count, extent_fault, extents_folder};

@@ -1,7 +1,7 @@
 //! The policy levels of a volume, the terms that are in effect, and applying them to the data plane.
 
 use serde_json::{Value, json};
-use weir_engine::PolicyLevel;
+use weir_engine_interface::PolicyLevel;
 use weir_types::{Limits, Name, OperationSize, PolicyGroupId, Rate, Scope, Terms};
 
 use crate::model::Model;

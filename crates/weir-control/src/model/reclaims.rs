@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use weir_engine::JobProgress;
+use weir_engine_interface::JobProgress;
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, VolumeId};
 
 use crate::model::Model;

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use weir_engine::{DataPlaneError, VolumeHome};
+use weir_engine_interface::{EngineError, VolumeHome};
 use weir_plan::failure_domain::Room;
 use weir_plan::replica_change::{Action, Outcome as Ended, ReplicaChange};
 use weir_plan::replica_plan::{
@@ -498,7 +498,7 @@ impl Moves {
             }
             Action::AddToVolume => {
                 match self.add_to_volume(&record, &homes, ((extent, slot), drive), journal) {
-                    Err(error @ DataPlaneError::NotAdded { .. }) => {
+                    Err(error @ EngineError::NotAdded { .. }) => {
                         refusal = Some(error);
                         Ok(Ended::Refused)
                     }
@@ -532,7 +532,7 @@ impl Moves {
         homes: &[VolumeHome],
         (replica, drive): ((u32, usize), DriveId),
         journal: Option<DriveId>,
-    ) -> Result<bool, DataPlaneError> {
+    ) -> Result<bool, EngineError> {
         let place = record.placement.places().position(|other| other == Some(drive));
         let home = place.and_then(|place| u8::try_from(place).ok());
         let home = home.expect("the placement was just told of this drive");

@@ -1,6 +1,6 @@
 //! Decides what binds a volume, from the counters of a span of time. The module is pure.
 
-use weir_engine::statistics::TimeByCause;
+use weir_engine_interface::statistics::TimeByCause;
 
 use crate::reasons::{Binding, Place};
 

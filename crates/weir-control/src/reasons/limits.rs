@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_engine::statistics::BoundTotals;
+use weir_engine_interface::statistics::BoundTotals;
 use weir_qos::{Dimension, Limit, Rate};
 use weir_types::{Name, PolicyGroupId, Scope, Terms};
 

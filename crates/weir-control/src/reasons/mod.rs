@@ -13,7 +13,7 @@ mod words;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use weir_engine::statistics::{BoundTotals, TimeByCause};
+use weir_engine_interface::statistics::{BoundTotals, TimeByCause};
 use weir_reactor::Clock;
 use weir_types::{Name, VolumeId};
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::Relaxed;
 
-use weir_engine::PolicyLevel;
+use weir_engine_interface::PolicyLevel;
 use weir_types::{Scope, VolumeId};
 
 use crate::engine::OpenVolume;

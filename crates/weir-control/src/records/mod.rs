@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
-use weir_engine::DriveSpec;
+use weir_engine_interface::DriveSpec;
 use weir_qos::{DriveModel, DriveRates};
 use weir_store::StoreError;
 use weir_store::format::first_reader;

@@ -8,7 +8,7 @@
 //! the drive's name. So a forgotten drive leaves a gap, and only the next daemon closes the gap.
 
 use serde::{Deserialize, Serialize};
-use weir_engine::{NO_HOME, home_beyond_list};
+use weir_engine_interface::{NO_HOME, home_beyond_list};
 use weir_store::extent_count;
 use weir_types::DriveId;
 use weir_types::bounds::{EXTENT_BYTES, REPLICA_SLOTS_MAX};

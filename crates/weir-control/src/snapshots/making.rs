@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weir_engine::{SnapshotProgress, SnapshotSpec};
+use weir_engine_interface::{SnapshotProgress, SnapshotSpec};
 use weir_store::{Store, WriteScope, epoch_record, extent_count};
 use weir_types::units::Size;
 use weir_types::{DriveId, VolumeId};

@@ -58,7 +58,7 @@ fn set() -> PolicySet {
 }
 
 fn world(state: &Path) -> World {
-    let world = World::with_fake_engine(state);
+    let world = World::start(state);
     for text in ["vol1", "vol2"] {
         world.control.volumes.create_volume(volume(None, text, GIB)).unwrap();
     }
@@ -106,14 +106,14 @@ fn policy_set_applies_as_a_whole_and_is_idempotent() {
     assert_eq!(next.record.number, 5, "numbers are not used again");
     control.groups.delete_policy_group(GroupKind::Fixed, None, &name("next"), None).unwrap();
     drop(world);
-    let world = World::with_fake_engine(&state);
+    let world = World::start(&state);
     assert_eq!(inventory(&world.control), after);
 }
 
 #[test]
 fn background_policies_are_applied_with_the_others() {
     let (_folder, state) = state();
-    let world = World::with_fake_engine(&state);
+    let world = World::start(&state);
     let weighing = |weight, number| BackgroundEntry {
         place: place("background_policies", number),
         kind: BackgroundKind::Reclaim,
@@ -140,7 +140,7 @@ fn background_policies_are_applied_with_the_others() {
         Vec::<String>::new()
     );
     drop(world);
-    let world = World::with_fake_engine(&state);
+    let world = World::start(&state);
     let policy = || world.control.background.background_policies().remove(0);
     assert_eq!((policy().policy.weight.0, policy().is_built_in), (50, false));
     let none = PolicySet { background_policies: Some(Vec::new()), ..PolicySet::default() };

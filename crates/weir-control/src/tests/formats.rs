@@ -37,7 +37,7 @@ fn read_catalogue(state: &Path) -> Vec<(String, Value)> {
 fn first_version_catalogue_is_served_and_loses_nothing() {
     let (_folder, state) = state();
     write_catalogue(&state, &[]);
-    let world = World::with_fake_engine(&state);
+    let world = World::start(&state);
     let volumes: Vec<String> =
         world.control.volumes(None).unwrap().iter().map(|view| view.record.export_name()).collect();
     assert_eq!(volumes, ["vol3", "vol4", "vol5", "svm01/vol1"]);
@@ -104,13 +104,13 @@ fn drive_of_newer_version_is_missing_with_remedy() {
     let (_folder, state) = state();
     let path = state.join("extra");
     std::fs::create_dir(&path).unwrap();
-    let world = World::with_fake_engine(&state);
+    let world = World::start(&state);
     world.control.drives.add_drive(AddDrive::new(path.clone())).unwrap();
     drop(world);
     let mut marker: Value = serde_json::from_slice(&std::fs::read(path.join(MARKER_FILE)).unwrap()).unwrap();
     marker["minimum_reader"] = json!(2);
     std::fs::write(path.join(MARKER_FILE), marker.to_string()).unwrap();
-    let world = World::with_fake_engine(&state);
+    let world = World::start(&state);
     let drive = world.control.drives.drive(&name("extra")).unwrap();
     let reason = drive.usage.unwrap_err();
     assert!(reason.contains("readers of version 2 and later") && reason.contains("start a Weir"), "{reason}");
@@ -139,7 +139,7 @@ fn rebuild_refuses_backups_of_newer_version() {
         (false, |backup| backup["drives"][0]["led"] = json!(7), "field 'drives.0.led' is not known"),
     ] {
         let (_folder, state) = state();
-        let world = World::with_fake_engine(&state);
+        let world = World::start(&state);
         let id = world.control.volumes.create_volume(volume(None, "vol1", GIB)).unwrap().record.id;
         let record = default_store(&world.control).folder(id).join(RECORD_FILE);
         drop(world);

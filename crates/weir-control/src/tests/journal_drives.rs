@@ -1,5 +1,4 @@
-//! Tests of drives with write journals that go, come back, or come back as others, against real files and
-//! the real data plane.
+//! Tests of drives with write journals that go, come back, or come back as others, against real files.
 
 use weir_volume::mirror::ReplicaState;
 
@@ -7,6 +6,7 @@ use super::drain::{
     add, assert_whole, go_on_until, high, is_gone, journal_drive, make_hybrid, record, remove,
 };
 use super::*;
+use crate::engine::Engine;
 use crate::records::VolumeRecord;
 use crate::templates::CreateTemplate;
 

@@ -1,6 +1,9 @@
 //! Tests of drive measurements and of the records about them.
 
-use weir_types::{Class, ClassThreshold, ClassThresholds, Emulation};
+use std::io;
+
+use weir_engine_interface::measure::MeasureError;
+use weir_types::{Class, ClassThreshold, ClassThresholds, MeasuredDirection, Measurement};
 
 use super::*;
 use crate::alarms::AlarmSource;
@@ -12,12 +15,19 @@ fn world(state: &Path, high_iops: u64) -> World {
     World::with_classes(state, classes).unwrap()
 }
 
-/// Adds an emulated drive of 1000 operations per second.
+/// Ends all measurements. The drives reach 1000 operations per second, at a latency of 1 ms.
+fn measure(world: &World) {
+    let direction = MeasuredDirection { iops: 1000, latency_ns: 1_000_000, ..MeasuredDirection::default() };
+    let found = Measurement { read: direction, write: direction, is_direct: true, ..Measurement::default() };
+    world.engine.end_measurements(|| Ok(found));
+    world.control.measurements.settle_measurements();
+}
+
+/// Adds a drive that is measured.
 fn add(control: &Control, state: &Path, request: impl FnOnce(AddDrive) -> AddDrive) -> DriveView {
     let path = state.join("d1");
     std::fs::create_dir(&path).unwrap();
-    let emulation = Some(Emulation::parse("iops=1000").unwrap());
-    control.drives.add_drive(request(AddDrive { emulation, measure: true, ..AddDrive::new(path) })).unwrap()
+    control.drives.add_drive(request(AddDrive { measure: true, ..AddDrive::new(path) })).unwrap()
 }
 
 fn class(change: ClassChange) -> ModifyDrive {
@@ -45,7 +55,7 @@ fn new_drive_is_used_during_measurement_and_class_survives_restart() {
     control.volumes.create_volume(made).unwrap();
     let (kind, message) = error(control.drives.measure_drive(&name("d1")));
     assert!(kind == ErrorKind::Conflict && message.contains("is being measured already"), "{message}");
-    settle_measurements(control);
+    measure(&world);
     let (class, reason) = seen(control);
     assert_eq!(class, Some(Class::High), "{reason}");
     let measured = control.drives.drive(&name("d1")).unwrap().record.measured;
@@ -67,7 +77,7 @@ fn class_below_threshold_raises_alarm_until_met() {
     let (_folder, state) = state();
     let first = self::world(&state, 100);
     add(&first.control, &state, |request| request);
-    settle_measurements(&first.control);
+    measure(&first);
     drop(first);
     // The drive is as fast as before, but the threshold of the class is higher.
     let world = self::world(&state, 10_000);
@@ -75,7 +85,7 @@ fn class_below_threshold_raises_alarm_until_met() {
     let found = alarms(control);
     assert!(found.len() == 1 && found[0].contains("drive 'd1' is recorded as high"), "{found:?}");
     control.drives.measure_drive(&name("d1")).unwrap();
-    settle_measurements(control);
+    measure(&world);
     assert_eq!((seen(control).0, alarms(control).len()), (Some(Class::High), 1));
     control.drives.modify_drive(&name("d1"), class(ClassChange::Measured)).unwrap();
     assert_eq!((seen(control).0, alarms(control)), (Some(Class::Medium), vec![]));
@@ -95,7 +105,7 @@ fn chosen_class_overrides_measurement() {
     let control = &world.control;
     let view = add(control, &state, |request| AddDrive { class: Some(Class::Low), ..request });
     assert_eq!(view.record.class, Some(Class::Low));
-    settle_measurements(control);
+    measure(&world);
     let (class, reason) = seen(control);
     assert!(class == Some(Class::Low) && reason.starts_with("chosen by hand; measured as high"), "{reason}");
     assert_eq!(alarms(control), [""; 0]);
@@ -110,17 +120,17 @@ fn unmeasurable_drive_is_usable_and_reports_reason() {
     assert!(seen(control).1.starts_with("not measured yet"));
     let (kind, message) = error(control.drives.modify_drive(&name("d1"), class(ClassChange::Measured)));
     assert!(kind == ErrorKind::Refused && message.contains("was not measured yet"), "{message}");
-    // The drive's folder is moved away, as if its filesystem was lost.
-    std::fs::rename(state.join("d1"), state.join("away")).unwrap();
     control.drives.measure_drive(&name("d1")).unwrap();
-    settle_measurements(control);
-    std::fs::rename(state.join("away"), state.join("d1")).unwrap();
+    let (path, source) = (state.join("d1"), || io::ErrorKind::NotFound.into());
+    let fault = || MeasureError::Scratch { action: "examine", path: path.clone(), source: source() };
+    world.engine.end_measurements(|| Err(fault()));
+    control.measurements.settle_measurements();
     let (class, reason) = seen(control);
     assert!(class.is_none() && reason.contains("failed: cannot examine"), "{reason}");
     let made = CreateVolume { drive: Some(name("d1")), ..volume(None, "vol1", GIB) };
     control.volumes.create_volume(made).unwrap();
     control.drives.measure_drive(&name("d1")).unwrap();
-    settle_measurements(control);
+    measure(&world);
     assert_eq!(seen(control).0, Some(Class::High));
     assert_eq!(error(control.drives.measure_drive(&name("d2"))).0, ErrorKind::NotFound);
 }
@@ -137,17 +147,13 @@ fn drive_removed_during_measurement_leaves_nothing() {
     assert_eq!(error(control.drives.drive(&name("d1"))).0, ErrorKind::NotFound);
 }
 
-/// A freshly installed daemon on a RAM filesystem. Its threshold for class `high` is this number of
+/// A freshly installed daemon. Its threshold for class `high` is this number of
 /// operations per second, and one for `medium`.
 fn fresh(state: &Path, high_iops: u64) -> World {
     let threshold = |iops, latency_ns| ClassThreshold { iops, latency_ns };
     let classes =
         ClassThresholds { high: threshold(high_iops, 9_000_000_000), medium: threshold(1, 10_000_000_000) };
     World::of(ControlConfig { classes, measure_default: true, ..configuration(state) }).unwrap()
-}
-
-fn memory() -> tempfile::TempDir {
-    tempfile::tempdir_in("/dev/shm").unwrap()
 }
 
 fn of_class(text: &str, class: Class) -> CreateVolume {
@@ -160,8 +166,8 @@ fn default_drive(control: &Control) -> DriveView {
 
 #[test]
 fn volume_creation_waits_for_class_of_fresh_default_drive() {
-    let folder = memory();
-    let world = fresh(folder.path(), 2);
+    let (_folder, state) = state();
+    let world = fresh(&state, 2);
     let control = &world.control;
     assert!(default_drive(control).progress.is_some(), "a new drive is measured at the first start");
     std::thread::scope(|scope| {
@@ -169,24 +175,24 @@ fn volume_creation_waits_for_class_of_fresh_default_drive() {
         // A volume that waits for a class delays no other request.
         control.tenants.create_tenant(name("svm01")).unwrap();
         control.volumes.create_volume(volume(Some("svm01"), "any", GIB)).unwrap();
-        settle_measurements(control);
+        measure(&world);
         assert_eq!(made.join().unwrap().unwrap().class, Some(Class::High));
     });
     let measured = default_drive(control).record.measured;
     drop(world);
-    let world = fresh(folder.path(), 2);
+    let world = fresh(&state, 2);
     let again = default_drive(&world.control);
     assert!(again.progress.is_none() && again.record.measured == measured, "it is measured once");
 }
 
 #[test]
 fn class_refusal_names_measured_values() {
-    let folder = memory();
-    let world = fresh(folder.path(), u64::MAX);
+    let (_folder, state) = state();
+    let world = fresh(&state, u64::MAX);
     let control = &world.control;
     std::thread::scope(|scope| {
         let made = scope.spawn(|| control.volumes.create_volume(of_class("test-high", Class::High)));
-        settle_measurements(control);
+        measure(&world);
         let (kind, message) = error(made.join().unwrap());
         assert_eq!(kind, ErrorKind::Full, "{message}");
         for words in ["class high cannot be had", "; drive 'default': medium and not high: ", "random "] {
@@ -198,8 +204,8 @@ fn class_refusal_names_measured_values() {
 
 #[test]
 fn default_drive_with_volumes_or_by_configuration_is_not_measured() {
-    let folder = memory();
-    let world = World::start(folder.path());
+    let (_folder, state) = state();
+    let world = World::start(&state);
     assert!(default_drive(&world.control).progress.is_none());
     let (_, message) = error(world.control.volumes.create_volume(of_class("test-high", Class::High)));
     assert!(
@@ -208,6 +214,6 @@ fn default_drive_with_volumes_or_by_configuration_is_not_measured() {
     );
     world.control.volumes.create_volume(volume(None, "v", GIB)).unwrap();
     drop(world);
-    let world = fresh(folder.path(), 2);
+    let world = fresh(&state, 2);
     assert!(default_drive(&world.control).progress.is_none(), "volumes were placed without a class");
 }

@@ -3,7 +3,7 @@
 
 use crate::engine::fake::FakeEngine;
 use std::sync::Arc;
-use weir_engine::exports::table::ExportTable;
+use weir_engine_interface::ExportTable;
 use weir_types::{AdaptiveTerms, Space};
 
 use super::*;
@@ -76,7 +76,7 @@ fn ceiling(control: &Control, volume: &str) -> (Option<u64>, String) {
 #[test]
 fn volume_levels_are_tenant_parents_group_and_volume() {
     let (_folder, state) = state();
-    let World { control, .. } = &World::with_fake_engine(&state);
+    let World { control, .. } = &World::start(&state);
     control.volumes.create_volume(volume(None, "vol1", GIB)).unwrap();
     assert_eq!(levels(control, "vol1"), ["volume vol1 none"]);
     control.groups.create_policy_group(group(None, "top", 9000, true)).unwrap();
@@ -113,7 +113,7 @@ fn volume_levels_are_tenant_parents_group_and_volume() {
 #[test]
 fn invalid_nesting_is_refused_and_changes_nothing() {
     let (_folder, state) = state();
-    let World { control, .. } = &World::with_fake_engine(&state);
+    let World { control, .. } = &World::start(&state);
     control.tenants.create_tenant(name("svm01")).unwrap();
     control.groups.create_policy_group(group(None, "a", 10, true)).unwrap();
     control.groups.create_policy_group(under("a", group(None, "b", 10, true))).unwrap();
@@ -143,7 +143,7 @@ fn invalid_nesting_is_refused_and_changes_nothing() {
 #[test]
 fn nesting_is_bounded_by_depth() {
     let (_folder, state) = state();
-    let World { control, .. } = &World::with_fake_engine(&state);
+    let World { control, .. } = &World::start(&state);
     control.groups.create_policy_group(group(None, "g1", 10, true)).unwrap();
     for depth in 2..=weir_types::control_bounds::GROUP_DEPTH_MAX {
         let parent = format!("g{}", depth - 1);
@@ -162,7 +162,7 @@ fn nesting_is_bounded_by_depth() {
 #[test]
 fn floors_above_parent_are_refused_on_bind_create_and_modify() {
     let (_folder, state) = state();
-    let World { control, .. } = &World::with_fake_engine(&state);
+    let World { control, .. } = &World::start(&state);
     let floor = |text| TermsChange { floor: rates(text), ..TermsChange::default() };
     control.groups.create_policy_group(group(None, "top", 2000, true)).unwrap();
     control.groups.modify_policy_group(None, &name("top"), with(floor("1000IOPS"))).unwrap();
@@ -190,7 +190,7 @@ fn floors_above_parent_are_refused_on_bind_create_and_modify() {
 #[test]
 fn tenant_policy_is_shared_and_fixed_and_default_group_is_for_new_volumes() {
     let (_folder, state) = state();
-    let world = World::with_fake_engine(&state);
+    let world = World::start(&state);
     let control = &world.control;
     control.groups.create_policy_group(group(None, "own", 50, false)).unwrap();
     control.volumes.create_volume(volume(None, "before", GIB)).unwrap();
@@ -236,7 +236,7 @@ fn tenant_policy_is_shared_and_fixed_and_default_group_is_for_new_volumes() {
 #[test]
 fn adaptive_policy_follows_resize_at_once() {
     let (_folder, state) = state();
-    let World { control, .. } = &World::with_fake_engine(&state);
+    let World { control, .. } = &World::start(&state);
     control.groups.create_adaptive_policy_group(adaptive("adaptive-policy2", document())).unwrap();
     control.volumes.create_volume(volume(None, "vol2", HUNDRED_GB)).unwrap();
     let view = control.volumes.modify_volume(None, &name("vol2"), adapt("adaptive-policy2")).unwrap();
@@ -254,7 +254,7 @@ fn adaptive_policy_follows_resize_at_once() {
 #[test]
 fn adaptive_policy_follows_used_space() {
     let (_folder, state) = state();
-    let world = World::with_fake_engine(&state);
+    let world = World::start(&state);
     let control = &world.control;
     let terms =
         AdaptiveTerms { expected_space: Space::UsedSpace, ..AdaptiveTerms::new(1_000_000, 1_000_000) };
@@ -281,7 +281,7 @@ fn adaptive_policy_follows_used_space() {
 #[test]
 fn volume_has_fixed_or_adaptive_policy_and_errors_name_the_option() {
     let (_folder, state) = state();
-    let World { control, .. } = &World::with_fake_engine(&state);
+    let World { control, .. } = &World::start(&state);
     control.groups.create_policy_group(group(None, "policy1", 1000, false)).unwrap();
     control.groups.create_adaptive_policy_group(adaptive("adaptive-policy2", document())).unwrap();
     control.volumes.create_volume(volume(None, "vol1", GIB)).unwrap();
@@ -309,7 +309,7 @@ fn volume_has_fixed_or_adaptive_policy_and_errors_name_the_option() {
 #[test]
 fn built_in_policy_groups_serve_every_tenant_and_cannot_change() {
     let (_folder, state) = state();
-    let world = World::with_fake_engine(&state);
+    let world = World::start(&state);
     let control = &world.control;
     control.tenants.create_tenant(name("svm01")).unwrap();
     control.volumes.create_volume(volume(None, "vol1", 1000 * GB)).unwrap();
@@ -331,18 +331,19 @@ fn built_in_policy_groups_serve_every_tenant_and_cannot_change() {
     assert_eq!(names(Some("svm01")), ["extreme", "performance", "value"]);
     assert!(control.core.catalogue.range(keys::POLICY_GROUPS).unwrap().is_empty(), "they are stored nowhere");
     drop(world);
-    let world = World::with_fake_engine(&state);
+    let world = World::start(&state);
     assert_eq!(ceiling(&world.control, "vol1").0, Some(6144));
 }
 
 #[test]
 fn group_statistics_survive_resize_and_modify() {
     let (_folder, state) = state();
-    let World { control, .. } = &World::with_fake_engine(&state);
+    let World { control, .. } = &World::start(&state);
     control.groups.create_adaptive_policy_group(adaptive("adaptive-policy2", document())).unwrap();
     control.volumes.create_volume(volume(None, "vol1", GIB)).unwrap();
     control.volumes.modify_volume(None, &name("vol1"), adapt("adaptive-policy2")).unwrap();
-    let served = weir_engine::statistics::Served { bytes: 4096, latency_ns: 9, ..Default::default() };
+    let served =
+        weir_engine_interface::statistics::Served { bytes: 4096, latency_ns: 9, ..Default::default() };
     let id = control.views.volume(None, &name("vol1")).unwrap().record.id;
     control.core.model().open[&id].statistics().read.record(served);
     let operations = || {
@@ -359,7 +360,7 @@ fn group_statistics_survive_resize_and_modify() {
 #[test]
 fn rebuild_restores_parents_default_groups_and_tenant_policies() {
     let (_folder, state) = state();
-    let world = World::with_fake_engine(&state);
+    let world = World::start(&state);
     let control = &world.control;
     control.groups.create_policy_group(group(None, "tenants", 9000, true)).unwrap();
     control.groups.create_policy_group(group(None, "top", 9000, true)).unwrap();
@@ -387,8 +388,7 @@ fn rebuild_restores_parents_default_groups_and_tenant_policies() {
     for file in ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"] {
         let _ = std::fs::remove_file(state.join(file));
     }
-    let world = World::without_data_plane(ControlConfig { rebuild_catalogue: true, ..configuration(&state) })
-        .unwrap();
+    let world = World::of(ControlConfig { rebuild_catalogue: true, ..configuration(&state) }).unwrap();
     let control = &world.control;
     let after = (
         inventory(control),

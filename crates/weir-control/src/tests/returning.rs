@@ -9,6 +9,7 @@ use weir_volume::mirror::ReplicaState;
 use super::drain::{assert_whole, go_on_until, is_gone, make, record, remove};
 use super::*;
 use crate::drives::AddDrive;
+use crate::engine::Engine;
 
 fn add(world: &World, path: PathBuf) -> DriveId {
     fs::create_dir_all(&path).unwrap();

@@ -176,17 +176,13 @@ fn attached_snapshot_prevents_deletion_of_volume_with_snapshots() {
     let world = with_snapshot(&state);
     let control = &world.control;
     let of = control.snapshots.snapshots(None, None).unwrap().remove(0).record.id;
-    control.core.update(|model| {
-        model.open[&of].statistics().connections.store(1, std::sync::atomic::Ordering::Relaxed)
-    });
+    world.engine.attach_clients(of, 1);
     control.snapshots.create_snapshots(&snapshots(&["vol1"], "two")).unwrap();
     let with_snapshots = DeleteVolume { with_snapshots: true, ..DeleteVolume::default() };
     let refused = error(control.volumes.delete_volume(None, &name("vol1"), with_snapshots));
     assert!(refused.1.contains("snapshot 'vol1@one' has 1 open connections"), "{}", refused.1);
     assert_eq!(control.snapshots.snapshots(None, None).unwrap().len(), 2);
-    control.core.update(|model| {
-        model.open[&of].statistics().connections.store(0, std::sync::atomic::Ordering::Relaxed)
-    });
+    world.engine.attach_clients(of, 0);
     control.volumes.delete_volume(None, &name("vol1"), with_snapshots).unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! Tests of templates and the volumes that follow them, against real files and a real data plane.
+//! Tests of templates and the volumes that follow them, against real files.
 
 use std::collections::BTreeSet;
 

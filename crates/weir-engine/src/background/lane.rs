@@ -6,20 +6,33 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use weir_engine_interface::JobProgress;
 use weir_qos::background::{FLOOR_INTERVAL_NS, due_ns, rate_needed};
 use weir_qos::{Cost, Kind, Pace};
 use weir_types::bounds::BACKGROUND_OPERATIONS_MAX;
 use weir_types::{BackgroundPolicy, Terms, VolumeId};
 
 use super::reclaim::{Reclaim, Verdict};
-use crate::helper::{ReclaimOutcome, ReclaimStep};
-use crate::job_progress::JobProgress;
+use crate::helper::{ReclaimDone, ReclaimOutcome, ReclaimStep};
 
 /// Rest of a failed job before its next attempt, in nanoseconds: an operator has to act first.
 const RETRY_NS: u64 = 10_000_000_000;
 
 /// Cost of one operation under a ceiling, before the bytes that it gives back are known.
 const OPERATION: Cost = Cost { kind: Kind::Discard, is_first: true, bytes: 0, drive_ns: 0 };
+
+/// Publishes the outcome of a step. Answers the bytes that the step gave back.
+fn note(progress: &JobProgress, outcome: &ReclaimOutcome) -> u64 {
+    match outcome {
+        Ok(ReclaimDone::Surveyed(survey)) => progress.surveyed(survey),
+        Ok(ReclaimDone::Given(given)) => {
+            progress.given(given);
+            return given.bytes;
+        }
+        Ok(ReclaimDone::Concluded) | Err(_) => {}
+    }
+    0
+}
 
 /// One job of a lane.
 #[derive(Debug)]
@@ -112,7 +125,7 @@ impl Lane {
         self.under_way -= 1;
         let index = self.jobs.iter().position(|job| job.id == id)?;
         let job = &mut self.jobs[index];
-        let bytes = job.progress.note(&outcome);
+        let bytes = note(&job.progress, &outcome);
         self.pace.moved(now_ns, OPERATION, u32::try_from(bytes).unwrap_or(u32::MAX));
         match job.work.ended(step, outcome) {
             Verdict::Going => {}

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use slab::Slab;
+use weir_engine_interface::JobProgress;
 use weir_qos::background::FLOOR_INTERVAL_NS;
 use weir_qos::{Cost, Kind, NodeId, Verdict};
 use weir_store::PendingDeletion;
@@ -23,7 +24,6 @@ use crate::drive_queue::{DriveQueues, Pending, SharedDriveQueue};
 use crate::emulation::{self, SharedEmulation};
 use crate::helper::{Job as HelperJob, ReclaimDone, ReclaimOutcome, ReclaimStep};
 use crate::io::Io;
-use crate::job_progress::JobProgress;
 use lane::{Job, Lane};
 
 /// Key of a lane.

@@ -12,10 +12,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use slab::Slab;
+use weir_engine_interface::PolicyLevel;
 use weir_qos::{Cost, NodeId};
 use weir_types::Scope;
 
-use crate::policy_path::PolicyLevel;
 use crate::sharing::{Admitted, Bound, SharedState};
 use crate::token::{ConnectionIndex, Ticket, VolumeIndex};
 use policy_tree::Arrival;

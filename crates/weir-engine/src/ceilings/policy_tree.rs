@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use weir_engine_interface::PolicyLevel;
 use weir_qos::{Cost, NodeId, Paths, Released, Tree, Verdict};
 use weir_types::{Scope, Terms};
 
 use crate::locks::locked;
-use crate::policy_path::PolicyLevel;
 use crate::sharing::{Admitted, Bound, Message, SharedState};
 use crate::token::Ticket;
 

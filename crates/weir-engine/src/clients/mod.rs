@@ -21,9 +21,9 @@ mod serving;
 mod volume;
 
 use std::io;
-use std::sync::Arc;
 
 use slab::Slab;
+use weir_engine_interface::OpenVolume;
 use weir_nbd::NbdError;
 use weir_qos::Limit;
 use weir_reactor::Carried;
@@ -35,13 +35,12 @@ use weir_volume::{Content, Fault};
 
 use crate::helper::Run;
 use crate::io::Io;
-use crate::statistics::VolumeStatistics;
 use crate::token::{ConnectionIndex, Ticket, VolumeIndex};
 use connection::Connection;
 pub use connection::NewConnection;
 pub use desk::ClientEffect;
 use desk::{Desk, Lists};
-pub use recording::{Recording, Tap};
+pub use recording::Tap;
 pub use serving::EndedOperation;
 use volume::VolumeClients;
 use weir_host::line_gate::LineGate;
@@ -65,11 +64,11 @@ pub struct Clients {
 
 impl Clients {
     /// Takes a volume that clients may use.
-    pub fn open_volume(&mut self, volume: VolumeIndex, statistics: Arc<VolumeStatistics>) {
+    pub fn open_volume(&mut self, volume: VolumeIndex, open: OpenVolume) {
         if self.volumes.len() <= volume {
             self.volumes.resize_with(volume + 1, || None);
         }
-        self.volumes[volume] = Some(VolumeClients::new(statistics));
+        self.volumes[volume] = Some(VolumeClients::new(open));
     }
 
     /// Forgets a volume without connections.

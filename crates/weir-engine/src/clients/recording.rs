@@ -3,78 +3,21 @@
 //! A recording is bounded by time and by number of records. Reactors never wait for each other or for
 //! control. Each has a buffer of its own, which control takes when the recording is over.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use weir_engine_interface::Recording;
 use weir_nbd::Command as NbdCommand;
 use weir_qos::Kind;
-use weir_reactor::Clock;
 
 use super::request::ActiveRequest;
-use crate::locks::locked;
 use crate::token::ConnectionIndex;
 use weir_replay::trace::Record;
-
-/// Number of records for which memory is allocated at a time. A longer list would have to be moved as it
-/// grows, which delays the reactor.
-const CHUNK_RECORDS: usize = 1024;
-
-/// A recording. It begins at the same time for all volumes.
-pub struct Recording {
-    /// Start of the recording in nanoseconds; `u64::MAX` before.
-    started_ns: AtomicU64,
-    duration_ns: u64,
-    records_max: u64,
-    count: AtomicU64,
-    /// The records of each reactor.
-    buffers: Vec<Mutex<Vec<Vec<Record>>>>,
-}
 
 /// A volume's part of a recording.
 pub struct Tap {
     recording: Arc<Recording>,
     /// Number of the volume in the recording.
     volume: u16,
-}
-
-impl Recording {
-    /// A recording that has not begun.
-    pub(crate) fn new(reactors: usize, duration_ns: u64, records_max: u64) -> Recording {
-        Recording {
-            started_ns: AtomicU64::new(u64::MAX),
-            duration_ns,
-            records_max,
-            count: AtomicU64::new(0),
-            buffers: (0..reactors).map(|_| Mutex::default()).collect(),
-        }
-    }
-
-    /// Begins the recording for all volumes that have a tap.
-    pub(crate) fn start(&self) {
-        self.started_ns.store(Clock.now_ns(), Relaxed);
-    }
-
-    /// True once the recording has no room for more records.
-    pub fn is_full(&self) -> bool {
-        self.count.load(Relaxed) > self.records_max
-    }
-
-    /// Takes the records out.
-    pub fn take(&self) -> Vec<Record> {
-        let chunks = self.buffers.iter().flat_map(|buffer| std::mem::take(&mut *locked(buffer)));
-        chunks.flatten().collect()
-    }
-
-    fn note(&self, reactor: usize, record: Record) {
-        if self.count.fetch_add(1, Relaxed) >= self.records_max {
-            return;
-        }
-        let mut chunks = locked(&self.buffers[reactor]);
-        if chunks.last().is_none_or(|chunk| chunk.len() == CHUNK_RECORDS) {
-            chunks.push(Vec::with_capacity(CHUNK_RECORDS));
-        }
-        chunks.last_mut().expect("there is a chunk with room").push(record);
-    }
 }
 
 impl Tap {
@@ -92,9 +35,9 @@ impl Tap {
         request: &ActiveRequest,
     ) {
         let Some(kind) = kind_of(request.request.command) else { return };
-        let started_ns = self.recording.started_ns.load(Relaxed);
+        let started_ns = self.recording.started_ns();
         let Some(answered_ns) = now_ns.checked_sub(started_ns) else { return };
-        if answered_ns > self.recording.duration_ns {
+        if answered_ns > self.recording.duration_ns() {
             return;
         }
         let arrived_ns = request.arrived_ns.saturating_sub(started_ns);
@@ -145,7 +88,7 @@ mod tests {
         let recording = Arc::new(Recording::new(2, 1000, 10));
         let tap = Tap { recording: Arc::clone(&recording), volume: 3 };
         tap.note((0, 0), 50, &request(40));
-        recording.started_ns.store(100, Relaxed);
+        recording.start(100);
         for (arrived_ns, now_ns) in [(40, 99), (80, 120), (100, 120), (1000, 1100), (1000, 1101)] {
             tap.note((1, 5), now_ns, &request(arrived_ns));
         }
@@ -166,7 +109,7 @@ mod tests {
     fn records_are_bounded_by_number() {
         let recording = Arc::new(Recording::new(1, u64::MAX, 3000));
         let tap = Tap { recording: Arc::clone(&recording), volume: 0 };
-        recording.started_ns.store(0, Relaxed);
+        recording.start(0);
         (0..3000).for_each(|at_ns| tap.note((0, 0), at_ns, &request(at_ns)));
         assert!(!recording.is_full());
         tap.note((0, 0), 9999, &request(1));

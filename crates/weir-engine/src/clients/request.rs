@@ -1,6 +1,7 @@
 //! Request: one request of a client from the reading of its header until its reply is queued.
 
 use smallvec::SmallVec;
+use weir_engine_interface::statistics::Served;
 use weir_nbd::reply::{self, ReplyHeader};
 use weir_nbd::{Command, NbdError, Request};
 use weir_qos::{Cost, Kind};
@@ -9,7 +10,6 @@ use weir_volume::Fault;
 use weir_volume::geometry::{Part, next_piece};
 
 use crate::operation_time::OperationTime;
-use crate::statistics::Served;
 
 /// A request that is not answered yet.
 pub struct ActiveRequest {

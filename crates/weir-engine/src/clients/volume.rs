@@ -1,20 +1,19 @@
 //! Volume clients: what clients do on one volume, as counts and statistics. It knows nothing of the volume.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use weir_engine_interface::OpenVolume;
 use weir_nbd::Command;
 use weir_qos::Limit;
 use weir_types::Scope;
 
 use super::recording::Tap;
 use super::request::ActiveRequest;
-use crate::statistics::VolumeStatistics;
 use crate::token::ConnectionIndex;
 
 /// The clients of one volume.
 pub struct VolumeClients {
-    statistics: Arc<VolumeStatistics>,
+    open: OpenVolume,
     connections: usize,
     /// Requests that are not answered.
     open_requests: u64,
@@ -25,8 +24,8 @@ pub struct VolumeClients {
 }
 
 impl VolumeClients {
-    pub fn new(statistics: Arc<VolumeStatistics>) -> VolumeClients {
-        VolumeClients { statistics, connections: 0, open_requests: 0, delayed_requests: 0, tap: None }
+    pub fn new(open: OpenVolume) -> VolumeClients {
+        VolumeClients { open, connections: 0, open_requests: 0, delayed_requests: 0, tap: None }
     }
 
     pub fn connections(&self) -> usize {
@@ -43,12 +42,12 @@ impl VolumeClients {
 
     pub fn connected(&mut self) {
         self.connections += 1;
-        self.publish();
+        self.publish_connections();
     }
 
     pub fn disconnected(&mut self) {
         self.connections -= 1;
-        self.publish();
+        self.publish_connections();
     }
 
     pub fn arrived(&mut self) {
@@ -65,7 +64,7 @@ impl VolumeClients {
     pub fn admitted(&mut self, now_ns: u64, waited_ns: u64, bound_by: Option<(&Scope, Limit)>) {
         self.undelayed(1);
         if let Some((scope, limit)) = bound_by {
-            self.statistics.bounds.record(scope, limit, waited_ns, now_ns);
+            self.open.statistics.bounds.record(scope, limit, waited_ns, now_ns);
         }
     }
 
@@ -85,9 +84,9 @@ impl VolumeClients {
         self.open_requests -= 1;
         let served = request.served(now_ns);
         match request.request.command {
-            Command::Read { .. } => self.statistics.read.record(served),
-            Command::Write { .. } => self.statistics.write.record(served),
-            _ => self.statistics.other.record(served),
+            Command::Read { .. } => self.open.statistics.read.record(served),
+            Command::Write { .. } => self.open.statistics.write.record(served),
+            _ => self.open.statistics.other.record(served),
         }
         if let Some(tap) = &self.tap {
             tap.note((reactor, connection), now_ns, request);
@@ -95,9 +94,13 @@ impl VolumeClients {
         self.publish();
     }
 
+    fn publish_connections(&self) {
+        self.open.statistics.connections.store(self.connections as u64, Relaxed);
+        self.open.status.set_connections(self.connections as u64);
+    }
+
     fn publish(&self) {
-        self.statistics.queue_depth.store(self.open_requests, Relaxed);
-        self.statistics.queue_depth_delayed.store(self.delayed_requests as u64, Relaxed);
-        self.statistics.connections.store(self.connections as u64, Relaxed);
+        self.open.statistics.queue_depth.store(self.open_requests, Relaxed);
+        self.open.statistics.queue_depth_delayed.store(self.delayed_requests as u64, Relaxed);
     }
 }

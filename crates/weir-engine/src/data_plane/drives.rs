@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
+use weir_engine_interface::{OpenFile, SpaceLook};
 use weir_types::DriveId;
 
 use super::DataPlane;
 use crate::command::Command;
 use crate::locks::locked;
-use crate::open_file::OpenFile;
-use crate::space_count::Look;
-use crate::space_permission::IsCounted;
+use crate::volumes::space_permission::IsCounted;
 
 impl DataPlane {
     /// Stops all operations except syncs on a drive whose folder is gone, or resumes them. In effect for
@@ -39,13 +38,13 @@ impl DataPlane {
     }
 
     /// Begins a look at the filesystem of the state folder.
-    pub fn begin_look_at_space(&self) -> Look {
+    pub fn begin_look_at_space(&self) -> SpaceLook {
         self.shared_state.space.begin_look()
     }
 
     /// Sets the reserve and reports the free space of the filesystem of the state folder, both in bytes.
     /// Volumes leave the reserve free. The values hold until the next call.
-    pub fn set_space_aside(&self, look: Look, reserve_bytes: u64, free_bytes: u64) {
+    pub fn set_space_aside(&self, look: SpaceLook, reserve_bytes: u64, free_bytes: u64) {
         self.shared_state.space.set_reserve(reserve_bytes);
         self.shared_state.space.end_look(look, free_bytes);
     }

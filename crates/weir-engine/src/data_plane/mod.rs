@@ -4,6 +4,7 @@
 //! control, so a dead control plane stops no I/O.
 
 mod drives;
+mod orders;
 mod recordings;
 mod replicas;
 mod snapshots;
@@ -15,6 +16,10 @@ use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 
+use weir_engine_interface::{
+    Alarm, DriveQueueDepth, DriveSpec, EngineError, JournalSpec, OpenVolume, PolicyLevel, ReclaimSpec,
+    Recording, VolumeHome, VolumeLayout, VolumeSpec,
+};
 use weir_qos::{Credits, DriveQueue};
 use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Waker};
 use weir_types::bounds::{BUFFER_POOL_BYTES, POLICY_DEPTH_MAX};
@@ -22,71 +27,28 @@ use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Emulation, Scope, Te
 use weir_volume::EmulatedDrive;
 use weir_volume::mirror::RecoveredExtent;
 
-use crate::alarms::{Alarm, Alarms};
+use crate::alarms::Alarms;
 use crate::background::NewReclaim;
 use crate::ceilings::PolicyTree;
-use crate::clients::{NewConnection, Recording};
+use crate::clients::NewConnection;
 use crate::command::{Command, PolicyBinding};
 use crate::drive_queue::SharedDriveQueue;
 use crate::emulation::SharedEmulation;
 use crate::helper::Helper;
-use crate::journals::JournalSpec;
-use crate::life::NewSize;
 use crate::locks::locked;
-use crate::policy_path::{PolicyLevel, policy_tree_scope};
+use crate::policy_path::policy_tree_scope;
 use crate::reactor::{Reactor, Surroundings};
 use crate::sharing::SharedState;
-use crate::space_permission::IsCounted;
-use crate::specification::*;
-use crate::statistics::VolumeStatistics;
-use crate::volume_files::NewHome;
+use crate::volumes::life::NewSize;
+use crate::volumes::order::VolumeOrder;
+use crate::volumes::space_permission::IsCounted;
+use crate::volumes::volume_files::NewHome;
 
 /// Configuration of the data plane.
 #[derive(Clone, Debug)]
 pub struct DataPlaneConfig {
     /// Number of reactor threads, one io_uring each; at least 1.
     pub reactors: usize,
-}
-
-/// Why the data plane could not carry out an order.
-#[derive(Debug, thiserror::Error)]
-pub enum DataPlaneError {
-    /// A reactor could not be started.
-    #[error("cannot start reactor {index}: {source}")]
-    Start {
-        /// Index of the reactor.
-        index: usize,
-        /// The cause.
-        source: std::io::Error,
-    },
-    /// The volume is not open here.
-    #[error("volume {0} is not open")]
-    UnknownVolume(VolumeId),
-    /// Another recording runs.
-    #[error("another recording is under way; one runs at a time")]
-    Recording,
-    /// The drives of the volume do not answer.
-    #[error("the drives of volume {0} do not answer")]
-    Silent(VolumeId),
-    /// An added replica of an extent could not be recorded.
-    #[error("a replica of volume {volume} cannot be added: {reason}")]
-    NotAdded {
-        /// The volume.
-        volume: VolumeId,
-        /// The reason, in words.
-        reason: String,
-    },
-    /// No snapshot of the volume could be taken.
-    #[error("volume {volume} cannot be snapshotted: {reason}")]
-    SnapshotRefused {
-        /// The volume.
-        volume: VolumeId,
-        /// The reason, in words.
-        reason: String,
-    },
-    /// The reactor's thread has ended.
-    #[error("the reactor of volume {0} has stopped")]
-    Stopped(VolumeId),
 }
 
 /// Handle on all reactors. It is cheap to share. Every call may block until the owning reactor has
@@ -133,7 +95,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// If io_uring is not available; the source names the cause.
-    pub fn start(config: DataPlaneConfig) -> Result<Arc<DataPlane>, DataPlaneError> {
+    pub fn start(config: DataPlaneConfig) -> Result<Arc<DataPlane>, EngineError> {
         let alarms = Alarms::default();
         let count = config.reactors.max(1);
         let shared_state = Arc::new(SharedState::new(count));
@@ -159,18 +121,14 @@ impl DataPlane {
     ///
     /// # Errors
     /// If the reactor has stopped.
-    pub fn open(
-        &self,
-        spec: VolumeSpec,
-        journals: Vec<JournalSpec>,
-    ) -> Result<Arc<VolumeStatistics>, DataPlaneError> {
-        let (id, statistics) = (spec.id, Arc::<VolumeStatistics>::default());
+    pub fn open(&self, spec: VolumeSpec, journals: Vec<JournalSpec>) -> Result<OpenVolume, EngineError> {
+        let (id, opened) = (spec.id, OpenVolume::default());
         let index = self.place(id);
-        let given = Arc::clone(&statistics);
+        let open = opened.clone();
         let homes = self.new_homes(&spec.layout.homes);
         let journals = journals.into_iter().map(|journal| self.new_journal(journal)).collect();
-        self.ask(index, id, |done| Command::Open { spec, homes, journals, statistics: given, done })?;
-        Ok(statistics)
+        self.ask(index, id, |done| Command::Open { spec, homes, journals, open, done })?;
+        Ok(opened)
     }
 
     /// Homes of a volume with the state that volumes share on each drive.
@@ -215,7 +173,7 @@ impl DataPlane {
     }
 
     /// Reclaims the space of a pending deletion, under the policy of reclaims. The end shows in
-    /// [`JobProgress::is_finished`]. A daemon that ends leaves the rest to the next daemon.
+    /// [`JobProgress::is_finished`](crate::JobProgress::is_finished). A daemon that ends leaves the rest to the next daemon.
     pub fn start_reclaim(&self, spec: ReclaimSpec) {
         let ReclaimSpec { id, drive, pending_deletion, age_ns, progress } = spec;
         let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
@@ -242,7 +200,7 @@ impl DataPlane {
         &self,
         kind: BackgroundKind,
         policy: BackgroundPolicy,
-    ) -> Result<(), DataPlaneError> {
+    ) -> Result<(), EngineError> {
         for reactor in 0..self.reactors.len() {
             self.ask(reactor, VolumeId(uuid::Uuid::nil()), |done| Command::ChangeBackground {
                 kind,
@@ -269,8 +227,26 @@ impl DataPlane {
         index
     }
 
-    pub(crate) fn reactor_of(&self, volume: VolumeId) -> Result<usize, DataPlaneError> {
-        locked(&self.placements).get(&volume).copied().ok_or(DataPlaneError::UnknownVolume(volume))
+    pub(crate) fn reactor_of(&self, volume: VolumeId) -> Result<usize, EngineError> {
+        locked(&self.placements).get(&volume).copied().ok_or(EngineError::UnknownVolume(volume))
+    }
+
+    /// Sends an order to a volume.
+    pub(crate) fn order(&self, volume: VolumeId, order: VolumeOrder) -> Result<(), EngineError> {
+        let reactor = self.reactor_of(volume)?;
+        self.reactors[reactor].order(Command::Volume { volume, order });
+        Ok(())
+    }
+
+    /// Sends an order to a volume, and waits for the answer.
+    pub(crate) fn ask_volume<T>(
+        &self,
+        volume: VolumeId,
+        order: impl FnOnce(SyncSender<T>) -> VolumeOrder,
+    ) -> Result<T, EngineError> {
+        let (done, answer) = sync_channel(1);
+        self.order(volume, order(done))?;
+        answer.recv().map_err(|_| EngineError::Stopped(volume))
     }
 
     /// Sends an order and waits until it is in effect.
@@ -279,17 +255,17 @@ impl DataPlane {
         reactor: usize,
         volume: VolumeId,
         command: impl FnOnce(SyncSender<()>) -> Command,
-    ) -> Result<(), DataPlaneError> {
+    ) -> Result<(), EngineError> {
         let (done, answer) = sync_channel(1);
         self.reactors[reactor].order(command(done));
-        answer.recv().map_err(|_| DataPlaneError::Stopped(volume))
+        answer.recv().map_err(|_| EngineError::Stopped(volume))
     }
 
     /// Ends all connections of a volume, waits for its I/O to end, and closes its files.
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
-    pub fn close(&self, volume: VolumeId) -> Result<(), DataPlaneError> {
+    pub fn close(&self, volume: VolumeId) -> Result<(), EngineError> {
         let reactor = self.reactor_of(volume)?;
         self.ask(reactor, volume, |done| Command::Close { volume, done })?;
         locked(&self.placements).remove(&volume);
@@ -314,7 +290,7 @@ impl DataPlane {
         layout: VolumeLayout,
         recovered_extents: Vec<RecoveredExtent>,
         bindings: Vec<((u32, usize), DriveId)>,
-    ) -> Result<(), DataPlaneError> {
+    ) -> Result<(), EngineError> {
         let reactor = self.reactor_of(volume)?;
         let is_spread = layout.homes.len() > 1;
         let homes = self.new_homes(&layout.homes);
@@ -329,7 +305,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
-    pub fn set_read_only(&self, volume: VolumeId, is_read_only: bool) -> Result<(), DataPlaneError> {
+    pub fn set_read_only(&self, volume: VolumeId, is_read_only: bool) -> Result<(), EngineError> {
         let reactor = self.reactor_of(volume)?;
         self.ask(reactor, volume, |done| Command::SetReadOnly { volume, is_read_only, done })
     }
@@ -340,7 +316,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
-    pub fn bind(&self, volume: VolumeId, path: Vec<PolicyLevel>) -> Result<(), DataPlaneError> {
+    pub fn bind(&self, volume: VolumeId, path: Vec<PolicyLevel>) -> Result<(), EngineError> {
         assert!(path.len() < POLICY_DEPTH_MAX, "control bounds how deep policies are nested");
         let reactor = self.reactor_of(volume)?;
         let policy_tree = policy_tree_scope(&path).map(|scope| self.domain_of(scope));
@@ -368,7 +344,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// If a reactor has stopped.
-    pub fn change_terms(&self, changes: &[(Scope, Terms)]) -> Result<(), DataPlaneError> {
+    pub fn change_terms(&self, changes: &[(Scope, Terms)]) -> Result<(), EngineError> {
         let mut moved = BTreeMap::new();
         for (scope, terms) in changes {
             moved.extend(self.change_paths(scope, *terms));
@@ -438,17 +414,15 @@ impl DataPlane {
     /// requests on the extent fail. The fault appears in [`DataPlane::alarms`]. A second call changes
     /// nothing.
     pub fn fail_replica(&self, volume: VolumeId, replica: (u32, usize), message: String) {
-        if let Ok(reactor) = self.reactor_of(volume) {
-            self.reactors[reactor].order(Command::FailReplica { volume, replica, message });
-        }
+        // A volume that is not open has no replica in service.
+        let _ = self.order(volume, VolumeOrder::FailReplica { replica, message });
     }
 
     /// Invalidates a volume's write journal on a drive, because its log no longer exists: the replicas
     /// behind it fail for good. Does nothing if there is no journal, or if it has failed already.
     pub fn give_up_journal(&self, volume: VolumeId, drive: DriveId) {
-        if let Ok(reactor) = self.reactor_of(volume) {
-            self.reactors[reactor].order(Command::GiveUpJournal { volume, drive });
-        }
+        // A volume that is not open has no journal in service.
+        let _ = self.order(volume, VolumeOrder::GiveUpJournal { drive });
     }
 
     /// Hands a connection whose handshake is done to the volume's reactor. If the volume no longer exists,
@@ -482,8 +456,8 @@ fn start_reactor(
     index: usize,
     alarms: Alarms,
     shared_state: &Arc<SharedState>,
-) -> Result<ReactorHandle, DataPlaneError> {
-    let start_error = |source| DataPlaneError::Start { index, source };
+) -> Result<ReactorHandle, EngineError> {
+    let start_error = |source| EngineError::Start { index, source };
     let (commands, inbox) = channel();
     let (ready, is_ready) = sync_channel(1);
     let surroundings =

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use weir_engine_interface::{EngineError, Recording};
+use weir_reactor::Clock;
 use weir_types::VolumeId;
 
-use super::{DataPlane, DataPlaneError};
-use crate::clients::{Recording, Tap};
+use super::DataPlane;
+use crate::clients::Tap;
 use crate::command::Command;
 use crate::locks::locked;
 
@@ -20,12 +22,12 @@ impl DataPlane {
         volumes: &[VolumeId],
         duration_ns: u64,
         records_max: u64,
-    ) -> Result<Arc<Recording>, DataPlaneError> {
+    ) -> Result<Arc<Recording>, EngineError> {
         let recording = Arc::new(Recording::new(self.reactors.len(), duration_ns, records_max));
         {
             let mut running = locked(&self.recording);
             if running.strong_count() > 0 {
-                return Err(DataPlaneError::Recording);
+                return Err(EngineError::Recording);
             }
             *running = Arc::downgrade(&recording);
         }
@@ -39,7 +41,7 @@ impl DataPlane {
                 return Err(error);
             }
         }
-        recording.start();
+        recording.start(Clock.now_ns());
         Ok(recording)
     }
 

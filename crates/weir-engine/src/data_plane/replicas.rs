@@ -1,19 +1,17 @@
 //! Orders about the replicas and journals of a volume.
 
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
+use weir_engine_interface::{EngineError, JournalSpec, VolumeHome};
 use weir_types::{DriveId, VolumeId};
 use weir_volume::mirror::ReplicaMetadata;
 
-use super::{DataPlane, DataPlaneError};
-use crate::command::Command;
-use crate::command::NewJournal;
-use crate::journals::JournalSpec;
+use super::DataPlane;
 use crate::locks::locked;
-use crate::replicas::NewChange;
-use crate::specification::VolumeHome;
+use crate::volumes::order::{NewJournal, VolumeOrder};
+use crate::volumes::replicas::NewChange;
 
 /// How long control waits until a change is durable. The change holds up all others. If a drive does not
 /// answer and no other replica serves, it must not hold them up for ever. After a timeout, the replica
@@ -30,9 +28,8 @@ impl DataPlane {
         &self,
         volume: VolumeId,
         read_costs: Vec<(DriveId, u32)>,
-    ) -> Result<(), DataPlaneError> {
-        let reactor = self.reactor_of(volume)?;
-        self.ask(reactor, volume, |done| Command::SetReadCosts { volume, read_costs, done })
+    ) -> Result<(), EngineError> {
+        self.ask_volume(volume, |done| VolumeOrder::SetReadCosts { read_costs, done })
     }
 
     /// Adds a replica of an extent, whose empty file exists already. When this call returns, the replica
@@ -44,7 +41,7 @@ impl DataPlane {
     /// way, or no replica is left as a source.
     ///
     /// # Errors
-    /// [`DataPlaneError::NotAdded`] if the metadata of the other replicas cannot be written; no replica was
+    /// [`EngineError::NotAdded`] if the metadata of the other replicas cannot be written; no replica was
     /// added then. Other errors if the volume is not open or the reactor has stopped.
     pub fn add_replica(
         &self,
@@ -52,7 +49,7 @@ impl DataPlane {
         replica: (u32, usize),
         (homes, home): (&[VolumeHome], u8),
         journal: Option<DriveId>,
-    ) -> Result<bool, DataPlaneError> {
+    ) -> Result<bool, EngineError> {
         let homes = self.new_homes(homes);
         let added = self.change_replica(volume, replica, NewChange::Add { homes, home, journal });
         self.bind_again(volume)?;
@@ -63,14 +60,12 @@ impl DataPlane {
     ///
     /// # Errors
     /// If the volume is not open; the next open finds the replica.
-    pub fn confirm_added(&self, volume: VolumeId, replica: (u32, usize)) -> Result<(), DataPlaneError> {
-        let reactor = self.reactor_of(volume)?;
-        self.reactors[reactor].order(Command::ConfirmAdded { volume, replica });
-        Ok(())
+    pub fn confirm_added(&self, volume: VolumeId, replica: (u32, usize)) -> Result<(), EngineError> {
+        self.order(volume, VolumeOrder::ConfirmAdded { replica })
     }
 
     /// Puts a volume under its policies again, also on drives that are new to it.
-    pub(crate) fn bind_again(&self, volume: VolumeId) -> Result<(), DataPlaneError> {
+    pub(crate) fn bind_again(&self, volume: VolumeId) -> Result<(), EngineError> {
         let path = locked(&self.paths).get(&volume).cloned();
         path.map_or(Ok(()), |path| self.bind(volume, path))
     }
@@ -80,9 +75,9 @@ impl DataPlane {
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
-    pub fn add_journal(&self, volume: VolumeId, spec: JournalSpec) -> Result<bool, DataPlaneError> {
+    pub fn add_journal(&self, volume: VolumeId, spec: JournalSpec) -> Result<bool, EngineError> {
         let journal = Box::new(self.new_journal(spec));
-        let is_added = self.ask_whether(volume, |done| Command::AddJournal { volume, journal, done })?;
+        let is_added = self.ask_volume(volume, |done| VolumeOrder::AddJournal { journal, done })?;
         self.bind_again(volume)?;
         Ok(is_added)
     }
@@ -92,8 +87,8 @@ impl DataPlane {
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
-    pub fn drop_journal(&self, volume: VolumeId, drive: DriveId) -> Result<bool, DataPlaneError> {
-        self.ask_whether(volume, |done| Command::DropJournal { volume, drive, done })
+    pub fn drop_journal(&self, volume: VolumeId, drive: DriveId) -> Result<bool, EngineError> {
+        self.ask_volume(volume, |done| VolumeOrder::DropJournal { drive, done })
     }
 
     pub(crate) fn new_journal(&self, spec: JournalSpec) -> NewJournal {
@@ -101,24 +96,12 @@ impl DataPlane {
         NewJournal { spec, home }
     }
 
-    /// Sends an order and waits for its answer.
-    fn ask_whether(
-        &self,
-        volume: VolumeId,
-        command: impl FnOnce(SyncSender<bool>) -> Command,
-    ) -> Result<bool, DataPlaneError> {
-        let reactor = self.reactor_of(volume)?;
-        let (done, answer) = sync_channel(1);
-        self.reactors[reactor].order(command(done));
-        answer.recv().map_err(|_| DataPlaneError::Stopped(volume))
-    }
-
     /// Removes a replica of an extent. When this call returns, the replica is unused and its file may be
     /// deleted. False if it is the last in-sync replica.
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
-    pub fn remove_replica(&self, volume: VolumeId, replica: (u32, usize)) -> Result<bool, DataPlaneError> {
+    pub fn remove_replica(&self, volume: VolumeId, replica: (u32, usize)) -> Result<bool, EngineError> {
         self.change_replica(volume, replica, NewChange::Remove)
     }
 
@@ -134,7 +117,7 @@ impl DataPlane {
         replica: (u32, usize),
         found: Box<ReplicaMetadata>,
         journal: Option<(DriveId, OwnedFd)>,
-    ) -> Result<bool, DataPlaneError> {
+    ) -> Result<bool, EngineError> {
         self.change_replica(volume, replica, NewChange::Rejoin { found, journal })
     }
 
@@ -143,14 +126,13 @@ impl DataPlane {
         volume: VolumeId,
         replica: (u32, usize),
         change: NewChange,
-    ) -> Result<bool, DataPlaneError> {
-        let reactor = self.reactor_of(volume)?;
+    ) -> Result<bool, EngineError> {
         let (done, answer) = sync_channel(1);
-        self.reactors[reactor].order(Command::ChangeReplica { volume, replica, change, done });
+        self.order(volume, VolumeOrder::ChangeReplica { replica, change, done })?;
         let answer = answer.recv_timeout(TIMEOUT).map_err(|error| match error {
-            RecvTimeoutError::Timeout => DataPlaneError::Silent(volume),
-            RecvTimeoutError::Disconnected => DataPlaneError::Stopped(volume),
+            RecvTimeoutError::Timeout => EngineError::Silent(volume),
+            RecvTimeoutError::Disconnected => EngineError::Stopped(volume),
         })?;
-        answer.map_err(|reason| DataPlaneError::NotAdded { volume, reason })
+        answer.map_err(|reason| EngineError::NotAdded { volume, reason })
     }
 }

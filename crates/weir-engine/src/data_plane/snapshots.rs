@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
+use weir_engine_interface::{EngineError, ScrubProgress, SnapshotSpec};
 use weir_types::VolumeId;
 use weir_volume::mirror::Slots;
 
-use super::{DataPlane, DataPlaneError};
-use crate::command::Command;
-use crate::scrubbing::ScrubProgress;
-use crate::snapshot::{NewSnapshot, Outcome, QUIESCE_NS_MAX, SnapshotSpec};
+use super::DataPlane;
+use crate::volumes::order::VolumeOrder;
+use crate::volumes::snapshot::{NewSnapshot, Outcome, QUIESCE_NS_MAX};
 
 impl DataPlane {
     /// Takes a snapshot of volumes, all at the same instant, while clients write to them. Returns when the
@@ -20,7 +20,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// If a volume is not open or cannot be in a snapshot now. Then no snapshot stays in progress.
-    pub fn snapshot(&self, specs: &[SnapshotSpec]) -> Result<Vec<Vec<Slots>>, DataPlaneError> {
+    pub fn snapshot(&self, specs: &[SnapshotSpec]) -> Result<Vec<Vec<Slots>>, EngineError> {
         let is_quiesced = specs.len() > 1;
         let begun = if is_quiesced { self.quiesce(specs) } else { Ok(()) };
         let outcome = begun.and_then(|()| self.snapshot_quiesced(specs, is_quiesced));
@@ -32,20 +32,18 @@ impl DataPlane {
 
     /// Abandons the snapshot of a volume, if one is in progress.
     pub fn abandon_snapshot(&self, volume: VolumeId) {
-        if let Ok(reactor) = self.reactor_of(volume) {
-            self.reactors[reactor].order(Command::AbandonSnapshot { volume });
-        }
+        // A volume that is not open has no snapshot in progress.
+        let _ = self.order(volume, VolumeOrder::AbandonSnapshot);
     }
 
-    fn quiesce(&self, specs: &[SnapshotSpec]) -> Result<(), DataPlaneError> {
+    fn quiesce(&self, specs: &[SnapshotSpec]) -> Result<(), EngineError> {
         let ask = |spec: &SnapshotSpec| {
             let (done, answer) = sync_channel(1);
-            let reactor = self.reactor_of(spec.volume)?;
-            self.reactors[reactor].order(Command::Quiesce { volume: spec.volume, done });
+            self.order(spec.volume, VolumeOrder::Quiesce { done })?;
             Ok((spec.volume, answer))
         };
         let answers: Vec<(VolumeId, Receiver<bool>)> =
-            specs.iter().map(ask).collect::<Result<_, DataPlaneError>>()?;
+            specs.iter().map(ask).collect::<Result<_, EngineError>>()?;
         let is_quiesced = |(volume, answer): (VolumeId, Receiver<bool>)| {
             let is_quiesced = answer.recv_timeout(Duration::from_nanos(QUIESCE_NS_MAX)).unwrap_or(false);
             if is_quiesced { Ok(()) } else { Err(busy(volume)) }
@@ -57,19 +55,18 @@ impl DataPlane {
         &self,
         specs: &[SnapshotSpec],
         is_quiesced: bool,
-    ) -> Result<Vec<Vec<Slots>>, DataPlaneError> {
+    ) -> Result<Vec<Vec<Slots>>, EngineError> {
         let ask = |spec: &SnapshotSpec| {
             let (done, answer) = sync_channel(1);
-            let reactor = self.reactor_of(spec.volume)?;
             let snapshot = Box::new(NewSnapshot { spec: spec.clone(), is_quiesced, done });
-            self.reactors[reactor].order(Command::Snapshot(snapshot));
+            self.order(spec.volume, VolumeOrder::Snapshot(snapshot))?;
             Ok((spec.volume, answer))
         };
         let answers: Vec<(VolumeId, Receiver<Outcome>)> =
-            specs.iter().map(ask).collect::<Result<_, DataPlaneError>>()?;
+            specs.iter().map(ask).collect::<Result<_, EngineError>>()?;
         let outcome = |(volume, answer): (VolumeId, Receiver<Outcome>)| {
-            let outcome = answer.recv().map_err(|_| DataPlaneError::Stopped(volume))?;
-            outcome.map_err(|reason| DataPlaneError::SnapshotRefused { volume, reason })
+            let outcome = answer.recv().map_err(|_| EngineError::Stopped(volume))?;
+            outcome.map_err(|reason| EngineError::SnapshotRefused { volume, reason })
         };
         answers.into_iter().map(outcome).collect()
     }
@@ -79,24 +76,20 @@ impl DataPlane {
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
-    pub fn scrub(&self, volume: VolumeId, progress: Arc<ScrubProgress>) -> Result<bool, DataPlaneError> {
-        let reactor = self.reactor_of(volume)?;
-        let (done, answer) = sync_channel(1);
-        self.reactors[reactor].order(Command::Scrub { volume, progress, done });
-        answer.recv().map_err(|_| DataPlaneError::Stopped(volume))
+    pub fn scrub(&self, volume: VolumeId, progress: Arc<ScrubProgress>) -> Result<bool, EngineError> {
+        self.ask_volume(volume, |done| VolumeOrder::Scrub { progress, done })
     }
 
     /// Cancels the scrub of a volume, if there is one. Pieces under way end soon.
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
-    pub fn end_scrub(&self, volume: VolumeId) -> Result<(), DataPlaneError> {
-        let reactor = self.reactor_of(volume)?;
-        self.ask(reactor, volume, |done| Command::EndScrub { volume, done })
+    pub fn end_scrub(&self, volume: VolumeId) -> Result<(), EngineError> {
+        self.ask_volume(volume, |done| VolumeOrder::EndScrub { done })
     }
 }
 
-fn busy(volume: VolumeId) -> DataPlaneError {
+fn busy(volume: VolumeId) -> EngineError {
     let reason = "it could not be held for the same instant".to_owned();
-    DataPlaneError::SnapshotRefused { volume, reason }
+    EngineError::SnapshotRefused { volume, reason }
 }

@@ -4,11 +4,11 @@
 
 use std::collections::BTreeMap;
 
+use weir_engine_interface::PolicyLevel;
 use weir_qos::{Cost, NodeId};
 use weir_types::{BackgroundKind, BackgroundPolicy, Scope};
 
 use super::shared::{SharedDriveQueue, Waiting};
-use crate::policy_path::PolicyLevel;
 
 /// A volume's place in the queue of a drive.
 pub struct HomeQueue {

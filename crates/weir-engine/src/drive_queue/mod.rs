@@ -10,12 +10,12 @@ mod shared;
 use std::sync::Arc;
 
 use slab::Slab;
+use weir_engine_interface::PolicyLevel;
 use weir_qos::{Cost, Granted, Kind, NodeId, Verdict};
 use weir_volume::Action;
 
-use crate::policy_path::PolicyLevel;
 use crate::sharing::{DriveGrant, Message, SharedState};
-use crate::token::{AskNumber, ConnectionIndex, ReplicaIndex};
+use crate::token::{AskNumber, ConnectionIndex, ReplicaIndex, VolumeIndex};
 pub use home_queue::HomeQueue;
 use shared::Waiting;
 pub use shared::{SharedDriveQueue, Waiter};
@@ -28,12 +28,20 @@ pub enum Pending {
     Background(usize),
 }
 
+/// A connection's place in the drive queues of its volume.
+#[derive(Clone, Default)]
+struct Connection {
+    /// The volume, while there is a connection with this index.
+    volume: Option<VolumeIndex>,
+    /// The leaves, by home of the volume.
+    leaves: Vec<NodeId>,
+}
+
 /// A reactor's use of drive queues.
 pub struct DriveQueues {
     /// The reactor's operations that wait in a drive queue.
     pending: Slab<Pending>,
-    /// The leaves of each connection, by home of its volume.
-    leaves: Vec<Vec<NodeId>>,
+    connections: Vec<Connection>,
     shared_state: Arc<SharedState>,
     /// Number of the reactor.
     reactor: usize,
@@ -43,8 +51,8 @@ pub struct DriveQueues {
 
 impl DriveQueues {
     pub fn new(shared_state: Arc<SharedState>, reactor: usize) -> DriveQueues {
-        let (leaves, spare) = (Vec::new(), Vec::new());
-        DriveQueues { pending: Slab::new(), leaves, shared_state, reactor, spare }
+        let (connections, spare) = (Vec::new(), Vec::new());
+        DriveQueues { pending: Slab::new(), connections, shared_state, reactor, spare }
     }
 
     /// An operation arrives at a leaf. Answers its cost, and whether it may go to the drive now. Otherwise
@@ -96,7 +104,7 @@ impl DriveQueues {
 
     /// The leaf of a connection for a home of its volume.
     pub fn leaf(&self, connection: ConnectionIndex, home: usize) -> NodeId {
-        let leaf = self.leaves.get(connection).and_then(|leaves| leaves.get(home)).copied();
+        let leaf = self.connections.get(connection).and_then(|one| one.leaves.get(home)).copied();
         leaf.expect("a connection has a leaf while it has requests")
     }
 
@@ -104,18 +112,27 @@ impl DriveQueues {
     pub fn join<'a>(
         &mut self,
         now_ns: u64,
-        connection: ConnectionIndex,
+        (connection, volume): (ConnectionIndex, VolumeIndex),
         homes: impl Iterator<Item = &'a HomeQueue>,
     ) {
-        if self.leaves.len() <= connection {
-            self.leaves.resize(connection + 1, Vec::new());
+        if self.connections.len() <= connection {
+            self.connections.resize(connection + 1, Connection::default());
         }
-        self.leaves[connection] = homes.map(|home| home.join(now_ns)).collect();
+        let leaves = homes.map(|home| home.join(now_ns)).collect();
+        self.connections[connection] = Connection { volume: Some(volume), leaves };
+    }
+
+    /// The connections of a volume.
+    fn of_volume(&self, volume: VolumeIndex) -> Vec<ConnectionIndex> {
+        let is_of_volume = |index: &ConnectionIndex| self.connections[*index].volume == Some(volume);
+        (0..self.connections.len()).filter(is_of_volume).collect()
     }
 
     /// Adds leaves for the connections of a volume to the queue of its next home.
-    pub fn add_home(&mut self, now_ns: u64, connections: &[ConnectionIndex], home: &HomeQueue) {
-        connections.iter().for_each(|connection| self.leaves[*connection].push(home.join(now_ns)));
+    pub fn add_home(&mut self, now_ns: u64, volume: VolumeIndex, home: &HomeQueue) {
+        for connection in self.of_volume(volume) {
+            self.connections[connection].leaves.push(home.join(now_ns));
+        }
     }
 
     fn leave<'a>(
@@ -124,7 +141,7 @@ impl DriveQueues {
         connection: ConnectionIndex,
         homes: impl Iterator<Item = &'a HomeQueue>,
     ) -> Vec<Vec<Waiting>> {
-        let leaves = std::mem::take(&mut self.leaves[connection]);
+        let Connection { leaves, .. } = std::mem::take(&mut self.connections[connection]);
         homes.zip(leaves).map(|(home, leaf)| home.quit(leaf, now_ns)).collect()
     }
 
@@ -149,21 +166,23 @@ impl DriveQueues {
     pub fn bind(
         &mut self,
         now_ns: u64,
-        connections: &[ConnectionIndex],
+        volume: VolumeIndex,
         mut homes: Vec<&mut HomeQueue>,
         path: &[PolicyLevel],
     ) {
         if homes.iter().all(|home| home.has_path(path)) {
             return homes.iter().for_each(|home| home.change_terms(path, now_ns));
         }
+        let connections = self.of_volume(volume);
         let waiting: Vec<Vec<Vec<Waiting>>> = connections
             .iter()
             .map(|connection| self.leave(now_ns, *connection, homes.iter().map(|home| &**home)))
             .collect();
         homes.iter_mut().for_each(|home| home.move_to(path, now_ns));
-        for (connection, waiting) in connections.iter().zip(waiting) {
-            self.join(now_ns, *connection, homes.iter().map(|home| &**home));
-            for ((home, leaf), waiting) in homes.iter().zip(&self.leaves[*connection]).zip(waiting) {
+        for (connection, waiting) in connections.into_iter().zip(waiting) {
+            self.join(now_ns, (connection, volume), homes.iter().map(|home| &**home));
+            let leaves = &self.connections[connection].leaves;
+            for ((home, leaf), waiting) in homes.iter().zip(leaves).zip(waiting) {
                 home.shared().move_in(*leaf, waiting, now_ns);
             }
         }

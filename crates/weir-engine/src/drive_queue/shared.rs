@@ -5,12 +5,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use weir_engine_interface::{DriveQueueDepth, PolicyLevel};
 use weir_qos::{Cost, DriveQueue, Granted, Kind, NodeId, Pace, Paths, Verdict};
 use weir_types::{BackgroundKind, BackgroundPolicy, Scope, Terms};
 
 use crate::locks::locked;
-use crate::policy_path::{PolicyLevel, without_ceilings};
-use crate::specification::DriveQueueDepth;
+use crate::policy_path::without_ceilings;
 
 /// An operation in a drive queue: its reactor and its number among the waiting operations of the reactor.
 #[derive(Clone, Copy, Debug)]

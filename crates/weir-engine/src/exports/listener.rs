@@ -14,13 +14,13 @@ use rustix::net::sockopt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
+use weir_engine_interface::{Export, ExportTable};
 use weir_nbd::{CloseReason, ExportDirectory, ExportInfo, Handshake, Progress, Session};
 use weir_types::bounds::{
     BLOCK_BYTES, HANDSHAKE_SECONDS_MAX, HANDSHAKES_PER_LISTENER_MAX, REQUEST_BYTES_MAX,
 };
 
 use super::ListenAddress;
-use super::table::{Export, ExportTable};
 use crate::{DataPlane, NewConnection};
 use weir_host::budget::{Budget, Place};
 use weir_host::line_gate::LineGate;
@@ -247,7 +247,7 @@ async fn shake_hands(mut stream: Stream, shared: &Shared) -> io::Result<Ended> {
     let mut handshake = Handshake::new();
     let (mut unread, mut output) = (Vec::new(), Vec::new());
     loop {
-        let step = handshake.advance(&unread, &*shared.table, &mut output);
+        let step = handshake.advance(&unread, &Directory(&shared.table), &mut output);
         unread.drain(..step.consumed);
         stream.write_all(&output).await?;
         output.clear();
@@ -276,14 +276,17 @@ fn hand_over(stream: Stream, session: Session, leftover: Vec<u8>, shared: &Share
     Ok(Ended::Handed)
 }
 
-impl ExportDirectory for ExportTable {
+/// The table of exports, as a handshake asks it.
+struct Directory<'a>(&'a ExportTable);
+
+impl ExportDirectory for Directory<'_> {
     fn find(&self, name: &str) -> Option<ExportInfo> {
-        let export = ExportTable::find(self, name)?;
+        let export = self.0.find(name)?;
         Some(describe(name, &export))
     }
 
     fn list(&self) -> Vec<(String, String)> {
-        ExportTable::list(self).into_iter().map(|(name, export)| (name, export.description)).collect()
+        self.0.list().into_iter().map(|(name, export)| (name, export.description)).collect()
     }
 }
 

@@ -1,9 +1,8 @@
-//! Exports: the table of export names, and the listeners that do the NBD handshake.
+//! Exports: the listeners that do the NBD handshake, with the names that control exports.
 //!
 //! A listener hands each connection to the data plane.
 
 pub mod listener;
-pub mod table;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

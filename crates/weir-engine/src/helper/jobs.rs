@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use weir_engine_interface::FileIdentity;
 use weir_store::{Given, PendingDeletion, Survey};
 use weir_types::DriveId;
 use weir_volume::mirror::{MetadataFault, ReplicaMetadata};
@@ -11,7 +12,6 @@ use weir_volume::{AllocationMap, Fault};
 
 use super::checksum_files::{ChecksumAnswer, ChecksumJob};
 use super::space_look::{SpaceAnswer, SpaceJob};
-use crate::open_file::FileIdentity;
 use crate::token::{AskNumber, ReplicaIndex, VolumeIndex};
 
 /// Work for a helper thread. Each job belongs to an extent being opened, a client's request or a step of

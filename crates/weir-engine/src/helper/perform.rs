@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use weir_engine_interface::FileIdentity;
 use weir_reactor::Descriptor;
 use weir_store::extent_file::{check_whole, next_data, next_hole, open_whole};
 use weir_store::{epoch_record, replica_metadata, snapshot};
@@ -18,7 +19,6 @@ use super::jobs::{
     Answer, Job, MetadataAnswer, MetadataError, OpenError, OpenedExtent, ReclaimDone, ReclaimStep, Run,
 };
 use super::shortage::{is_shortage, patiently};
-use crate::open_file::FileIdentity;
 
 pub fn perform(job: Job) -> Answer {
     match job {

@@ -10,96 +10,21 @@ mod run;
 mod scratch;
 mod subject;
 
-use std::io;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
-use weir_reactor::{RingError, Waker};
-use weir_types::bounds::MEASUREMENT_SECONDS_MAX;
-use weir_types::{Emulation, Measurement};
+use weir_engine_interface::measure::{MeasureError, MeasureSpec, Progress, RunningMeasurement};
+use weir_reactor::Waker;
+use weir_types::Measurement;
 
 use phase::PHASES;
-pub use scratch::remove_leftover;
 
 /// How long to wait for a measurement that is told to stop. It stops at once, unless the drive does not
 /// answer. Then its thread is left behind.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The drive to measure.
-#[derive(Clone)]
-pub struct MeasureSpec {
-    /// The drive's folder.
-    pub folder: PathBuf,
-    /// Parameters of the emulation, if the drive is emulated.
-    pub emulation: Option<Emulation>,
-}
-
-/// Why a drive could not be measured.
-#[derive(Debug, thiserror::Error)]
-pub enum MeasureError {
-    /// The drive has too little free space for the scratch file.
-    #[error("there is no room to measure in: {available} are free, and {needed} must be")]
-    NoRoom {
-        /// The free space.
-        available: String,
-        /// The space needed.
-        needed: String,
-    },
-    /// The scratch file cannot be made.
-    #[error("cannot {action} {}: {source}", path.display())]
-    Scratch {
-        /// The operation that failed.
-        action: &'static str,
-        /// The file or folder concerned.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-    /// An operation failed.
-    #[error("cannot {action} the file to measure in at {offset}: {source}")]
-    Operation {
-        /// The operation that failed.
-        action: &'static str,
-        /// Offset of the operation, in bytes.
-        offset: u64,
-        /// The cause.
-        source: io::Error,
-    },
-    /// The ring cannot be made.
-    #[error(transparent)]
-    Ring(#[from] RingError),
-    /// There is no memory for buffers.
-    #[error("no memory to measure with: {0}")]
-    Memory(io::Error),
-    /// The ring cannot wait.
-    #[error("cannot wait for the drive: {0}")]
-    Wait(io::Error),
-    /// The thread cannot be started.
-    #[error("no thread to measure on: {0}")]
-    Thread(io::Error),
-    /// The measurement took too long.
-    #[error("the drive is too slow to be measured: {MEASUREMENT_SECONDS_MAX} s were not enough")]
-    TooSlow,
-    /// The measurement was told to stop.
-    #[error("it was stopped")]
-    Stopped,
-    /// A bug. The log describes it.
-    #[error("the thread that measured ended in a panic, which the log tells of")]
-    Panic,
-}
-
-/// Progress of a measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// The current phase, in words.
-    pub words: &'static str,
-    /// Percentage that is done, up to 99.
-    pub percent: u32,
-}
 
 /// Signals between the thread of a measurement and its owner.
 #[derive(Default)]
@@ -150,7 +75,7 @@ impl Signs {
     }
 }
 
-/// A measurement under way. Dropping it stops it.
+/// A measurement on a thread of its own.
 pub struct Measuring {
     signs: Arc<Signs>,
     thread: Option<JoinHandle<Result<Measurement, MeasureError>>>,
@@ -174,30 +99,27 @@ impl Measuring {
         let thread = std::thread::Builder::new().name("weir-measure".to_owned()).spawn(work);
         Ok(Measuring { signs, thread: Some(thread.map_err(MeasureError::Thread)?), end })
     }
+}
 
-    /// Progress of the measurement.
-    pub fn progress(&self) -> Progress {
+impl RunningMeasurement for Measuring {
+    fn progress(&self) -> Progress {
         self.signs.progress()
     }
 
-    /// True once [`Measuring::outcome`] returns without waiting.
-    pub fn is_finished(&self) -> bool {
+    fn is_finished(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits for the end and returns the result, once.
-    pub fn outcome(&mut self) -> Result<Measurement, MeasureError> {
+    fn outcome(&mut self) -> Result<Measurement, MeasureError> {
         let thread = self.thread.take().ok_or(MeasureError::Stopped)?;
         thread.join().unwrap_or(Err(MeasureError::Panic))
     }
 
-    /// Tells the measurement to stop, without waiting.
-    pub fn stop(&self) {
+    fn stop(&self) {
         self.signs.stop();
     }
 
-    /// Tells the measurement to stop and waits for its end. False if the drive does not answer.
-    pub fn stop_and_wait(&self) -> bool {
+    fn stop_and_wait(&self) -> bool {
         self.stop();
         self.end.recv_timeout(STOP_TIMEOUT) != Err(RecvTimeoutError::Timeout)
     }

@@ -7,10 +7,11 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::OFlags;
 use weir_reactor::Descriptor;
+use weir_store::{remove_scratch, scratch_path};
 use weir_types::bounds::{
     MEASUREMENT_EMULATED_SCRATCH_BYTES_MAX, MEASUREMENT_SCRATCH_BYTES_MAX, MEASUREMENT_SCRATCH_BYTES_MIN,
     MEASUREMENT_SPACE_DIVISOR, PIECE_BYTES,
@@ -18,9 +19,6 @@ use weir_types::bounds::{
 use weir_types::units::Size;
 
 use super::MeasureError;
-
-/// Name of the file in the drive's folder.
-const SCRATCH_FILE: &str = "weir-measurement.scratch";
 
 /// The open scratch file.
 pub struct Scratch {
@@ -40,8 +38,8 @@ impl Scratch {
     pub fn create(folder: &Path, is_emulated: bool) -> Result<Scratch, MeasureError> {
         let space = rustix::fs::statvfs(folder).map_err(|error| failed("examine", folder, error.into()))?;
         let bytes_max = size(space.f_bavail.saturating_mul(space.f_frsize), is_emulated)?;
-        let path = path(folder);
-        remove_leftover(folder).map_err(|error| failed("remove", &path, error))?;
+        let path = scratch_path(folder);
+        remove_scratch(folder).map_err(|error| failed("remove", &path, error))?;
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         drop(made.map_err(|error| failed("make", &path, error))?);
         let opened = Descriptor::open_direct(&path);
@@ -54,21 +52,6 @@ impl Scratch {
         let is_direct = is_direct && !file.is_in_memory();
         Ok(Scratch { file, is_direct, bytes_max })
     }
-}
-
-/// Removes the file that a crash left in a drive's folder.
-///
-/// # Errors
-/// If the file cannot be removed.
-pub fn remove_leftover(folder: &Path) -> io::Result<()> {
-    match fs::remove_file(path(folder)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        result => result,
-    }
-}
-
-fn path(folder: &Path) -> PathBuf {
-    folder.join(SCRATCH_FILE)
 }
 
 fn failed(action: &'static str, path: &Path, source: io::Error) -> MeasureError {
@@ -121,13 +104,13 @@ mod tests {
     #[test]
     fn scratch_file_is_unnamed_and_leftover_is_removed() {
         let folder = tempfile::tempdir().unwrap();
-        fs::write(path(folder.path()), "left by a crash").unwrap();
+        fs::write(scratch_path(folder.path()), "left by a crash").unwrap();
         let scratch = Scratch::create(folder.path(), true).unwrap();
         assert_eq!(scratch.bytes_max, 32 * MIB);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-        fs::write(path(folder.path()), "left by a crash").unwrap();
-        remove_leftover(folder.path()).unwrap();
-        remove_leftover(folder.path()).unwrap();
+        fs::write(scratch_path(folder.path()), "left by a crash").unwrap();
+        remove_scratch(folder.path()).unwrap();
+        remove_scratch(folder.path()).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
         let error = Scratch::create(&folder.path().join("away"), true).err().unwrap().to_string();
         assert!(error.starts_with("cannot examine "), "{error}");

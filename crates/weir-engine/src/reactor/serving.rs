@@ -3,23 +3,24 @@
 use weir_qos::{Cost, Kind};
 use weir_volume::Request;
 
+use super::Reactor;
 use crate::clients::ClientEffect;
-use crate::operations::{Owner, Purpose};
-use crate::reactor::Reactor;
 use crate::sharing::Admitted;
+use crate::status::Found;
 use crate::token::{ConnectionIndex, Ticket, VolumeIndex};
+use crate::volumes::operations::{Owner, Purpose};
 
 impl Reactor {
     /// Carries out all effects of clients, in the order in which they arose, and then the effects of the
     /// volume whose operations were started. All of them are started before any is carried out: an operation
     /// that fails at once must not count as the last of its request.
-    pub(crate) fn serve_clients(&mut self) {
+    pub(super) fn serve_clients(&mut self) {
         let mut started = None;
         while let Some(effect) = self.clients.next_effect() {
             match effect {
                 ClientEffect::Arrived { ticket, volume, cost } => self.admit(ticket, volume, cost),
                 ClientEffect::Start { ticket, volume: index, part, kind, memory } => {
-                    self.resyncs.throttle.client_asked(self.io.now_ns);
+                    self.volumes.schedules.resyncs.throttle.client_asked(self.io.now_ns);
                     let volume = &mut self.volumes[index];
                     let wanted =
                         Request { kind, extent: part.extent, offset: part.offset, length: part.length };
@@ -34,7 +35,9 @@ impl Reactor {
                     self.has_started(&mut started, index);
                 }
                 ClientEffect::BlockStatus { ticket, volume, offset, length } => {
-                    self.start_status((ticket, volume), offset, length);
+                    let Reactor { statuses, volumes, io, clients, .. } = self;
+                    let result = statuses.begin((ticket, volume), (offset, length), volumes, io);
+                    result.into_iter().for_each(|result| clients.status_found(io, ticket, result));
                 }
                 ClientEffect::Withdrawn { connection, volume } => {
                     self.ceilings.forget(self.io.now_ns, volume, connection);
@@ -70,7 +73,7 @@ impl Reactor {
     }
 
     /// Runs a request that waited for its ceilings.
-    pub(crate) fn admitted(&mut self, admitted: Admitted) {
+    pub(super) fn admitted(&mut self, admitted: Admitted) {
         let Admitted { ticket, waited_ns, bound_by } = admitted;
         let Some(volume) = self.clients.volume_of(ticket.0) else { return };
         let scope = bound_by.and_then(|bound| self.ceilings.scope_of(volume, bound));
@@ -79,14 +82,29 @@ impl Reactor {
         self.serve_clients();
     }
 
+    /// The status of a range was found after a while.
+    pub(super) fn status_found(&mut self, found: Found) {
+        let Found { volume, ticket, result } = found;
+        self.clients.status_found(&mut self.io, ticket, result);
+        self.serve_clients();
+        self.settle_volume(volume);
+    }
+
+    /// Releases the requests whose deadline has passed.
+    pub(super) fn release_due(&mut self) {
+        while let Some(released) = self.ceilings.release_due(self.io.now_ns) {
+            released.into_iter().for_each(|admitted| self.admitted(admitted));
+        }
+    }
+
     fn client_gone(&mut self, connection: ConnectionIndex, volume: VolumeIndex) {
         self.ceilings.leave(self.io.now_ns, volume, connection);
-        self.quit_drive_queues(connection, volume);
+        self.volumes.quit(&self.io, connection, volume);
         self.settle_volume(volume);
     }
 
     /// Parses as many requests as a connection's input holds and the bounds allow.
-    pub(crate) fn parse(&mut self, index: ConnectionIndex) {
+    pub(super) fn parse(&mut self, index: ConnectionIndex) {
         while self.clients.parse(&mut self.io, index) {
             self.serve_clients();
         }
@@ -94,7 +112,7 @@ impl Reactor {
     }
 
     /// Resumes listed connections.
-    pub(crate) fn resume_clients(&mut self) {
+    pub(super) fn resume_clients(&mut self) {
         self.clients.resume_starved(&self.io);
         for index in self.clients.take_resuming() {
             if self.clients.resume(&mut self.io, index) {
@@ -105,20 +123,20 @@ impl Reactor {
     }
 
     /// Closes connections whose clients were idle for longer than permitted, if others need their buffers.
-    pub(crate) fn end_stalled_clients(&mut self) {
+    pub(super) fn end_stalled_clients(&mut self) {
         for index in self.clients.stalled(self.io.now_ns) {
             self.close_connection(index);
         }
     }
 
     /// Closes a connection.
-    pub(crate) fn close_connection(&mut self, index: ConnectionIndex) {
+    pub(super) fn close_connection(&mut self, index: ConnectionIndex) {
         self.clients.close(&mut self.io, index);
         self.serve_clients();
     }
 
     /// Settles connections that drain or close.
-    pub(crate) fn settle_ending(&mut self) {
+    pub(super) fn settle_ending(&mut self) {
         for index in self.clients.take_ending() {
             self.clients.settle(&mut self.io, index);
             self.serve_clients();

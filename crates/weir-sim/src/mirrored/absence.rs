@@ -3,25 +3,23 @@
 //! The operator puts the original back before the next start, as the daemon asks for it.
 
 use weir_plan::replica_return::{AfterReturn, FileContent, FoundFile, after_return};
-use weir_types::bounds::REPLICA_SLOTS_MAX;
 
 use super::MirrorWorld;
-use crate::disk::File;
-use crate::requests::EXTENTS;
+use crate::requests::{EXTENTS, random_slot};
 
 impl MirrorWorld {
     /// Has folders of drives go and return.
     pub(super) fn go_and_return(&mut self) -> Result<(), String> {
-        let per_ten_thousand = self.settings.absences_per_ten_thousand;
+        let per_ten_thousand = self.daemon.machine.settings.absences_per_ten_thousand;
         if per_ten_thousand == 0 {
             return Ok(());
         }
-        let slot = self.random.below(REPLICA_SLOTS_MAX as u64) as usize;
-        let is_absent = self.drives[slot].is_absent;
+        let slot = random_slot(&mut self.daemon.machine.random);
+        let is_absent = self.daemon.machine.drives[slot].is_absent;
         match is_absent {
-            false if self.random.chance(per_ten_thousand, 10_000) => self.drive_goes(slot),
-            true if self.random.chance(1, 30) => {
-                let is_changed = self.random.chance(1, 4);
+            false if self.is_by_chance(per_ten_thousand, 10_000) => self.drive_goes(slot),
+            true if self.is_by_chance(1, 30) => {
+                let is_changed = self.is_by_chance(1, 4);
                 self.drive_returns(slot, is_changed)
             }
             _ => Ok(()),
@@ -29,79 +27,48 @@ impl MirrorWorld {
     }
 
     fn drive_goes(&mut self, slot: usize) -> Result<(), String> {
-        self.report.absences += 1;
-        (self.drives[slot].is_absent, self.drives[slot].has_failed) = (true, true);
+        self.daemon.machine.report.absences += 1;
+        let drive = &mut self.daemon.machine.drives[slot];
+        (drive.is_absent, drive.has_failed) = (true, true);
         let mut effects = Vec::new();
-        self.mirror.leave_to_others((0..EXTENTS).map(|extent| (slot, extent)), &mut effects);
-        self.take(effects)
+        self.daemon.mirror.leave_to_others((0..EXTENTS).map(|extent| (slot, extent)), &mut effects);
+        self.daemon.take(effects)
     }
 
     /// The folder of a drive is there again. What follows for each open file is decided as the daemon does.
     fn drive_returns(&mut self, slot: usize, is_changed: bool) -> Result<(), String> {
         for extent in 0..EXTENTS {
             // The file of a replica that is out of service is judged by its metadata when it rejoins.
-            if !self.mirror.is_there(extent, slot) {
+            if !self.daemon.mirror.is_there(extent, slot) {
                 continue;
             }
-            let found = if is_changed { self.change_file(extent, slot) } else { FoundFile::Same };
+            let replica = (slot, extent);
+            let found = if is_changed { self.daemon.machine.replace_file(replica) } else { FoundFile::Same };
             match after_return(FileContent::Replica, found) {
                 AfterReturn::Keep => {}
                 AfterReturn::Fail => self.fail_replaced(extent, slot)?,
                 AfterReturn::FailAndReplace => {
-                    self.control.is_damaged(extent, slot);
+                    self.daemon.control.is_damaged(extent, slot);
                     self.fail_replaced(extent, slot)?;
                 }
                 AfterReturn::GiveUpJournal => unreachable!("a replica is no journal"),
             }
         }
-        self.drives[slot].is_absent = false;
+        self.daemon.machine.drives[slot].is_absent = false;
         Ok(())
     }
 
     fn fail_replaced(&mut self, extent: u32, slot: usize) -> Result<(), String> {
-        self.replaced.insert((slot, extent));
+        self.daemon.failures.file_replaced((slot, extent));
         let mut effects = Vec::new();
-        self.mirror.fail_replica(extent, slot, &mut effects);
-        self.take(effects)
-    }
-
-    /// Puts another file in the place of an open one, now and then, unless something is still under way there: an empty
-    /// file, or the same one after a power loss of its drive.
-    fn change_file(&mut self, extent: u32, slot: usize) -> FoundFile {
-        let index = extent as usize;
-        if self.touches(extent, slot) || !self.drives[slot].is_made[index] || self.random.chance(1, 2) {
-            return FoundFile::Same;
-        }
-        let file = self.drives[slot].files[index].clone();
-        self.originals.entry((slot, extent)).or_insert(file);
-        if self.random.chance(1, 2) {
-            self.drives[slot].files[index] = File::default();
-            return FoundFile::Other;
-        }
-        self.drives[slot].files[index].crash(&mut self.random);
-        FoundFile::SameNumber
+        self.daemon.mirror.fail_replica(extent, slot, &mut effects);
+        self.daemon.take(effects)
     }
 
     /// All drives are where they should be.
     pub(super) fn return_all(&mut self) -> Result<(), String> {
-        let absent: Vec<usize> = (0..REPLICA_SLOTS_MAX).filter(|slot| self.drives[*slot].is_absent).collect();
+        let drives = &self.daemon.machine.drives;
+        let absent: Vec<usize> = (0..drives.len()).filter(|slot| drives[*slot].is_absent).collect();
         absent.into_iter().try_for_each(|slot| self.drive_returns(slot, false))
     }
-
-    /// The operator puts originals back, before the daemon starts.
-    pub(super) fn put_originals_back(&mut self) {
-        self.replaced.clear();
-        self.drives.iter_mut().for_each(|drive| drive.is_absent = false);
-        for ((slot, extent), file) in std::mem::take(&mut self.originals) {
-            self.drives[slot].files[extent as usize] = file;
-        }
-    }
-
-    /// A file was made anew where another one had been put: that one is gone.
-    pub(super) fn forget_original(&mut self, extent: u32, slot: usize) {
-        self.originals.remove(&(slot, extent));
-    }
 }
-
-/// The file that was open before another one was put in its place.
-pub(super) type Originals = std::collections::BTreeMap<(usize, u32), File>;

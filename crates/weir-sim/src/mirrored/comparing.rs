@@ -7,43 +7,34 @@ use weir_volume::mirror::ReplicaState;
 
 use super::MirrorWorld;
 use crate::disk::Block;
-use crate::requests::{EXTENTS, FOREIGN};
+use crate::requests::EXTENTS;
 
 impl MirrorWorld {
-    /// No file holds what memory held before it was filled.
-    pub(super) fn look_for_foreign_bytes(&self) -> Result<(), String> {
-        for (slot, drive) in self.drives.iter().enumerate() {
-            for (extent, file) in drive.files.iter().enumerate() {
-                let is_foreign = |block: &u32| file.read(*block).contains(&FOREIGN);
-                if let Some(block) = file.data_blocks().into_iter().find(is_foreign) {
-                    return Err(format!(
-                        "block {block} of extent {extent} has foreign bytes on replica {slot}"
-                    ));
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Checks that all replicas in sync are equal.
     pub(super) fn compare(&mut self) -> Result<(), String> {
-        self.look_for_foreign_bytes()?;
+        for (slot, drive) in self.daemon.machine.drives.iter().enumerate() {
+            // No file holds what memory held before it was filled.
+            if let Some((extent, block)) = drive.foreign_block() {
+                return Err(format!("block {block} of extent {extent} has foreign bytes on replica {slot}"));
+            }
+        }
         for extent in 0..EXTENTS {
-            let replica_states = self.mirror.replica_states(extent);
-            let is_stale =
-                |slot: &usize| self.reachable[*slot] && replica_states[*slot] == ReplicaState::Stale;
+            let replica_states = self.daemon.mirror.replica_states(extent);
+            let reachable = self.daemon.machine.reachable;
+            let is_stale = |slot: &usize| reachable[*slot] && replica_states[*slot] == ReplicaState::Stale;
             if let Some(slot) = (0..REPLICA_SLOTS_MAX).find(is_stale) {
-                let lacks = self.mirror.lacks(extent, slot);
+                let lacks = self.daemon.mirror.lacks(extent, slot);
                 return Err(format!(
                     "replica {slot} of extent {extent} cannot be made up: it lacks {lacks} regions"
                 ));
             }
-            let good: Vec<usize> = self.mirror.readable(extent, 0, EXTENT_BYTES as u32).iter().collect();
+            let readable = self.daemon.mirror.readable(extent, 0, EXTENT_BYTES as u32);
+            let good: Vec<usize> = readable.iter().collect();
             let blocks: BTreeSet<u32> =
-                good.iter().flat_map(|slot| self.blocks_of((*slot, extent))).collect();
+                good.iter().flat_map(|slot| self.daemon.machine.blocks_of((*slot, extent))).collect();
             for block in blocks {
                 let contents: Result<BTreeSet<Block>, String> =
-                    good.iter().map(|slot| self.content((*slot, extent), block)).collect();
+                    good.iter().map(|slot| self.daemon.content((*slot, extent), block)).collect();
                 let contents = contents?;
                 if contents.len() > 1 {
                     return Err(format!("block {block} of extent {extent} differs on replicas {good:?}"));

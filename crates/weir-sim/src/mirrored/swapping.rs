@@ -2,36 +2,28 @@
 //!
 //! The folder of the drive was restored from a backup, or an earlier clone of the drive replaced it.
 
-use weir_plan::replica_return::{JournalOf, Verdict, before_files, by_files};
-use weir_types::bounds::REPLICA_SLOTS_MAX;
-use weir_volume::mirror::{Effect, FileState, ReplicaChange, ReplicaMetadata, ReplicaState};
+use weir_plan::replica_return::{Verdict, before_files, by_files};
+use weir_volume::mirror::{Effect, FileState, ReplicaChange, ReplicaState};
 
 use super::MirrorWorld;
-use super::checksums::ChecksumFile;
-use crate::disk::File;
-use crate::requests::EXTENTS;
+use super::daemon::Daemon;
+use super::machine::Machine;
+use crate::requests::{EXTENTS, random_slot};
 
 /// Steps of background work while clients pause.
 const PAUSE_STEPS: u32 = 200;
 
-/// A backup of an extent replica.
-#[derive(Clone, Debug)]
-pub(super) struct OlderState {
-    file: File,
-    metadata: ReplicaMetadata,
-    block_checksums: ChecksumFile,
-}
-
 impl MirrorWorld {
     /// Sometimes backs up a replica, or pauses clients so that no region is dirty for a while.
     pub(super) fn keep_older_states(&mut self) -> Result<(), String> {
-        if self.settings.swaps_per_mille == 0 || !self.random.chance(1, 5) {
+        if self.daemon.machine.settings.swaps_per_mille == 0 || !self.is_by_chance(1, 5) {
             return Ok(());
         }
-        if self.random.chance(1, 40) {
+        if self.is_by_chance(1, 40) {
             return self.pause();
         }
-        self.back_up();
+        let Machine { backups, drives, random, .. } = &mut self.daemon.machine;
+        backups.back_up(drives, random);
         Ok(())
     }
 
@@ -44,11 +36,14 @@ impl MirrorWorld {
             self.settle()?;
         }
         let mut effects = Vec::new();
-        (0..EXTENTS).for_each(|extent| self.mirror.tidy_up(extent, &mut effects));
-        self.take(effects)?;
+        (0..EXTENTS).for_each(|extent| self.daemon.mirror.tidy_up(extent, &mut effects));
+        self.daemon.take(effects)?;
         self.settle()?;
-        match self.random.chance(1, 2) {
-            true => (0..4).for_each(|_| self.back_up()),
+        match self.is_by_chance(1, 2) {
+            true => {
+                let Machine { backups, drives, random, .. } = &mut self.daemon.machine;
+                (0..4).for_each(|_| backups.back_up(drives, random));
+            }
             false => self.lose_and_swap()?,
         }
         Ok(())
@@ -56,81 +51,70 @@ impl MirrorWorld {
 
     /// Takes a drive away for a while in which no client writes.
     fn lose_and_swap(&mut self) -> Result<(), String> {
-        let slot = self.random.below(REPLICA_SLOTS_MAX as u64) as usize;
-        self.drives[slot].has_failed = true;
+        let slot = random_slot(&mut self.daemon.machine.random);
+        self.daemon.machine.drives[slot].has_failed = true;
         let mut effects = Vec::new();
-        let can_be_lost = |extent: &u32| self.mirror.has_other(*extent, slot);
+        let can_be_lost = |extent: &u32| self.daemon.mirror.has_other(*extent, slot);
         let lost: Vec<u32> = (0..EXTENTS).filter(can_be_lost).collect();
-        lost.into_iter().for_each(|extent| self.mirror.fail_replica(extent, slot, &mut effects));
-        self.take(effects)?;
+        lost.into_iter().for_each(|extent| self.daemon.mirror.fail_replica(extent, slot, &mut effects));
+        self.daemon.take(effects)?;
         self.settle()?;
         self.take_back(slot)
     }
 
-    fn back_up(&mut self) {
-        let extent = self.random.below(EXTENTS.into()) as u32;
-        let slot = self.random.below(REPLICA_SLOTS_MAX as u64) as usize;
-        // The oldest backup lacks the most, so it is seldom replaced.
-        if self.older.contains_key(&(slot, extent)) && !self.random.chance(1, 50) {
-            return;
-        }
-        let (drive, index) = (&self.drives[slot], extent as usize);
-        if let Some(metadata) = drive.all_metadata[index].clone().filter(|_| drive.is_made[index]) {
-            let (file, block_checksums) = (drive.files[index].clone(), drive.block_checksums[index].clone());
-            self.older.insert((slot, extent), OlderState { file, metadata, block_checksums });
-        }
-    }
-
     /// Brings a drive back, with its replicas, but without data that was not stable.
-    pub(super) fn bring_back(&mut self) -> Result<(), String> {
-        let slot = self.random.below(REPLICA_SLOTS_MAX as u64) as usize;
-        self.take_back(slot)
-    }
-
     pub(super) fn take_back(&mut self, slot: usize) -> Result<(), String> {
-        if self.drives[slot].is_absent {
+        if self.daemon.machine.drives[slot].is_absent {
             return Ok(());
         }
-        self.drives[slot].is_broken = false;
+        self.daemon.machine.drives[slot].is_broken = false;
         let mut effects = Vec::new();
-        if self.mirror.has_snapshot_in_progress() {
+        if self.daemon.mirror.has_snapshot_in_progress() {
             return Ok(());
         }
         for extent in 0..EXTENTS {
             self.swap_for_older(extent, slot);
-            if self.control.knows(extent, slot) {
+            if self.daemon.control.knows(extent, slot) {
                 self.rejoin(extent, slot, &mut effects)?;
             }
         }
-        self.take(effects)
+        self.daemon.take(effects)
     }
 
     /// Takes a replica back, if its files can be used.
-    fn rejoin(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) -> Result<(), String> {
-        let is_recorded = self.mirror.replica_states(extent)[slot] != ReplicaState::Absent;
-        if !is_recorded || self.mirror.is_there(extent, slot) {
+    pub(super) fn rejoin(
+        &mut self,
+        extent: u32,
+        slot: usize,
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), String> {
+        let is_recorded = self.daemon.mirror.replica_states(extent)[slot] != ReplicaState::Absent;
+        if !is_recorded || self.daemon.mirror.is_there(extent, slot) {
             return Ok(());
         }
         let (index, replica) = (extent as usize, (extent, slot));
-        let found = self.drives[slot].all_metadata[index].clone();
-        let is_whole = self.drives[slot].is_made[index];
-        let verdict = before_files(true, self.replaced.contains(&(slot, extent)), JournalOf::None)
+        let found = self.daemon.machine.drives[slot].all_metadata[index].clone();
+        let is_whole = self.daemon.machine.drives[slot].is_made[index];
+        let is_replaced = self.daemon.failures.is_file_replaced((slot, extent));
+        let verdict = before_files(true, is_replaced, self.daemon.machine.journal_of_away((slot, extent)))
             .unwrap_or_else(|| by_files(found.is_some(), is_whole, || true));
-        let Some(found) = found.filter(|_| verdict == Verdict::Usable) else {
-            return self.replace_damaged(replica, effects);
+        let found = match (verdict, found) {
+            (Verdict::Usable, Some(found)) => found,
+            (Verdict::Wait, _) => return Ok(()),
+            (Verdict::Damaged | Verdict::Usable, _) => return self.replace_damaged(replica, effects),
         };
-        let is_foreign = self.mirror.is_foreign(extent, slot, &found);
+        let is_foreign = self.daemon.mirror.is_foreign(extent, slot, &found);
         let files = FileState {
-            has_orphaned_io: self.has_orphans(extent, slot),
-            can_attach: self.can_attach((slot, extent)),
+            has_orphaned_io: self.daemon.machine.orphans.has(extent, slot),
+            can_attach: self.daemon.machine.can_attach((slot, extent)),
         };
-        if self.mirror.change_replica(replica, ReplicaChange::Rejoin(&found), files, effects) {
-            self.drives[slot].files[index].crash(&mut self.random);
-            self.attach_at((slot, extent));
-            self.resume_journaled((slot, extent))?;
-            self.report.swapped += u64::from(is_foreign);
-            self.replica_failed.remove(&(slot, extent));
-            self.unknown.remove(&(slot, extent));
+        if self.daemon.mirror.change_replica(replica, ReplicaChange::Rejoin(&found), files, effects) {
+            let machine = &mut self.daemon.machine;
+            machine.drives[slot].files[index].crash(&mut machine.random);
+            machine.attach((slot, extent));
+            self.daemon.resume_journaled((slot, extent))?;
+            self.daemon.machine.report.swapped += u64::from(is_foreign);
+            self.daemon.failures.replica_rejoined((slot, extent));
         }
         Ok(())
     }
@@ -141,31 +125,25 @@ impl MirrorWorld {
         (extent, slot): (u32, usize),
         effects: &mut Vec<Effect>,
     ) -> Result<(), String> {
-        if self.settings.is_moved {
-            self.control.is_damaged(extent, slot);
+        if self.daemon.machine.settings.is_moved {
+            self.daemon.control.is_damaged(extent, slot);
             return Ok(());
         }
         let files = FileState { has_orphaned_io: false, can_attach: true };
-        _ = self.mirror.change_replica((extent, slot), ReplicaChange::Remove, files, effects);
+        _ = self.daemon.mirror.change_replica((extent, slot), ReplicaChange::Remove, files, effects);
         Ok(())
     }
 
     /// Puts the backup of a replica in its place, while it is away and another one has everything.
     fn swap_for_older(&mut self, extent: u32, slot: usize) {
-        let is_away = !self.mirror.is_there(extent, slot) && !self.touches(extent, slot);
-        if !is_away || !self.drives[slot].is_made[extent as usize] || !self.mirror.has_other(extent, slot) {
-            return;
-        }
-        if !self.random.chance(self.settings.swaps_per_mille, 1000) {
-            return;
-        }
-        if let Some(OlderState { file, metadata, block_checksums }) = self.older.get(&(slot, extent)).cloned()
-        {
-            let (drive, index) = (&mut self.drives[slot], extent as usize);
-            drive.files[index] = file;
-            (drive.all_metadata[index], drive.block_checksums[index]) = (Some(metadata), block_checksums);
-            if self.stands[index][slot] == ReplicaState::InSync {
-                self.older_in_sync.insert((slot, extent));
+        let Daemon { machine, mirror, durable_states, .. } = &mut self.daemon;
+        let is_away = !mirror.is_there(extent, slot) && !machine.touches(extent, slot);
+        let is_made = machine.drives[slot].is_made[extent as usize];
+        if is_away && is_made && mirror.has_other(extent, slot) {
+            let swaps = machine.settings.swaps_per_mille;
+            if machine.random.chance(swaps, 1000) {
+                let state = durable_states[extent as usize][slot];
+                machine.backups.restore(&mut machine.drives, (slot, extent), state);
             }
         }
     }

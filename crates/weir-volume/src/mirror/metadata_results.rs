@@ -206,10 +206,13 @@ mod tests {
         }
 
         fn add(&mut self, slot: usize) {
+            self.change(slot, ReplicaChange::Add);
+        }
+
+        fn change(&mut self, slot: usize, change: ReplicaChange<'_>) {
             let files = FileState { has_orphaned_io: false, can_attach: true };
-            let has_begun =
-                self.mirror.change_replica((0, slot), ReplicaChange::Add, files, &mut self.effects);
-            assert!(has_begun, "a replica can be added here");
+            let has_begun = self.mirror.change_replica((0, slot), change, files, &mut self.effects);
+            assert!(has_begun, "a replica can come or go here");
             self.carry_out();
         }
     }
@@ -241,8 +244,7 @@ mod tests {
         let slot =
             (0..2).find(|slot| world.effects.iter().any(is_asked(*slot))).expect("one of them is read");
         let begun = std::mem::take(&mut world.effects);
-        assert!(world.mirror.remove(0, slot, &mut world.effects));
-        world.carry_out();
+        world.change(slot, ReplicaChange::Remove);
         world.recorded(taken_but_by(slots(&[])));
         assert_eq!(world.mirror.replica_states(0)[slot], ReplicaState::Absent);
         assert!(!world.mirror.has_answered(0, slot) && world.done.is_empty());

@@ -240,12 +240,6 @@ impl Mirror {
             && self.parts.replica_changes(effects).begin(extent, slot, change, files)
     }
 
-    /// Removes a replica of an extent, as [`ReplicaChange::Remove`] does, although a snapshot may be in
-    /// progress.
-    pub fn remove(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) -> bool {
-        self.parts.replica_changes(effects).remove(extent, slot)
-    }
-
     /// Tells that an added replica is durably recorded where a start looks for replicas: it may become in
     /// sync.
     pub fn confirm_added(&mut self, extent: u32, slot: usize) {

@@ -95,7 +95,7 @@ impl ReplicaChanges<'_> {
 
     /// Removes a replica of an extent; false if it is the last that has everything. If power fails before the
     /// removal is durable, it may still be the replica that counts.
-    pub fn remove(&mut self, index: u32, slot: usize) -> bool {
+    fn remove(&mut self, index: u32, slot: usize) -> bool {
         let has_other = self.extents[index].in_sync().has_other(slot);
         if has_other {
             self.extents[index].remove(slot);

@@ -1,0 +1,16 @@
+//! Alarm: a fault that an operator must see.
+
+use weir_types::{DriveId, VolumeId};
+
+/// A fault that an operator must see, with its volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alarm {
+    /// The volume.
+    pub volume: VolumeId,
+    /// The drive that failed, if one did.
+    pub drive: Option<DriveId>,
+    /// The extent within the volume.
+    pub extent: u64,
+    /// The fault, in words.
+    pub message: String,
+}

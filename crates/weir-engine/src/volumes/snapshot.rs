@@ -1,0 +1,258 @@
+//! Snapshots: taking volumes at one instant into new files while clients write to them.
+//!
+//! The mirror decides which range of which extent comes next. One helper thread for each drive shares or
+//! duplicates the ranges. This module brings several volumes to the same instant. It quiesces all of them, so
+//! that no write begins. Only when all are quiesced does the snapshot of any of them begin. A quiesce ends by
+//! itself after a moment, because the caller may never come back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::SyncSender;
+
+use weir_engine_interface::SnapshotSpec;
+use weir_store::extent_file_name;
+use weir_store::snapshot::Target;
+use weir_types::VolumeId;
+use weir_volume::Mirror;
+use weir_volume::mirror::stall::Waiting;
+use weir_volume::mirror::{Effect, Slots};
+
+use crate::helper::Job;
+use crate::io::Io;
+use crate::token::{AskNumber, ReplicaIndex, VolumeIndex};
+use crate::volumes::journals::VolumeJournals;
+use crate::volumes::operations::Operations;
+use crate::volumes::orphans::OrphanedIo;
+use crate::volumes::stalls::{LOOK_INTERVAL_NS, NO_ANSWER};
+use crate::volumes::volume_files::VolumeFiles;
+
+/// Longest time that writes are quiesced while other volumes are brought to the same instant, in nanoseconds.
+/// It is the longest pause that clients may notice.
+pub const QUIESCE_NS_MAX: u64 = 50_000_000;
+
+/// For each extent the replicas in the snapshot, all of which are identical; or why the snapshot was
+/// abandoned.
+pub type Outcome = Result<Vec<Slots>, String>;
+
+/// A snapshot that a volume is asked for.
+pub struct NewSnapshot {
+    pub spec: SnapshotSpec,
+    /// The snapshot covers several volumes, and begins only if the volume is quiesced.
+    pub is_quiesced: bool,
+    pub done: SyncSender<Outcome>,
+}
+
+impl NewSnapshot {
+    /// Tells the caller that no snapshot can begin now.
+    pub fn refuse(self) {
+        tell(&self.done, Err("it could not be brought to the same instant".to_owned()));
+    }
+}
+
+/// When a reactor has to look at its snapshots although nothing happened.
+#[derive(Default)]
+pub struct SnapshotTimes {
+    /// Quiesced volumes, with the time at which each quiesce ends.
+    quiesces: BTreeSet<(u64, VolumeIndex)>,
+    /// When to check for drives that do not answer to snapshots in progress, while there are any.
+    look_ns: Option<u64>,
+}
+
+impl SnapshotTimes {
+    /// When to look next, in nanoseconds.
+    pub fn next_ns(&self) -> Option<u64> {
+        self.quiesces.first().map(|&(at_ns, _)| at_ns).into_iter().chain(self.look_ns).min()
+    }
+
+    pub fn quiesce(&mut self, index: VolumeIndex, now_ns: u64) {
+        self.quiesces.insert((now_ns + QUIESCE_NS_MAX, index));
+    }
+
+    /// A volume is not quiesced any more. True if it was.
+    pub fn forget_quiesce(&mut self, index: VolumeIndex) -> bool {
+        let count = self.quiesces.len();
+        self.quiesces.retain(|(_, held)| *held != index);
+        self.quiesces.len() < count
+    }
+
+    /// A volume whose quiesce has lasted too long.
+    pub fn due_quiesce(&self, now_ns: u64) -> Option<VolumeIndex> {
+        self.quiesces.first().filter(|(until_ns, _)| *until_ns <= now_ns).map(|(_, index)| *index)
+    }
+
+    /// A snapshot has begun.
+    pub fn begun(&mut self, now_ns: u64) {
+        self.look_ns.get_or_insert(now_ns + LOOK_INTERVAL_NS);
+    }
+
+    /// True if it is time to check for drives that do not answer. Checks end with this one, unless
+    /// [`SnapshotTimes::begun`] says that a snapshot is in progress.
+    pub fn take_look(&mut self, now_ns: u64) -> bool {
+        self.look_ns.take_if(|look_ns| *look_ns <= now_ns).is_some()
+    }
+}
+
+/// What the snapshot of a volume may use of the volume.
+pub struct Desk<'a> {
+    pub io: &'a mut Io,
+    pub files: &'a VolumeFiles,
+    pub journals: &'a VolumeJournals,
+    pub operations: &'a mut Operations,
+    pub mirror: &'a mut Mirror,
+    /// Effects of the mirror, which the caller has to carry out.
+    pub effects: &'a mut Vec<Effect>,
+}
+
+/// The snapshot in progress of a volume, if there is one.
+pub struct VolumeSnapshot {
+    volume: VolumeIndex,
+    id: VolumeId,
+    current: Option<Current>,
+}
+
+/// A snapshot in progress.
+struct Current {
+    spec: SnapshotSpec,
+    done: SyncSender<Outcome>,
+    step: Step,
+    /// Why a replica is not part of the snapshot.
+    fault: Option<String>,
+}
+
+/// The range that the drives work on.
+#[derive(Default)]
+struct Step {
+    extent: u32,
+    /// Replicas that have not answered, with the number and the time of the request.
+    waiting: BTreeMap<usize, (AskNumber, u64)>,
+    failed: Slots,
+    /// End of the range that all replicas that answered have completed.
+    end: u32,
+}
+
+impl VolumeSnapshot {
+    pub fn new(volume: VolumeIndex, id: VolumeId) -> VolumeSnapshot {
+        VolumeSnapshot { volume, id, current: None }
+    }
+
+    /// True while the drives work on a snapshot.
+    pub fn is_any(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// Begins a snapshot. False if it cannot begin; the caller was told why.
+    pub fn begin(&mut self, spec: SnapshotSpec, done: SyncSender<Outcome>, desk: &mut Desk<'_>) -> bool {
+        match desk.mirror.snapshots().begin(desk.effects) {
+            Err(error) => tell(&done, Err(error.to_string())),
+            Ok(_) => self.current = Some(Current { spec, done, step: Step::default(), fault: None }),
+        }
+        self.is_any()
+    }
+
+    /// Submits a range of an extent to the helper threads of its drives.
+    pub fn ask(&mut self, (extent, slots): (u32, Slots), (offset, length): (u32, u32), desk: &mut Desk<'_>) {
+        let now_ns = desk.io.now_ns;
+        let current = self.current.as_mut().expect("the mirror has ranges for a snapshot in progress");
+        let mut step = Step { extent, end: offset + length, ..Step::default() };
+        for slot in slots.iter() {
+            let home = desk.files.home_of(slot, extent).expect("the mirror knows only replicas that exist");
+            let drive = desk.files.homes[home].drive;
+            // A journal holds data that the extent file lacks. The snapshot does not read the journal,
+            // because other replicas have all of the data in one file.
+            let is_journaled = desk.journals.binding(extent, slot).is_some();
+            let target = current.spec.targets.get(&drive).filter(|_| !is_journaled);
+            let Some(Target { folder, can_share }) = target else {
+                step.failed.insert(slot);
+                continue;
+            };
+            let (source, target) =
+                (desk.files.extent_path(slot, extent), folder.join(extent_file_name(extent.into())));
+            let replica = ReplicaIndex { volume: self.volume, slot };
+            let number = desk.operations.next_number();
+            step.waiting.insert(slot, (number, now_ns));
+            desk.operations.begin();
+            let (range, can_share) = ((offset, length), *can_share);
+            desk.io.helper.submit(Job::Snapshot { replica, number, drive, source, target, range, can_share });
+        }
+        current.step = step;
+        self.go_on(desk);
+    }
+
+    /// Takes the answer of a drive for a range of an extent. False if it is not expected any more.
+    pub fn answered(
+        &mut self,
+        slot: usize,
+        number: AskNumber,
+        result: Result<u32, String>,
+        desk: &mut Desk<'_>,
+    ) -> bool {
+        let is_asked = |current: &&mut Current| {
+            current.step.waiting.get(&slot).is_some_and(|(asked, _)| *asked == number)
+        };
+        let Some(Current { step, fault, .. }) = self.current.as_mut().filter(is_asked) else { return false };
+        step.waiting.remove(&slot);
+        desk.operations.end();
+        match result {
+            Ok(end) => step.end = step.end.min(end),
+            Err(message) => {
+                tracing::warn!(volume = %self.id, extent = step.extent, "{message}");
+                step.failed.insert(slot);
+                *fault = Some(message);
+            }
+        }
+        self.go_on(desk);
+        true
+    }
+
+    fn go_on(&mut self, desk: &mut Desk<'_>) {
+        let Some(Current { step, spec, .. }) = &self.current else { return };
+        if step.waiting.is_empty() {
+            desk.mirror.snapshots().step_done(step.end, step.failed, desk.effects);
+            spec.progress.set_bytes_left(desk.mirror.snapshot_bytes_left());
+        }
+    }
+
+    /// Gives up on drives whose answer is overdue, and asks them nothing more for this snapshot. True if
+    /// there were any.
+    pub fn give_up_late(&mut self, desk: &mut Desk<'_>) -> bool {
+        let now_ns = desk.io.now_ns;
+        let Some(Current { step, fault, spec, .. }) = &mut self.current else { return false };
+        let is_late =
+            |_: &usize, (_, since_ns): &mut (AskNumber, u64)| Waiting::Asked(*since_ns).is_late(now_ns);
+        let late: Vec<_> = step.waiting.extract_if(.., is_late).collect();
+        for (slot, (number, _)) in &late {
+            step.failed.insert(*slot);
+            let io = OrphanedIo { extent: step.extent, queued: None, space: None };
+            desk.operations.orphan(*slot, *number, io);
+            let home = desk.files.home_of(*slot, step.extent).map(|home| desk.files.homes[home].drive);
+            home.into_iter().for_each(|drive| _ = spec.targets.remove(&drive));
+            *fault = Some(NO_ANSWER.to_owned());
+        }
+        if !late.is_empty() {
+            self.go_on(desk);
+        }
+        !late.is_empty()
+    }
+
+    /// The snapshot has ended: with these replicas, or without a replica of some extent.
+    pub fn ended(&mut self, replicas: Option<Vec<Slots>>) {
+        let Some(Current { done, fault, .. }) = self.current.take() else { return };
+        let fault = || fault.unwrap_or_else(|| "no replica of an extent is left".to_owned());
+        tell(&done, replicas.ok_or_else(fault));
+    }
+
+    /// Abandons the snapshot in progress or the quiesce, if there is one.
+    pub fn abandon(&mut self, why: &str, desk: &mut Desk<'_>) {
+        if !desk.mirror.has_snapshot_in_progress() {
+            return;
+        }
+        if let Some(current) = &mut self.current {
+            current.fault = Some(why.to_owned());
+        }
+        desk.mirror.snapshots().abandon(desk.effects);
+    }
+}
+
+/// Reports the outcome to the caller, who may have stopped waiting.
+fn tell(done: &SyncSender<Outcome>, outcome: Outcome) {
+    let _ = done.send(outcome);
+}
