@@ -38,6 +38,12 @@ pub enum EngineError {
         /// The reason, in words.
         reason: String,
     },
+    /// The volumes of a snapshot could not be held for the same instant, or one of them is about to close. It may
+    /// succeed when it is tried again.
+    #[error(
+        "volume {0} could not be held for the same instant as the others, because the host is busy; try again"
+    )]
+    SnapshotNotNow(VolumeId),
     /// The reactor's thread has ended.
     #[error("the reactor of volume {0} has stopped")]
     Stopped(VolumeId),

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weir_engine_interface::{SnapshotProgress, SnapshotSpec};
+use weir_engine_interface::{EngineError, SnapshotProgress, SnapshotSpec};
 use weir_store::{Store, WriteScope, epoch_record, extent_count};
 use weir_types::units::Size;
 use weir_types::{DriveId, VolumeId};
@@ -39,6 +39,28 @@ const FIRST_EPOCH_RECORD: EpochRecord =
 pub(crate) struct Pair {
     pub source: VolumeRecord,
     pub target: VolumeRecord,
+}
+
+/// Why prepared snapshots did not become volumes. Nothing of them is left.
+pub(crate) enum Unfinished {
+    /// The volumes could not be held for the same instant, which may succeed when it is tried again.
+    NotNow(ControlError),
+    /// Another reason.
+    Failed(ControlError),
+}
+
+impl From<ControlError> for Unfinished {
+    fn from(error: ControlError) -> Unfinished {
+        Unfinished::Failed(error)
+    }
+}
+
+impl From<Unfinished> for ControlError {
+    fn from(unfinished: Unfinished) -> ControlError {
+        match unfinished {
+            Unfinished::NotNow(error) | Unfinished::Failed(error) => error,
+        }
+    }
 }
 
 /// Prepared snapshots.
@@ -189,8 +211,9 @@ impl SnapshotMaker {
         &self,
         begun: Begun<'_>,
         publish: impl FnOnce(&mut Change<'_>, &[Pair]) -> Outcome<T>,
-    ) -> Outcome<T> {
+    ) -> Result<T, Unfinished> {
         let in_snapshot = self.core.engine.snapshot(&begun.specs);
+        let is_not_now = matches!(in_snapshot, Err(EngineError::SnapshotNotNow(_)));
         let in_snapshot = in_snapshot.map_err(|error| ControlError::refused(error.to_string()));
         // This makes most data durable before the locks are taken, so that the final sync under locks is
         // short.
@@ -208,7 +231,10 @@ impl SnapshotMaker {
             pairs.iter().for_each(|pair| self.moves.begin_moves(pair.target.id));
             Ok(published)
         });
-        published.inspect_err(|_| change.beside(|| self.undo_snapshots(&begun.pairs)))
+        published.map_err(|error| {
+            change.beside(|| self.undo_snapshots(&begun.pairs));
+            if is_not_now { Unfinished::NotNow(error) } else { Unfinished::Failed(error) }
+        })
     }
 
     /// Reclaims the files that were made so far. Files that cannot be reclaimed now are reclaimed at the next

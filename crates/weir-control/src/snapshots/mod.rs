@@ -23,7 +23,11 @@ use crate::serving::Serving;
 use crate::volume_views::{VolumeView, VolumeViews};
 use crate::volumes::refuse_more;
 
-pub(crate) use making::{Pair, SnapshotMaker, placement_like};
+pub(crate) use making::{Pair, SnapshotMaker, Unfinished, placement_like};
+
+/// How often the volumes of a snapshot are brought to the same instant before it is refused. Each attempt holds
+/// writes for 50 ms at most.
+const INSTANT_ATTEMPTS: usize = 10;
 
 /// A request to create snapshots.
 #[derive(Clone, Debug)]
@@ -106,8 +110,19 @@ impl Snapshots {
     /// snapshot of that name. Full if there is no space to duplicate data that cannot be shared. Refused if
     /// no snapshot of a volume can be made now.
     pub fn create_snapshots(&self, request: &CreateSnapshots) -> Outcome<Vec<SnapshotView>> {
+        for _ in 1..INSTANT_ATTEMPTS {
+            match self.try_to_create_snapshots(request) {
+                // A busy host ran the reactors of these volumes too late, one after the other.
+                Err(Unfinished::NotNow(_)) => {}
+                outcome => return Ok(self.views_of_snapshots(outcome?)),
+            }
+        }
+        Ok(self.views_of_snapshots(self.try_to_create_snapshots(request)?))
+    }
+
+    fn try_to_create_snapshots(&self, request: &CreateSnapshots) -> Result<Vec<VolumeRecord>, Unfinished> {
         let begun = self.maker.begin_snapshots(&[], || self.snapshot_pairs(request))?;
-        let records = self.maker.finish_snapshots(begun, |change, pairs| {
+        self.maker.finish_snapshots(begun, |change, pairs| {
             // A volume may have been renamed in the meantime.
             let online = |pair: &Pair| -> Outcome<VolumeRecord> {
                 let of = snapshot_of(&self.core.model().volume_by_id(pair.source.id)?.record);
@@ -118,8 +133,7 @@ impl Snapshots {
             self.core.put_online(&records)?;
             records.iter().for_each(|record| self.serving.serve_new(change, record));
             Ok(records)
-        })?;
-        Ok(self.views_of_snapshots(records))
+        })
     }
 
     fn snapshot_pairs(&self, request: &CreateSnapshots) -> Outcome<Vec<Pair>> {

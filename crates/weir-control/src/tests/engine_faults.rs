@@ -105,6 +105,27 @@ fn refused_snapshot_leaves_nothing_behind() {
     world.control.snapshots.create_snapshots(&request).unwrap();
 }
 
+#[test]
+fn snapshot_of_several_volumes_tries_again_when_the_host_is_busy() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    for of in ["vol1", "vol2"] {
+        world.control.volumes.create_volume(volume(None, of, GIB)).unwrap();
+    }
+    let request = |of: &str| CreateSnapshots {
+        tenant: None,
+        volumes: vec![name("vol1"), name("vol2")],
+        name: name(of),
+    };
+    world.engine.miss_instants(9);
+    assert_eq!(world.control.snapshots.create_snapshots(&request("one")).unwrap().len(), 2);
+    world.engine.miss_instants(10);
+    let (kind, message) = error(world.control.snapshots.create_snapshots(&request("two")));
+    assert!(kind == ErrorKind::Refused && message.contains("the host is busy; try again"), "{message}");
+    settle(&world.control);
+    assert_eq!((world.control.snapshots.snapshots(None, None).unwrap().len(), folders(&state)), (2, 4));
+}
+
 /// Stops scrubs.
 fn hold_scrubs_up(control: &Control) {
     let ceiling = Some(Throughput { iops: Some(1), bytes_per_second: None });

@@ -10,7 +10,7 @@ use weir_volume::mirror::Slots;
 
 use super::DataPlane;
 use crate::volumes::order::VolumeOrder;
-use crate::volumes::snapshot::{NewSnapshot, Outcome, QUIESCE_NS_MAX};
+use crate::volumes::snapshot::{NewSnapshot, NoSnapshot, Outcome, QUIESCE_NS_MAX};
 
 impl DataPlane {
     /// Takes a snapshot of volumes, all at the same instant, while clients write to them. Returns when the
@@ -46,7 +46,7 @@ impl DataPlane {
             specs.iter().map(ask).collect::<Result<_, EngineError>>()?;
         let is_quiesced = |(volume, answer): (VolumeId, Receiver<bool>)| {
             let is_quiesced = answer.recv_timeout(Duration::from_nanos(QUIESCE_NS_MAX)).unwrap_or(false);
-            if is_quiesced { Ok(()) } else { Err(busy(volume)) }
+            if is_quiesced { Ok(()) } else { Err(EngineError::SnapshotNotNow(volume)) }
         };
         answers.into_iter().try_for_each(is_quiesced)
     }
@@ -66,7 +66,10 @@ impl DataPlane {
             specs.iter().map(ask).collect::<Result<_, EngineError>>()?;
         let outcome = |(volume, answer): (VolumeId, Receiver<Outcome>)| {
             let outcome = answer.recv().map_err(|_| EngineError::Stopped(volume))?;
-            outcome.map_err(|reason| EngineError::SnapshotRefused { volume, reason })
+            outcome.map_err(|why| match why {
+                NoSnapshot::NotNow => EngineError::SnapshotNotNow(volume),
+                NoSnapshot::Abandoned(reason) => EngineError::SnapshotRefused { volume, reason },
+            })
         };
         answers.into_iter().map(outcome).collect()
     }
@@ -87,9 +90,4 @@ impl DataPlane {
     pub fn end_scrub(&self, volume: VolumeId) -> Result<(), EngineError> {
         self.ask_volume(volume, |done| VolumeOrder::EndScrub { done })
     }
-}
-
-fn busy(volume: VolumeId) -> EngineError {
-    let reason = "it could not be held for the same instant".to_owned();
-    EngineError::SnapshotRefused { volume, reason }
 }

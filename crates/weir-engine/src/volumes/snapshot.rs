@@ -29,9 +29,17 @@ use crate::volumes::volume_files::VolumeFiles;
 /// It is the longest pause that clients may notice.
 pub const QUIESCE_NS_MAX: u64 = 50_000_000;
 
-/// For each extent the replicas in the snapshot, all of which are identical; or why the snapshot was
-/// abandoned.
-pub type Outcome = Result<Vec<Slots>, String>;
+/// Why a volume is in no snapshot.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NoSnapshot {
+    /// It could not begin at this moment, for example because it was not quiesced any more.
+    NotNow,
+    /// It was abandoned, for this reason.
+    Abandoned(String),
+}
+
+/// For each extent the replicas in the snapshot, all of which are identical.
+pub type Outcome = Result<Vec<Slots>, NoSnapshot>;
 
 /// A snapshot that a volume is asked for.
 pub struct NewSnapshot {
@@ -44,7 +52,7 @@ pub struct NewSnapshot {
 impl NewSnapshot {
     /// Tells the caller that no snapshot can begin now.
     pub fn refuse(self) {
-        tell(&self.done, Err("it could not be brought to the same instant".to_owned()));
+        tell(&self.done, Err(NoSnapshot::NotNow));
     }
 }
 
@@ -142,7 +150,7 @@ impl VolumeSnapshot {
     /// Begins a snapshot. False if it cannot begin; the caller was told why.
     pub fn begin(&mut self, spec: SnapshotSpec, done: SyncSender<Outcome>, desk: &mut Desk<'_>) -> bool {
         match desk.mirror.snapshots().begin(desk.effects) {
-            Err(error) => tell(&done, Err(error.to_string())),
+            Err(error) => tell(&done, Err(NoSnapshot::Abandoned(error.to_string()))),
             Ok(_) => self.current = Some(Current { spec, done, step: Step::default(), fault: None }),
         }
         self.is_any()
@@ -236,8 +244,8 @@ impl VolumeSnapshot {
     /// The snapshot has ended: with these replicas, or without a replica of some extent.
     pub fn ended(&mut self, replicas: Option<Vec<Slots>>) {
         let Some(Current { done, fault, .. }) = self.current.take() else { return };
-        let fault = || fault.unwrap_or_else(|| "no replica of an extent is left".to_owned());
-        tell(&done, replicas.ok_or_else(fault));
+        let fault = fault.unwrap_or_else(|| "no replica of an extent is left".to_owned());
+        tell(&done, replicas.ok_or(NoSnapshot::Abandoned(fault)));
     }
 
     /// Abandons the snapshot in progress or the quiesce, if there is one.

@@ -13,8 +13,6 @@ pub struct Page {
     pub before: &'static [(&'static str, &'static [Step])],
     /// Words that differ here: durations that a test does not wait for, and groups that the host may not have.
     pub replaced: &'static [(&'static str, &'static str)],
-    /// Commands that a busy host may refuse with a message, as the page says. They are tried again.
-    pub tried_again: &'static [(&'static str, &'static str)],
     /// Commands that are not run.
     pub passed_over: &'static [PassedOver],
 }
@@ -38,8 +36,7 @@ pub struct PassedOver {
 }
 
 /// Page without steps of any kind.
-const PLAIN: Page =
-    Page { name: "", preparation: &[], before: &[], replaced: &[], tried_again: &[], passed_over: &[] };
+const PLAIN: Page = Page { name: "", preparation: &[], before: &[], replaced: &[], passed_over: &[] };
 
 const ATTACHING: &str = "guest::attaching_to_the_host_works_as_printed";
 const TUTORIAL: &str = "guest::tutorial_and_readme_work_as_printed";
@@ -263,10 +260,6 @@ pub const PAGES: [Page; 19] = [
             Run("weir volume create data --size 1"),
             Run("weir volume create log --size 1"),
         ],
-        tried_again: &[(
-            "weir snapshot create nightly --group data,log",
-            "it could not be held for the same instant",
-        )],
         ..PLAIN
     },
     Page {

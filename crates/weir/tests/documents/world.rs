@@ -96,15 +96,9 @@ impl World<'_> {
     }
 
     fn run_in_shell(&self, command: &str) {
-        let excuse = self.page.tried_again.iter().find(|(excused, _)| *excused == command);
-        wait_until(command, || {
-            let ran = run(&mut self.shell(command));
-            let is_done = ran.code == Some(0);
-            let is_excused = excuse.is_some_and(|(_, message)| ran.stderr.contains(message));
-            let page = self.page.name;
-            assert!(is_done || is_excused, "{page}.md: {command}: {}{}", ran.stdout, ran.stderr);
-            is_done
-        });
+        let ran = run(&mut self.shell(command));
+        let page = self.page.name;
+        assert!(ran.code == Some(0), "{page}.md: {command}: {}{}", ran.stdout, ran.stderr);
     }
 
     fn shell(&self, command: &str) -> Command {

@@ -60,6 +60,8 @@ struct State {
     reclaims: Vec<FakeReclaim>,
     measurements: Vec<FakeMeasurement>,
     recording: Weak<Recording>,
+    /// Number of snapshots of several volumes that will miss their instant.
+    missed_instants: usize,
 }
 
 impl State {
@@ -124,6 +126,11 @@ impl FakeEngine {
     /// If the volume is not open.
     pub fn attach_clients(&self, volume: VolumeId, clients: u64) {
         self.state().volumes.get(&volume).expect("the volume is open").attach_clients(clients);
+    }
+
+    /// Makes the next snapshots of several volumes miss their instant, as on a busy host.
+    pub fn miss_instants(&self, count: usize) {
+        self.state().missed_instants = count;
     }
 
     /// Lets this number of steps of background work through, although its kind has a ceiling: resyncs of one
@@ -299,7 +306,12 @@ impl Engine for FakeEngine {
             Some(volume) => {
                 let refused = |reason| EngineError::SnapshotRefused { volume, reason };
                 self.orders.pass(Order::Snapshot).map_err(refused)?;
-                self.state()
+                let mut state = self.state();
+                if specs.len() > 1 && state.missed_instants > 0 {
+                    state.missed_instants -= 1;
+                    return Err(EngineError::SnapshotNotNow(volume));
+                }
+                state
             }
         };
         let take = |spec: &SnapshotSpec| {
