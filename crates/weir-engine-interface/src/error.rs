@@ -38,10 +38,11 @@ pub enum EngineError {
         /// The reason, in words.
         reason: String,
     },
-    /// The volumes of a snapshot could not be held for the same instant, or one of them is about to close. It may
-    /// succeed when it is tried again.
+    /// A volume of a snapshot could not be quiesced together with the others, although it was tried several
+    /// times, or it is about to close. It may succeed when it is tried again.
     #[error(
-        "volume {0} could not be held for the same instant as the others, because the host is busy; try again"
+        "volume {0} could not be quiesced together with the others, because the host is busy or the volume is about \
+         to close; try again"
     )]
     SnapshotNotNow(VolumeId),
     /// The reactor's thread has ended.

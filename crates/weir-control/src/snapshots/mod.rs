@@ -25,9 +25,9 @@ use crate::volumes::refuse_more;
 
 pub(crate) use making::{Pair, SnapshotMaker, Unfinished, placement_like};
 
-/// How often the volumes of a snapshot are brought to the same instant before it is refused. Each attempt holds
-/// writes for 50 ms at most.
-const INSTANT_ATTEMPTS: usize = 10;
+/// How often a snapshot of several volumes is begun before it is refused. At each attempt, the engine tries
+/// several times to quiesce the volumes at the same instant.
+const INSTANT_ATTEMPTS: usize = 3;
 
 /// A request to create snapshots.
 #[derive(Clone, Debug)]
@@ -110,14 +110,14 @@ impl Snapshots {
     /// snapshot of that name. Full if there is no space to duplicate data that cannot be shared. Refused if
     /// no snapshot of a volume can be made now.
     pub fn create_snapshots(&self, request: &CreateSnapshots) -> Outcome<Vec<SnapshotView>> {
+        let mut outcome = self.try_to_create_snapshots(request);
         for _ in 1..INSTANT_ATTEMPTS {
-            match self.try_to_create_snapshots(request) {
-                // A busy host ran the reactors of these volumes too late, one after the other.
-                Err(Unfinished::NotNow(_)) => {}
-                outcome => return Ok(self.views_of_snapshots(outcome?)),
+            // A busy host ran the reactors of these volumes too late, one after the other.
+            if matches!(outcome, Err(Unfinished::NotNow(_))) {
+                outcome = self.try_to_create_snapshots(request);
             }
         }
-        Ok(self.views_of_snapshots(self.try_to_create_snapshots(request)?))
+        Ok(self.views_of_snapshots(outcome?))
     }
 
     fn try_to_create_snapshots(&self, request: &CreateSnapshots) -> Result<Vec<VolumeRecord>, Unfinished> {

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use weir_engine_interface::{EngineError, ScrubProgress, SnapshotSpec};
 use weir_types::VolumeId;
@@ -12,17 +13,25 @@ use super::DataPlane;
 use crate::volumes::order::VolumeOrder;
 use crate::volumes::snapshot::{NewSnapshot, NoSnapshot, Outcome, QUIESCE_NS_MAX};
 
+/// How often volumes are quiesced before a snapshot of them is refused.
+const QUIESCE_ATTEMPTS: usize = 10;
+/// Pause between two attempts, in which writes go on.
+const QUIESCE_PAUSE: Duration = Duration::from_nanos(QUIESCE_NS_MAX);
+/// Longest time until all volumes are quiesced. The rest of [`QUIESCE_NS_MAX`] is left for the snapshots to
+/// begin.
+const QUIESCE_BEGIN_MAX: Duration = Duration::from_nanos(QUIESCE_NS_MAX / 2);
+
 impl DataPlane {
     /// Takes a snapshot of volumes, all at the same instant, while clients write to them. Returns when the
     /// snapshot is complete, for each volume and extent, the replicas in it. All of them are identical, and
-    /// not durable yet. The caller adds and removes no replicas until then. Writes wait at most 50 ms for all
-    /// volumes to begin.
+    /// not durable yet. The caller adds and removes no replicas until then. Writes wait at most 50 ms at a time
+    /// for all volumes to begin.
     ///
     /// # Errors
     /// If a volume is not open or cannot be in a snapshot now. Then no snapshot stays in progress.
     pub fn snapshot(&self, specs: &[SnapshotSpec]) -> Result<Vec<Vec<Slots>>, EngineError> {
         let is_quiesced = specs.len() > 1;
-        let begun = if is_quiesced { self.quiesce(specs) } else { Ok(()) };
+        let begun = if is_quiesced { self.quiesce_all(specs) } else { Ok(()) };
         let outcome = begun.and_then(|()| self.snapshot_quiesced(specs, is_quiesced));
         if outcome.is_err() {
             specs.iter().for_each(|spec| self.abandon_snapshot(spec.volume));
@@ -36,7 +45,23 @@ impl DataPlane {
         let _ = self.order(volume, VolumeOrder::AbandonSnapshot);
     }
 
+    /// Quiesces all volumes at once. A busy host runs their reactors one after the other and perhaps too late,
+    /// so it is tried again.
+    fn quiesce_all(&self, specs: &[SnapshotSpec]) -> Result<(), EngineError> {
+        for _ in 1..QUIESCE_ATTEMPTS {
+            match self.quiesce(specs) {
+                Err(EngineError::SnapshotNotNow(_)) => {
+                    specs.iter().for_each(|spec| self.abandon_snapshot(spec.volume));
+                    thread::sleep(QUIESCE_PAUSE);
+                }
+                outcome => return outcome,
+            }
+        }
+        self.quiesce(specs)
+    }
+
     fn quiesce(&self, specs: &[SnapshotSpec]) -> Result<(), EngineError> {
+        let begun = Instant::now();
         let ask = |spec: &SnapshotSpec| {
             let (done, answer) = sync_channel(1);
             self.order(spec.volume, VolumeOrder::Quiesce { done })?;
@@ -45,7 +70,8 @@ impl DataPlane {
         let answers: Vec<(VolumeId, Receiver<bool>)> =
             specs.iter().map(ask).collect::<Result<_, EngineError>>()?;
         let is_quiesced = |(volume, answer): (VolumeId, Receiver<bool>)| {
-            let is_quiesced = answer.recv_timeout(Duration::from_nanos(QUIESCE_NS_MAX)).unwrap_or(false);
+            let left = QUIESCE_BEGIN_MAX.saturating_sub(begun.elapsed());
+            let is_quiesced = answer.recv_timeout(left).unwrap_or(false);
             if is_quiesced { Ok(()) } else { Err(EngineError::SnapshotNotNow(volume)) }
         };
         answers.into_iter().try_for_each(is_quiesced)

@@ -1,6 +1,7 @@
 //! Working: letting volumes work, carrying out what they answer, and the work that is due.
 
 use weir_reactor::Completion;
+use weir_volume::mirror::Effect;
 
 use super::Reactor;
 use crate::background::EndedStep;
@@ -16,24 +17,38 @@ impl Reactor {
     /// handler of an effect may call this again; the call then returns at once, and the order stays.
     pub(super) fn carry_out(&mut self, index: VolumeIndex) {
         while let Some(mut effects) = self.volumes[index].begin_effects() {
-            for effect in effects.drain(..) {
-                let (volume, mut desk) = self.volumes.at(&mut self.io, index);
-                match volume.take_effect(effect, &mut desk) {
-                    None => {}
-                    Some(VolumeEffect::Ended { ticket, owner, result }) => {
-                        let Owner { part, memory, spent, .. } = owner;
-                        let ended = EndedOperation { part, memory, spent };
-                        self.clients.operation_ended(&mut self.io, ticket, ended, result);
-                        self.serve_clients();
-                    }
-                    Some(VolumeEffect::Flushed { ticket, result }) => {
-                        self.clients.flushed(&mut self.io, ticket, result);
-                        self.serve_clients();
-                    }
-                }
+            let mut left = effects.drain(..);
+            while let Some(of_client) = self.take_effects(index, &mut left) {
+                self.tell_client(of_client);
             }
+            drop(left);
             self.volumes[index].agenda.end(effects);
         }
+    }
+
+    /// Carries out effects of a volume up to the first that concerns a client.
+    fn take_effects(
+        &mut self,
+        index: VolumeIndex,
+        effects: &mut impl Iterator<Item = Effect>,
+    ) -> Option<VolumeEffect> {
+        let (volume, mut desk) = self.volumes.at(&mut self.io, index);
+        effects.find_map(|effect| volume.take_effect(effect, &mut desk))
+    }
+
+    /// Tells a client of the end of an operation or a flush, and carries out the consequences.
+    fn tell_client(&mut self, effect: VolumeEffect) {
+        match effect {
+            VolumeEffect::Ended { ticket, owner, result } => {
+                let Owner { part, memory, spent, .. } = owner;
+                let ended = EndedOperation { part, memory, spent };
+                self.clients.operation_ended(&mut self.io, ticket, ended, result);
+            }
+            VolumeEffect::Flushed { ticket, result } => {
+                self.clients.flushed(&mut self.io, ticket, result);
+            }
+        }
+        self.serve_clients();
     }
 
     /// Lets a volume work, and carries out its effects and what its metadata decided.
@@ -44,14 +59,14 @@ impl Reactor {
     ) -> R {
         let (volume, mut desk) = self.volumes.at(&mut self.io, index);
         let result = work(volume, &mut desk);
-        loop {
+        let mut has_ended = volume.go_on_with_metadata(&mut desk);
+        self.carry_out(index);
+        while has_ended {
             let (volume, mut desk) = self.volumes.at(&mut self.io, index);
-            let has_ended = volume.go_on_with_metadata(&mut desk);
+            has_ended = volume.go_on_with_metadata(&mut desk);
             self.carry_out(index);
-            if !has_ended {
-                return result;
-            }
         }
+        result
     }
 
     /// Lets a volume work, carries out its effects, and settles it.
@@ -84,6 +99,9 @@ impl Reactor {
 
     /// Does the work that was deferred until a volume is quiet.
     pub(super) fn settle_volume(&mut self, index: VolumeIndex) {
+        if !self.volumes[index].is_ending() {
+            return;
+        }
         let has_clients = self.clients.count_of(index) > 0;
         let (volume, mut desk) = self.volumes.at(&mut self.io, index);
         if volume.settle(has_clients, &mut desk) {
@@ -182,13 +200,9 @@ impl Reactor {
 
     /// Does all work that is due for the replicas of all volumes.
     pub(super) fn look_at_resync(&mut self) {
-        if let Some(resynced) = self.volumes.schedules.resyncs.begin_check(self.io.now_ns) {
-            for index in resynced {
-                self.look_at_replicas(index);
-            }
-            let resynced = self.volumes.schedules.resyncs.volumes().into_iter();
-            let wake_ns: Vec<u64> = resynced.map(|index| self.volumes[index].resync_wake_ns()).collect();
-            self.volumes.schedules.resyncs.end_check(self.io.now_ns, wake_ns.into_iter());
+        let due = self.volumes.schedules.resyncs.take_due(self.io.now_ns);
+        for index in due.into_iter().flatten() {
+            self.look_at_replicas(index);
         }
         // Volumes that gave way to clients.
         for index in self.volumes.schedules.resyncs.throttle.take_due(self.io.now_ns) {

@@ -72,7 +72,7 @@ pub enum VolumeOrder {
 
 /// The answer to an order, which is sent once the order is in effect.
 pub enum Reply {
-    /// Nobody waits, or somebody is told later.
+    /// No caller waits, or the caller is told later.
     Nothing,
     Done(SyncSender<()>),
     Whether(SyncSender<bool>, bool),

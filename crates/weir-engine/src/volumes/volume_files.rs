@@ -119,9 +119,9 @@ impl VolumeFiles {
     }
 
     /// The open file of an extent replica in state ready.
-    pub fn file(&self, slot: usize, extent: u32) -> Descriptor {
+    pub fn file(&self, slot: usize, extent: u32) -> &Descriptor {
         let file = self.replicas[slot].files.get(extent as usize).and_then(Option::as_ref);
-        file.expect("a volume acts only on extents that were opened").clone()
+        file.expect("a volume acts only on extents that were opened")
     }
 
     pub fn set_file(&mut self, slot: usize, extent: u32, file: Option<Descriptor>) {

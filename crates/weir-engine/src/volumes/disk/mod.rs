@@ -72,28 +72,28 @@ impl Disk<'_> {
                 let target = self.operations.lend_target(slot, operation, false, &self.desk.io.pool);
                 let range = buffer_offset as usize..(buffer_offset + length) as usize;
                 let token = Token::Operation(replica, operation, number);
-                self.desk.io.ring.read(token, &file, offset.into(), target, range);
+                self.desk.io.ring.read(token, file, offset.into(), target, range);
             }
             Action::Write { operation, extent, offset, buffer_offset, length, is_durable } => {
                 let (file, payload) =
                     (self.files.file(slot, extent), self.operations.lend_payload(slot, operation));
                 let range = buffer_offset as usize..(buffer_offset + length) as usize;
                 let token = Token::Operation(replica, operation, number);
-                self.desk.io.ring.write(token, &file, offset.into(), payload, range, is_durable);
+                self.desk.io.ring.write(token, file, offset.into(), payload, range, is_durable);
             }
             Action::ReadEdge { operation, extent, edge } => self.read_edge(replica, operation, extent, edge),
             Action::Allocate { extent, generation, piece } => {
                 let token = Token::Allocate { replica, number, file: (extent, generation), piece };
                 let file = self.files.file(slot, extent);
                 let offset = u64::from(piece) * ALLOCATION_BYTES;
-                self.desk.io.ring.fallocate(token, &file, offset, ALLOCATION_BYTES, FallocateMode::Reserve);
+                self.desk.io.ring.fallocate(token, file, offset, ALLOCATION_BYTES, FallocateMode::Reserve);
             }
             Action::Release { operation, extent, offset, length } => {
                 let (file, token) =
                     (self.files.file(slot, extent), Token::Operation(replica, operation, number));
                 self.desk.io.ring.fallocate(
                     token,
-                    &file,
+                    file,
                     offset.into(),
                     length.into(),
                     FallocateMode::Release,
@@ -105,7 +105,7 @@ impl Disk<'_> {
             }
             Action::Sync { extent, generation } => {
                 let token = Token::Sync { replica, number, file: (extent, generation) };
-                self.desk.io.ring.sync(token, &self.files.file(slot, extent));
+                self.desk.io.ring.sync(token, self.files.file(slot, extent));
             }
             Action::Done { .. } | Action::Flushed { .. } | Action::FailReplica { .. } => {
                 unreachable!("ends are not submitted")
@@ -127,7 +127,7 @@ impl Disk<'_> {
         let file = self.files.file(replica.slot, extent);
         let number = self.operations.context(replica.slot, operation).number;
         let token = Token::Zero(replica, operation, number, step);
-        self.desk.io.ring.fallocate(token, &file, offset.into(), length.into(), placement);
+        self.desk.io.ring.fallocate(token, file, offset.into(), length.into(), placement);
     }
 
     /// Reads a partial block into the spare end of the write's buffer.
@@ -139,7 +139,7 @@ impl Disk<'_> {
         let (number, scratch) = (context.number, scratch_start(owner.part));
         let range = scratch..scratch + BLOCK_BYTES as usize;
         let token = Token::Edge(replica, operation, number, edge);
-        self.desk.io.ring.read(token, &file, edge.block_offset.into(), target, range);
+        self.desk.io.ring.read(token, file, edge.block_offset.into(), target, range);
     }
 
     /// Takes the kernel's answer to an action. Answers the drive queue in which others wait and may run now.
@@ -160,7 +160,7 @@ impl Disk<'_> {
         }
     }
 
-    /// Takes the result of an action that somebody waits for. Answers the home in whose drive queue others
+    /// Takes the result of an action whose operation still waits. Answers the home in whose drive queue others
     /// wait and may run now.
     fn ended(&mut self, token: Token, result: Result<u32, io::Error>, carried: Carried) -> Option<usize> {
         let result = result.map_err(|error| self.note_fault(token, &error));
@@ -282,7 +282,7 @@ impl Disk<'_> {
         let homes = [self.files.home_of(slot, extent), self.journals.home_of(extent, slot)];
         let is_away = homes.into_iter().flatten().any(|home| self.files.homes[home].is_away);
         let log = || self.journals.log_of(extent, slot);
-        is_away && (is_nameless(&self.files.file(slot, extent)) || log().is_some_and(is_nameless))
+        is_away && (is_nameless(self.files.file(slot, extent)) || log().is_some_and(is_nameless))
     }
 }
 

@@ -2,11 +2,10 @@
 
 use super::Disk;
 use crate::token::{AskNumber, Token};
-use crate::volumes::orphans::Orphan;
-use crate::volumes::orphans::OrphanedIo;
+use crate::volumes::orphans::{Orphan, OrphanedIo};
 
 impl Disk<'_> {
-    /// Ends an action that was given up, if the answer is for one. An answer that somebody waits for is not.
+    /// Ends an action that was given up, if the answer is for one. An answer is not, if its operation still waits.
     pub(super) fn given_up(&mut self, token: &Token) -> Orphan {
         let (slot, number, is_wanted) = match *token {
             Token::Operation(replica, operation, number)

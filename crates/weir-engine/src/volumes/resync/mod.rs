@@ -59,17 +59,15 @@ impl ResyncSchedule {
         self.wake_ns = Some(self.wake_ns.map_or(at_ns, |wake_ns| wake_ns.min(at_ns)));
     }
 
-    /// Begins a check if it is time for one: the volumes to check. [`ResyncSchedule::end_check`] ends it. Times
-    /// that are scheduled during the check count, such as the one at which a ceiling lets the next step begin.
-    pub fn begin_check(&mut self, now_ns: u64) -> Option<Vec<VolumeIndex>> {
+    /// The volumes to check, if it is time for a check. The next check comes after [`LOOK_INTERVAL_NS`], or
+    /// earlier if a volume schedules it by [`ResyncSchedule::wake_at`], such as the time at which a ceiling lets
+    /// its next step begin. A volume that is ending schedules none, so it cannot keep the reactor awake.
+    pub fn take_due(&mut self, now_ns: u64) -> Option<Vec<VolumeIndex>> {
         self.wake_ns.take_if(|wake_ns| *wake_ns <= now_ns)?;
+        if !self.volumes.is_empty() {
+            self.wake_at(now_ns + LOOK_INTERVAL_NS);
+        }
         Some(self.volumes())
-    }
-
-    /// All volumes were checked. `wake_ns` are the times at which there may be something to do for each.
-    pub fn end_check(&mut self, now_ns: u64, wake_ns: impl Iterator<Item = u64>) {
-        let look_ns = (!self.volumes.is_empty()).then_some(now_ns + LOOK_INTERVAL_NS);
-        wake_ns.chain(look_ns).for_each(|wake_ns| self.wake_at(wake_ns));
     }
 
     /// When to check next, in nanoseconds.
@@ -87,16 +85,24 @@ mod tests {
         let mut schedule = ResyncSchedule::default();
         schedule.add(3);
         schedule.wake_at(100);
-        assert_eq!(schedule.begin_check(99), None);
-        assert_eq!(schedule.begin_check(100), Some(vec![3]));
+        assert_eq!(schedule.take_due(99), None);
+        assert_eq!(schedule.take_due(100), Some(vec![3]));
         schedule.wake_at(250);
-        schedule.end_check(100, [5_000].into_iter());
+        schedule.wake_at(5_000);
         assert_eq!(schedule.next_ns(), Some(250));
-        assert_eq!(schedule.begin_check(250), Some(vec![3]));
-        schedule.end_check(250, [5_000].into_iter());
-        assert_eq!(schedule.next_ns(), Some(5_000));
-        assert_eq!(schedule.begin_check(5_000), Some(vec![3]));
-        schedule.end_check(5_000, std::iter::empty());
-        assert_eq!(schedule.next_ns(), Some(5_000 + LOOK_INTERVAL_NS));
+        assert_eq!(schedule.take_due(250), Some(vec![3]));
+        assert_eq!(schedule.next_ns(), Some(250 + LOOK_INTERVAL_NS));
+    }
+
+    #[test]
+    fn volume_that_schedules_nothing_is_checked_at_intervals() {
+        let mut schedule = ResyncSchedule::default();
+        schedule.add(3);
+        schedule.wake_at(100);
+        assert_eq!(schedule.take_due(100), Some(vec![3]));
+        assert_eq!(schedule.next_ns(), Some(100 + LOOK_INTERVAL_NS));
+        schedule.remove(3);
+        assert_eq!(schedule.take_due(100 + LOOK_INTERVAL_NS), Some(Vec::new()));
+        assert_eq!(schedule.next_ns(), None);
     }
 }

@@ -47,7 +47,7 @@ impl VolumeResync {
     }
 
     /// The next instant at which there may be something to do though nothing happened until then.
-    pub fn wake_ns(&self) -> u64 {
+    fn wake_ns(&self) -> u64 {
         self.queue.wake_ns().map_or(self.tidy_at_ns, |wake_ns| wake_ns.min(self.tidy_at_ns))
     }
 

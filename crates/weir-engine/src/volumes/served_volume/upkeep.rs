@@ -46,11 +46,6 @@ impl ServedVolume {
         self.resync.publish(&self.mirror, &self.open.statistics);
     }
 
-    /// The next instant at which resync may have something to do, in nanoseconds.
-    pub fn resync_wake_ns(&self) -> u64 {
-        self.resync.wake_ns()
-    }
-
     /// Does the work that was deferred until the volume is quiet. True if the volume is closed.
     pub fn settle(&mut self, has_clients: bool, desk: &mut Desk<'_>) -> bool {
         if let Some((resizing, done)) = self.life.take_resize() {
