@@ -19,6 +19,7 @@ fn main() {
     as_3_0(&mut document);
     document["openapi"] = json!("3.0.3");
     leave_out(&mut document);
+    wait_for_answers(&mut document);
     let specification = serde_json::from_value(document).expect("the description is of OpenAPI 3.0");
     let mut generator = progenitor::Generator::default();
     let tokens = generator.generate_tokens(&specification).expect("a client can be generated");
@@ -85,5 +86,20 @@ fn leave_out(document: &mut Value) {
         let operations = document["paths"][path].as_object_mut();
         let removed = operations.and_then(|operations| operations.remove(method));
         assert!(removed.is_some(), "{method} {path} is no longer described: leave it out no more");
+    }
+}
+
+/// Leaves out the preference not to wait: the generator has no form for operations with two kinds of answers.
+fn wait_for_answers(document: &mut Value) {
+    let paths = document["paths"].as_object_mut().expect("the description has paths");
+    let operations = paths.values_mut().filter_map(Value::as_object_mut).flatten();
+    for (_, operation) in operations {
+        if let Some(parameters) = operation.get_mut("parameters").and_then(Value::as_array_mut) {
+            parameters.retain(|parameter| parameter["name"] != "Prefer");
+        }
+        let answers = operation["responses"].as_object_mut().expect("an operation has answers");
+        if answers.keys().filter(|status| status.starts_with('2')).count() > 1 {
+            answers.remove("202");
+        }
     }
 }

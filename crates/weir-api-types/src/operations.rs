@@ -93,7 +93,7 @@ pub struct Operation {
     pub message: String,
     /// State.
     pub state: OperationState,
-    /// Why the operation cannot go on, in words.
+    /// Why the operation cannot go on, was not done, or has no result, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Progress, if it is known.

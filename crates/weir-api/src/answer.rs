@@ -1,7 +1,10 @@
 //! Reading of requests, and the results of handlers.
 
 use axum::Json;
+use axum::body::{Body as Stream, Bytes, to_bytes};
 use axum::extract::{FromRequest, FromRequestParts};
+use weir_api_types::ErrorCode;
+use weir_types::control_bounds::API_POLICIES_BYTES_MAX;
 
 use super::error::ApiError;
 
@@ -22,3 +25,10 @@ pub(super) struct Path<T>(pub T);
 
 /// Result of a handler.
 pub(super) type Answer<T> = Result<Json<T>, ApiError>;
+
+/// Reads the whole body of a request, so that it can be used after the client has left. The handler has its own,
+/// smaller bound.
+pub(super) async fn whole_body(body: Stream) -> Result<Bytes, ApiError> {
+    let error = || ApiError::new(ErrorCode::TooLarge, "the body is too large, or was not sent to its end");
+    to_bytes(body, API_POLICIES_BYTES_MAX).await.map_err(|_| error())
+}

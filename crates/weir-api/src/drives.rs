@@ -20,7 +20,7 @@ use weir_api_types::{
     Drive, DriveCreate, DriveEmulationCreate, DriveList, DriveModify, IfMatchHeader, IfVersionQuery,
     Operation,
 };
-use weir_control::{AddDrive, Control, ControlError, ModifyDrive, Outcome};
+use weir_control::{AddDrive, Control, ControlError, ModifyDrive, Outcome, RunningOperation};
 
 /// List drives.
 #[utoipa::path(
@@ -123,8 +123,7 @@ pub(super) async fn measure(
     let operations = context.operations.clone();
     let measure = move |control: &Control| -> Outcome<Operation> {
         let drive = control.drives.measure_drive(&name)?.record.id;
-        let ended = || ControlError::conflict(format!("drive '{name}' was removed at the same time"));
-        operations.of_measurement(control, drive).ok_or_else(ended)
+        Ok(operations.begun(control, RunningOperation::measurement(drive, &name)))
     };
     Ok((StatusCode::ACCEPTED, Json(context.run(measure).await?)))
 }
@@ -165,9 +164,8 @@ pub(super) async fn delete(
     let name = convert::name(&name)?;
     let operations = context.operations.clone();
     let remove = move |control: &Control| -> Outcome<Operation> {
-        let drive = control.drives.drive(&name)?.record.id;
-        let is_gone = control.drives.remove_drive(&name, if_version)?.is_none();
-        Ok(operations.of_removal(control, drive, &name, is_gone))
+        let drive = control.drives.remove_drive(&name, if_version)?;
+        Ok(operations.begun(control, RunningOperation::drain(drive, &name)))
     };
     Ok((StatusCode::ACCEPTED, Json(context.run(remove).await?)))
 }

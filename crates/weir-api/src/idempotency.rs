@@ -15,11 +15,11 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use super::answer::whole_body;
 use super::error::ApiError;
 use weir_api_types::ErrorCode;
 use weir_types::control_bounds::{
-    API_POLICIES_BYTES_MAX, IDEMPOTENCY_ANSWERS_BYTES_MAX, IDEMPOTENCY_KEY_CHARACTERS_MAX,
-    IDEMPOTENCY_KEYS_MAX, IDEMPOTENCY_SECONDS,
+    IDEMPOTENCY_ANSWERS_BYTES_MAX, IDEMPOTENCY_KEY_CHARACTERS_MAX, IDEMPOTENCY_KEYS_MAX, IDEMPOTENCY_SECONDS,
 };
 
 /// Header with the key of a request, as it is described.
@@ -160,9 +160,9 @@ pub(super) async fn once(State(idempotency): State<Idempotency>, request: Reques
         Err(error) => return error.into_response(),
     };
     let (parts, body) = request.into_parts();
-    let Ok(body) = to_bytes(body, API_POLICIES_BYTES_MAX).await else {
-        return ApiError::new(ErrorCode::TooLarge, "the body is too large, or was not sent to its end")
-            .into_response();
+    let body = match whole_body(body).await {
+        Ok(body) => body,
+        Err(error) => return error.into_response(),
     };
     let fingerprint = idempotency.hasher.hash_one((parts.uri.to_string(), &body));
     let now_seconds = idempotency.started.elapsed().as_secs();

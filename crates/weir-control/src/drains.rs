@@ -109,13 +109,13 @@ fn refuse_default(drive: &DriveRecord) -> Outcome<()> {
 impl Drains {
     /// Removes a drive: its directory, or its block device, which is unmounted and keeps its filesystem.
     ///
-    /// A drive that holds something is drained first, and the call does not wait for the drain. It returns
-    /// the drive while the drive exists and `None` once it is gone. A repeated call changes nothing.
+    /// A drive that holds something is drained first, and the call does not wait for the drain. Returns the
+    /// identity of the drive, which may be gone by then. A repeated call changes nothing.
     ///
     /// # Errors
     /// Not found if no drive has that name. Refused for the default drive, and if the content cannot move to
     /// another drive. Full if the other drives lack space for it.
-    pub(crate) fn begin_removal(&self, name: &Name, if_version: Option<u64>) -> Outcome<Removal> {
+    pub(crate) fn begin_removal(&self, name: &Name, if_version: Option<u64>) -> Outcome<DriveId> {
         let mut change = self.core.begin_drive_change()?;
         let record = self.drive_records.drive_at(name, if_version)?;
         refuse_default(&record)?;
@@ -123,14 +123,14 @@ impl Drains {
         let is_vacated =
             is_vacated && !self.journals.has_journals(record.id) && !self.core.locks.is_in_use(record.id);
         if is_vacated {
-            return self.give_up(&mut change, record.id).map(|()| Removal::Done);
+            return self.give_up(&mut change, record.id).map(|()| record.id);
         }
         if !record.is_draining {
             self.moves.refuse_stranded(&record)?;
             tracing::info!(drive = %name, "the drive is emptied, to be removed");
-            self.drive_records.save_drive(DriveRecord { is_draining: true, ..record })?;
+            self.drive_records.save_drive(DriveRecord { is_draining: true, ..record.clone() })?;
         }
-        Ok(Removal::Begun)
+        Ok(record.id)
     }
 
     /// Cancels the removal of a drive: nothing more moves off the drive, and moved replicas stay where they
@@ -350,12 +350,4 @@ impl Drains {
 fn is_vacated(model: &Model, drive: DriveId) -> bool {
     let is_missing = model.drives.get(&drive).is_some_and(|drive| drive.store.is_err());
     model.volumes_on(drive).next().is_none() && (is_missing || model.reclaims_on(drive).next().is_none())
-}
-
-/// What became of the request to remove a drive.
-pub(crate) enum Removal {
-    /// The drive is gone.
-    Done,
-    /// The drive is being emptied first.
-    Begun,
 }

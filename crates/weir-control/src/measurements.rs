@@ -2,7 +2,7 @@
 //!
 //! No change waits for a measurement. Its result is recorded when it ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -224,9 +224,9 @@ impl Measurements {
         }
     }
 
-    /// True if any drive is being measured.
-    pub(crate) fn are_in_progress(&self) -> bool {
-        !self.running().is_empty()
+    /// The drives that are being measured.
+    pub(crate) fn in_progress(&self) -> BTreeSet<DriveId> {
+        self.running().keys().copied().collect()
     }
 
     /// Adds to the view why the drive has its class, and the progress of its measurement.

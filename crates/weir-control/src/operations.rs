@@ -78,12 +78,12 @@ pub struct RunningOperation {
 }
 
 /// How an operation that is no longer in progress ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperationEnd {
     /// All was done.
     Succeeded,
-    /// It could not be done.
-    Failed,
+    /// It could not be done, for this reason.
+    Failed(String),
     /// It was cancelled, or its object is gone.
     Cancelled,
 }
@@ -110,19 +110,18 @@ impl Operations {
     fn of_drives(&self) -> Vec<RunningOperation> {
         let views = self.drives.busy_drives();
         let drains = views.iter().filter_map(|view| {
-            let (name, drain) = (&view.record.name, view.drain.as_ref()?);
+            let drain = view.drain.as_ref()?;
             Some(RunningOperation {
                 blocked_reason: drain.blocked_reason.clone(),
                 progress: Some(OperationProgress::Extents { left: drain.extents_left }),
-                ..of_drive(OperationKey::Drain(view.record.id), name, format!("drain of drive '{name}'"))
+                ..RunningOperation::drain(view.record.id, &view.record.name)
             })
         });
         let measurements = views.iter().filter_map(|view| {
-            let (name, progress) = (&view.record.name, view.progress?);
-            let what = format!("measurement of drive '{name}'");
+            let progress = view.progress?;
             Some(RunningOperation {
                 progress: Some(OperationProgress::Percent { done: progress.percent }),
-                ..of_drive(OperationKey::Measurement(view.record.id), name, what)
+                ..RunningOperation::measurement(view.record.id, &view.record.name)
             })
         });
         drains.chain(measurements).collect()
@@ -189,10 +188,12 @@ impl Operations {
         };
         match key {
             OperationKey::Drain(drive) => done_if(!model.drives.contains_key(&drive)),
-            OperationKey::Measurement(drive) => match model.drives.get(&drive).map(|drive| &drive.record) {
+            OperationKey::Measurement(drive) => match model.drives.get(&drive) {
                 None => OperationEnd::Cancelled,
-                Some(record) if record.measured.failure.is_some() => OperationEnd::Failed,
-                Some(_) => OperationEnd::Succeeded,
+                Some(drive) => match &drive.record.measured.failure {
+                    Some(failure) => OperationEnd::Failed(failure.reason.clone()),
+                    None => OperationEnd::Succeeded,
+                },
             },
             OperationKey::Move(volume) | OperationKey::Resync(volume) => {
                 done_if(model.volumes.contains_key(&volume))
@@ -214,12 +215,12 @@ impl Operations {
         match key {
             OperationKey::Drain(drive) => {
                 let name = self.core.model().drives.get(&drive).map(|drive| drive.record.name.clone());
-                let gone = || ControlError::not_found("the drive is gone, so its drain has ended");
+                let gone = || ControlError::not_found(format!("drive {} is gone, so its drain has ended", drive.0));
                 self.drives.keep_drive(&name.ok_or_else(gone)?, None).map(|_| ())
             }
             OperationKey::Scrub(volume) => {
                 let known = self.core.model().volumes.get(&volume).cloned();
-                let gone = || ControlError::not_found("the volume is gone, so its scrub has ended");
+                let gone = || ControlError::not_found(format!("volume {volume} is gone, so its scrub has ended"));
                 let VolumeRecord { tenant, name, .. } = &known.ok_or_else(gone)?.record;
                 self.scrubs.cancel_scrub(Some(tenant), name).map(|_| ())
             }
@@ -243,15 +244,28 @@ impl OperationKey {
     }
 }
 
-fn of_drive(key: OperationKey, name: &Name, what: String) -> RunningOperation {
-    RunningOperation {
-        key,
-        tenant: None,
-        name: Some(name.clone()),
-        what,
-        blocked_reason: None,
-        progress: None,
-        begun_at: None,
-        is_needed: true,
+impl RunningOperation {
+    /// The drain of a drive that has just begun, or is over already.
+    pub fn drain(drive: DriveId, name: &Name) -> RunningOperation {
+        RunningOperation::of_drive(OperationKey::Drain(drive), name, format!("drain of drive '{name}'"))
+    }
+
+    /// The measurement of a drive that has just begun, or is over already.
+    pub fn measurement(drive: DriveId, name: &Name) -> RunningOperation {
+        let what = format!("measurement of drive '{name}'");
+        RunningOperation::of_drive(OperationKey::Measurement(drive), name, what)
+    }
+
+    fn of_drive(key: OperationKey, name: &Name, what: String) -> RunningOperation {
+        RunningOperation {
+            key,
+            tenant: None,
+            name: Some(name.clone()),
+            what,
+            blocked_reason: None,
+            progress: None,
+            begun_at: None,
+            is_needed: true,
+        }
     }
 }

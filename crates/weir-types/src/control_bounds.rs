@@ -214,8 +214,8 @@ pub const MADE_UP_REQUESTS_MAX: u64 = 100 * crate::bounds::CONNECTION_REQUESTS_M
 /// Maximum duration of a synthetic load, in seconds.
 pub const MADE_UP_SECONDS_MAX: u32 = RECORDING_SECONDS_MAX;
 
-/// Maximum number of requests in progress whose clients do not wait.
-pub const OPERATION_REQUESTS_MAX: usize = 64;
+/// Maximum number of requests in progress whose clients do not wait. Half of the workers are left for others.
+pub const OPERATION_REQUESTS_MAX: usize = API_WORKERS_MAX / 2;
 
 /// Maximum number of ended operations that are kept.
 pub const OPERATIONS_ENDED_MAX: usize = 1000;
@@ -225,6 +225,9 @@ pub const OPERATION_SECONDS: i64 = 24 * 3600;
 
 /// Maximum size of a kept answer of a request whose client did not wait, in bytes.
 pub const OPERATION_RESULT_BYTES_MAX: usize = 1 << 20;
+
+/// Maximum size of all kept answers of such requests, in bytes. The oldest operations leave first.
+pub const OPERATION_RESULTS_BYTES_MAX: usize = 16 << 20;
 
 /// Maximum time that an answer waits for the end of an operation, in seconds.
 pub const OPERATION_WAIT_SECONDS_MAX: u32 = 60;

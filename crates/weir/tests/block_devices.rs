@@ -315,7 +315,7 @@ fn devices_in_use_are_refused_under_any_name() {
     holder.detach();
     let exclusive = rustix::fs::OFlags::EXCL.bits() as i32;
     let held = fs::File::options().read(true).custom_flags(exclusive).open(device.path()).unwrap();
-    check(device.path(), "is in use: somebody has it open for himself alone");
+    check(device.path(), "is in use: a process has it open exclusively");
     drop(held);
     let partition = Partition::of(&device);
     tool("mkfs.ext4", &["-q", &partition.path()]);

@@ -1,16 +1,27 @@
-//! Header fields that many operations share: the idempotency key of a request, the `ETag` of an answer.
+//! Header fields that many operations share: the idempotency key of a request, the preference not to wait for its
+//! answer, the `ETag` of an answer.
 
 use std::collections::BTreeMap;
 
 use utoipa::openapi::path::{HttpMethod, Operation, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
-use utoipa::openapi::{Content, Header, HeaderBuilder, RefOr, Required, Response};
+use utoipa::openapi::{Content, Header, HeaderBuilder, Ref, RefOr, Required, Response, ResponseBuilder};
 
 use crate::idempotency;
+use crate::operations::requests;
 use weir_types::control_bounds::IDEMPOTENCY_KEY_CHARACTERS_MAX;
 
 /// Adds the header fields of an operation.
-pub(super) fn add(operation: &mut Operation, method: &HttpMethod, schemas: &BTreeMap<String, RefOr<Schema>>) {
+pub(super) fn add(
+    operation: &mut Operation,
+    (method, path): (&HttpMethod, &str),
+    schemas: &BTreeMap<String, RefOr<Schema>>,
+) {
+    if !matches!(method, HttpMethod::Get) && path != requests::RECORDINGS {
+        operation.parameters.get_or_insert_default().push(preference().into());
+        let responses = &mut operation.responses.responses;
+        responses.entry("202".to_owned()).or_insert_with(|| accepted().into());
+    }
     if matches!(method, HttpMethod::Post) {
         operation.parameters.get_or_insert_default().push(idempotency_key().into());
     }
@@ -44,6 +55,30 @@ fn idempotency_key() -> Parameter {
              happens once, and gets the same answer.",
         ))
         .schema(Some(text))
+        .build()
+}
+
+fn preference() -> Parameter {
+    ParameterBuilder::new()
+        .name(requests::PREFER_NAME)
+        .parameter_in(ParameterIn::Header)
+        .required(Required::False)
+        .description(Some(
+            "With `respond-async`, the client does not wait for the answer, but gets an operation. With \
+             `respond-async, wait=SECONDS`, it waits so long first.",
+        ))
+        .schema(Some(ObjectBuilder::new().schema_type(Type::String).examples(["respond-async, wait=5"])))
+        .build()
+}
+
+/// The answer for a client that does not wait longer.
+fn accepted() -> Response {
+    let place = ObjectBuilder::new().schema_type(Type::String);
+    let place = HeaderBuilder::new().schema(Some(place.build())).description(Some("Path of the operation"));
+    ResponseBuilder::new()
+        .description("The request is in progress, and its client preferred not to wait")
+        .content("application/json", Content::new(Some(Ref::from_schema_name("Operation"))))
+        .header("Location", place.build())
         .build()
 }
 

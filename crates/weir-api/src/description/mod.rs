@@ -48,7 +48,7 @@ fn complete(document: &mut OpenApi) {
     let schemas = components.schemas.clone();
     for (path, item) in &mut document.paths.paths {
         for (method, operation) in operations_of(item) {
-            headers::add(operation, &method, &schemas);
+            headers::add(operation, (&method, path), &schemas);
             errors::add(operation, &method, path);
             examples::add(operation);
         }

@@ -77,19 +77,22 @@ impl Events {
         watch.look(alarms).into_iter().for_each(|event| self.record(event));
     }
 
-    /// Records that an operation began or ended.
-    pub(super) fn operation_changed(&self, code: EventCode, operation: &Operation) {
+    /// Records that an operation has begun, or has ended if it has.
+    pub(super) fn operation_changed(&self, operation: &Operation) {
+        let has_ended = operation.ended_at.is_some();
+        let message = match &operation.reason {
+            Some(why) if has_ended => format!("{}: {}: {why}", operation.message, state(operation.state)),
+            None if has_ended => format!("{}: {}", operation.message, state(operation.state)),
+            _ => operation.message.clone(),
+        };
         self.record(NewEvent {
-            code,
+            code: if has_ended { EventCode::OperationEnded } else { EventCode::OperationBegun },
             severity: match operation.state {
                 OperationState::Failed => EventSeverity::Warning,
                 _ => EventSeverity::Information,
             },
             object: operation.object.clone(),
-            message: match code {
-                EventCode::OperationEnded => format!("{}: {}", operation.message, state(operation.state)),
-                _ => operation.message.clone(),
-            },
+            message,
             cause: format!("operation {}", operation.id),
         });
     }

@@ -16,19 +16,16 @@ use jiff::Timestamp;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
-use weir_api_types::{
-    EventCode, Operation, OperationKind, OperationList, OperationQuery, OperationWaitQuery,
-};
-use weir_control::{Control, ControlError, OperationKey, Outcome};
+use weir_api_types::{Operation, OperationKind, OperationList, OperationQuery, OperationWaitQuery};
+use weir_control::{Control, ControlError, OperationKey, Outcome, RunningOperation};
 use weir_types::control_bounds::{OPERATION_REQUESTS_MAX, OPERATION_WAIT_SECONDS_MAX, OPERATION_WAITS_MAX};
-use weir_types::{DriveId, Name};
 
 use super::Context;
 use super::answer::{Answer, Path, Query};
 use super::error::ApiError;
 use super::events::Events;
 use super::paging::Page;
-use registry::{Change, Registry};
+use registry::Registry;
 
 /// Time between two looks at the daemon's work while a client waits for its end.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
@@ -74,53 +71,35 @@ impl Operations {
             (key, work::shown(running, now), is_certain)
         });
         let seen = seen.collect();
-        let end_of = |key| work::state_of(control.operations.end_of(key));
-        let changes = self.with(|registry| registry.look(seen, now, end_of));
-        for change in changes {
-            match change {
-                Change::Begun(operation) => {
-                    self.events.operation_changed(EventCode::OperationBegun, &operation);
-                }
-                Change::Ended(operation) => {
-                    self.events.operation_changed(EventCode::OperationEnded, &operation);
-                }
-            }
+        let end_of = |key| work::shown_end(control.operations.end_of(key));
+        let changed = self.with(|registry| registry.look(seen, now, end_of));
+        changed.iter().for_each(|operation| self.events.operation_changed(operation));
+    }
+
+    fn end_request(&self, id: Uuid, result_bytes: usize, end: impl FnOnce(&mut Operation)) {
+        if self.with(|registry| registry.end_request(id, Timestamp::now(), result_bytes, end)) {
+            self.ended.send_replace(());
         }
     }
 
-    fn end_request(&self, id: Uuid, end: impl FnOnce(&mut Operation)) {
-        self.with(|registry| registry.end_request(id, Timestamp::now(), end));
-        self.ended.send_replace(());
-    }
-
-    /// The operation with a key after a look at control; `None` if it is not in progress and never was.
+    /// The operation with an identity after a look at control; `None` if it is not known.
     fn seen(&self, control: &Control, id: Uuid) -> Option<Operation> {
         self.look(control);
         self.with(|registry| registry.get(id).cloned())
     }
 
-    /// The operation that removes a drive: in progress, or done at once.
-    pub(super) fn of_removal(
-        &self,
-        control: &Control,
-        drive: DriveId,
-        name: &Name,
-        is_gone: bool,
-    ) -> Operation {
-        let is_in_progress = |operation: &Operation| !operation.state.is_ended();
-        let seen = || self.seen(control, work::id_of(OperationKey::Drain(drive))).filter(is_in_progress);
-        match is_gone.then_some(()).map_or_else(seen, |()| None) {
-            Some(operation) => operation,
-            None => {
-                let now = Timestamp::now();
-                self.with(|registry| registry.was_done(work::drain_done(drive, name, now), now))
-            }
+    /// The operation that a client has just begun. Work that is over already, such as the drain of an empty
+    /// drive, began and ended.
+    pub(super) fn begun(&self, control: &Control, running: RunningOperation) -> Operation {
+        let key = running.key;
+        let begun = work::shown(running, Timestamp::now());
+        let id = begun.id;
+        {
+            let _looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+            let new = self.with(|registry| registry.begin_work(key, begun.clone()));
+            new.iter().for_each(|operation| self.events.operation_changed(operation));
         }
-    }
-
-    /// The operation that measures a drive. It is absent if it has ended by now and nobody saw it.
-    pub(super) fn of_measurement(&self, control: &Control, drive: DriveId) -> Option<Operation> {
-        self.seen(control, work::id_of(OperationKey::Measurement(drive)))
+        self.seen(control, id).unwrap_or(begun)
     }
 }
 
@@ -147,12 +126,14 @@ pub(super) async fn list(
     };
     let operations = context.operations.clone();
     context.run(look(operations.clone())).await?;
-    let mut found: Vec<Operation> =
-        operations.with(|registry| registry.all().filter(is_wanted).cloned().collect());
     // Keys of equal length have the order of their numbers.
-    let key = |one: &Operation| format!("{:030}\0{}", one.begun_at.as_nanosecond(), one.id);
-    found.sort_by_key(key);
-    let (items, next_page_token) = page.cut(found, key);
+    let key = |one: &&Operation| format!("{:030}\0{}", one.begun_at.as_nanosecond(), one.id);
+    let (items, next_page_token) = operations.with(|registry| {
+        let mut found: Vec<&Operation> = registry.all().filter(is_wanted).collect();
+        found.sort_by_cached_key(key);
+        let (items, token) = page.cut(found, key);
+        (items.into_iter().cloned().collect(), token)
+    });
     Ok(Json(OperationList { items, next_page_token }))
 }
 

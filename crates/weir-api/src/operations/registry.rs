@@ -7,18 +7,21 @@ use std::collections::{BTreeMap, VecDeque};
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 use weir_api_types::{Operation, OperationState};
-use weir_types::control_bounds::{OPERATION_SECONDS, OPERATIONS_ENDED_MAX};
+use weir_types::control_bounds::{
+    OPERATION_RESULTS_BYTES_MAX, OPERATION_SECONDS, OPERATIONS_ENDED_MAX,
+};
 
-/// What a look at the daemon's work found new.
-#[derive(Debug, PartialEq)]
-pub enum Change {
-    /// An operation began.
-    Begun(Operation),
-    /// An operation ended.
-    Ended(Operation),
+/// How an operation ended: its state, and the reason if it failed.
+pub type End = (OperationState, Option<String>);
+
+/// An ended operation, and the size of its result.
+#[derive(Debug)]
+struct Ended {
+    operation: Operation,
+    result_bytes: usize,
 }
 
-/// Operations in progress, and ended ones, which are bounded in number and age.
+/// Operations in progress, and ended ones, which are bounded in number, age and size.
 #[derive(Debug)]
 pub struct Registry<K> {
     /// Requests in progress.
@@ -26,12 +29,19 @@ pub struct Registry<K> {
     /// The daemon's own work in progress, with the key of each.
     work: BTreeMap<Uuid, (K, Operation)>,
     /// Ended operations, the oldest end first. At most one has each identity.
-    ended: VecDeque<Operation>,
+    ended: VecDeque<Ended>,
+    /// Size of all their results.
+    results_bytes: usize,
 }
 
 impl<K> Default for Registry<K> {
     fn default() -> Registry<K> {
-        Registry { requests: BTreeMap::new(), work: BTreeMap::new(), ended: VecDeque::new() }
+        Registry {
+            requests: BTreeMap::new(),
+            work: BTreeMap::new(),
+            ended: VecDeque::new(),
+            results_bytes: 0,
+        }
     }
 }
 
@@ -46,14 +56,32 @@ impl<K: Copy> Registry<K> {
         self.requests.remove(&id);
     }
 
-    /// A request has ended, in the way that `end` records.
-    pub fn end_request(&mut self, id: Uuid, now: Timestamp, end: impl FnOnce(&mut Operation)) {
-        let Some(mut operation) = self.requests.remove(&id) else { return };
+    /// A request has ended, in the way that `end` records. Its result has a size. False if the request was
+    /// not in progress.
+    pub fn end_request(
+        &mut self,
+        id: Uuid,
+        now: Timestamp,
+        result_bytes: usize,
+        end: impl FnOnce(&mut Operation),
+    ) -> bool {
+        let Some(mut operation) = self.requests.remove(&id) else { return false };
         end(&mut operation);
-        self.keep(operation, now);
+        self.keep(operation, result_bytes, now);
+        true
+    }
+
+    /// A client began work. Returns the operation if it is new.
+    pub fn begin_work(&mut self, key: K, operation: Operation) -> Option<Operation> {
+        if self.work.contains_key(&operation.id) {
+            return None;
+        }
+        self.work.insert(operation.id, (key, operation.clone()));
+        Some(operation)
     }
 
     /// Takes over what the daemon is doing now. Work that is no longer there has ended, as `end_of` says.
+    /// Returns the operations that began or ended.
     ///
     /// Uncertain work, of which nobody knows yet whether there is anything to do, begins nothing and ends
     /// nothing.
@@ -61,50 +89,51 @@ impl<K: Copy> Registry<K> {
         &mut self,
         seen: Vec<(K, Operation, bool)>,
         now: Timestamp,
-        end_of: impl Fn(K) -> OperationState,
-    ) -> Vec<Change> {
+        end_of: impl Fn(K) -> End,
+    ) -> Vec<Operation> {
         let mut before = std::mem::take(&mut self.work);
-        let mut changes = Vec::new();
+        let mut changed = Vec::new();
         for (key, mut operation, is_certain) in seen {
             match before.remove(&operation.id) {
                 Some((_, known)) => operation.begun_at = known.begun_at,
                 None if !is_certain => continue,
-                None => changes.push(Change::Begun(operation.clone())),
+                None => changed.push(operation.clone()),
             }
             self.work.insert(operation.id, (key, operation));
         }
         for (key, mut operation) in before.into_values() {
-            operation.state = end_of(key);
-            changes.push(Change::Ended(self.keep(operation, now)));
+            (operation.state, operation.reason) = end_of(key);
+            changed.push(self.keep(operation, 0, now));
         }
-        changes
+        self.drop_old(now);
+        changed
     }
 
-    /// Records work that was done at once.
-    pub fn was_done(&mut self, operation: Operation, now: Timestamp) -> Operation {
-        self.work.remove(&operation.id);
-        self.keep(Operation { state: OperationState::Succeeded, ..operation }, now)
-    }
-
-    fn keep(&mut self, operation: Operation, now: Timestamp) -> Operation {
-        let operation = Operation {
-            ended_at: Some(now),
-            can_be_cancelled: false,
-            reason: operation.reason.filter(|_| operation.state == OperationState::Failed),
-            ..operation
-        };
-        self.ended.retain(|other| other.id != operation.id);
-        self.ended.push_back(operation.clone());
+    fn keep(&mut self, operation: Operation, result_bytes: usize, now: Timestamp) -> Operation {
+        let operation = Operation { ended_at: Some(now), can_be_cancelled: false, ..operation };
+        if let Some(earlier) = self.ended.iter().position(|ended| ended.operation.id == operation.id) {
+            self.drop_at(earlier);
+        }
+        self.ended.push_back(Ended { operation: operation.clone(), result_bytes });
+        self.results_bytes += result_bytes;
         self.drop_old(now);
         operation
     }
 
     fn drop_old(&mut self, now: Timestamp) {
         let oldest = now - SignedDuration::from_secs(OPERATION_SECONDS);
-        let is_old = |operation: &Operation| operation.ended_at.is_some_and(|ended| ended < oldest);
-        while self.ended.len() > OPERATIONS_ENDED_MAX || self.ended.front().is_some_and(is_old) {
-            self.ended.pop_front();
+        let is_old = |ended: &Ended| ended.operation.ended_at.is_some_and(|ended_at| ended_at < oldest);
+        while self.ended.len() > OPERATIONS_ENDED_MAX
+            || self.results_bytes > OPERATION_RESULTS_BYTES_MAX
+            || self.ended.front().is_some_and(is_old)
+        {
+            self.drop_at(0);
         }
+    }
+
+    fn drop_at(&mut self, index: usize) {
+        let dropped = self.ended.remove(index).expect("only ended operations are dropped");
+        self.results_bytes -= dropped.result_bytes;
     }
 
     /// The operation with an identity: the one in progress, or else the last one that ended.
@@ -112,7 +141,7 @@ impl<K: Copy> Registry<K> {
         self.requests
             .get(&id)
             .or_else(|| self.work.get(&id).map(|(_, operation)| operation))
-            .or_else(|| self.ended.iter().find(|operation| operation.id == id))
+            .or_else(|| self.ended.iter().map(|ended| &ended.operation).find(|operation| operation.id == id))
     }
 
     /// The key of work in progress.
@@ -122,8 +151,8 @@ impl<K: Copy> Registry<K> {
 
     /// All operations.
     pub fn all(&self) -> impl Iterator<Item = &Operation> {
-        self.ended
-            .iter()
+        let ended = self.ended.iter().map(|ended| &ended.operation);
+        ended
             .filter(|ended| !self.work.contains_key(&ended.id))
             .chain(self.requests.values())
             .chain(self.work.values().map(|(_, operation)| operation))
@@ -172,7 +201,7 @@ mod tests {
     fn work_that_is_no_longer_there_has_ended() {
         use OperationState::{Cancelled, Running, Succeeded};
         let mut registry = Registry::default();
-        let end_of = |key: u128| if key == 1 { Succeeded } else { Cancelled };
+        let end_of = |key: u128| (if key == 1 { Succeeded } else { Cancelled }, None);
         assert_eq!(registry.look(seen(&[1, 2], 5), at(5), end_of).len(), 2);
         assert_eq!(registry.look(seen(&[1, 2], 6), at(6), end_of), []);
         assert_eq!(registry.get(Uuid::from_u128(1)).unwrap().begun_at, at(5), "the first look counts");
@@ -187,7 +216,7 @@ mod tests {
     #[test]
     fn uncertain_work_begins_nothing_and_ends_nothing() {
         let mut registry = Registry::default();
-        let end_of = |_| OperationState::Succeeded;
+        let end_of = |_| (OperationState::Succeeded, None);
         let uncertain = |now| vec![(1, operation(1, now), false)];
         assert_eq!(registry.look(uncertain(1), at(1), end_of), []);
         assert_eq!(registry.all().count(), 0);
@@ -197,24 +226,47 @@ mod tests {
     }
 
     #[test]
+    fn work_that_a_client_began_and_that_ended_before_a_look_began_and_ended() {
+        let mut registry = Registry::default();
+        let begun = registry.begin_work(1, operation(1, 4)).expect("it is new");
+        assert_eq!((begun.state, registry.begin_work(1, operation(1, 5))), (OperationState::Running, None));
+        let failed = || (OperationState::Failed, Some("the drive is slow".to_owned()));
+        let changed = registry.look(Vec::new(), at(5), |_| failed());
+        let [ended] = &changed[..] else { panic!("{changed:?}") };
+        assert_eq!((ended.state, ended.reason.clone()), failed());
+        assert_eq!((ended.begun_at, ended.ended_at), (at(4), Some(at(5))));
+    }
+
+    #[test]
     fn answered_request_is_forgotten_and_another_is_kept() {
         let mut registry = Registry::<u128>::default();
         registry.begin_request(operation(1, 0));
         registry.begin_request(operation(2, 0));
         registry.forget_request(Uuid::from_u128(1));
-        registry.end_request(Uuid::from_u128(2), at(3), |one| one.state = OperationState::Failed);
+        let fail = |one: &mut Operation| one.state = OperationState::Failed;
+        assert!(registry.end_request(Uuid::from_u128(2), at(3), 0, fail));
         assert_eq!(states(&registry), [(2, OperationState::Failed)]);
-        assert!(registry.get(Uuid::from_u128(2)).unwrap().reason.is_some());
+        assert!(!registry.end_request(Uuid::from_u128(2), at(4), 0, fail), "it has ended once");
+        assert_eq!(registry.get(Uuid::from_u128(2)).unwrap().ended_at, Some(at(3)));
+    }
+
+    fn end(registry: &mut Registry<u128>, number: u128, second: i64, result_bytes: usize) {
+        registry.begin_request(operation(number, second));
+        assert!(registry.end_request(Uuid::from_u128(number), at(second), result_bytes, |_| ()));
     }
 
     #[test]
-    fn ended_operations_are_bounded_in_number_and_age() {
+    fn ended_operations_are_bounded_in_number_age_and_size() {
         let mut registry = Registry::<u128>::default();
         for number in 0..OPERATIONS_ENDED_MAX as u128 + 5 {
-            registry.was_done(operation(number, 0), at(0));
+            end(&mut registry, number, 0, 0);
         }
         assert_eq!(registry.all().count(), OPERATIONS_ENDED_MAX);
-        registry.was_done(operation(1 << 64, 0), at(OPERATION_SECONDS + 1));
-        assert_eq!(registry.all().count(), 1);
+        for number in 0..10 {
+            end(&mut registry, (1 << 64) + number, 0, OPERATION_RESULTS_BYTES_MAX / 4);
+        }
+        assert_eq!((registry.all().count(), registry.results_bytes), (4, OPERATION_RESULTS_BYTES_MAX));
+        assert_eq!(registry.look(Vec::new(), at(OPERATION_SECONDS + 1), |_| unreachable!()), []);
+        assert_eq!((registry.all().count(), registry.results_bytes), (0, 0), "a look drops what is old");
     }
 }

@@ -15,23 +15,28 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use uuid::Uuid;
 use weir_api_types::{ErrorCode, Operation, OperationKind, OperationRequest, OperationState, Problem};
 use weir_types::control_bounds::{
-    API_POLICIES_BYTES_MAX, OPERATION_REQUESTS_MAX, OPERATION_RESULT_BYTES_MAX, OPERATION_WAIT_SECONDS_MAX,
+    API_BODY_BYTES_MAX, OPERATION_REQUESTS_MAX, OPERATION_RESULT_BYTES_MAX, OPERATION_WAIT_SECONDS_MAX,
 };
 
 use super::Operations;
+use crate::answer::whole_body;
 use crate::error::ApiError;
 use crate::events::changes;
 
+/// Header with the client's preference, as it is described.
+pub(crate) const PREFER_NAME: &str = "Prefer";
 /// Header with the client's preference.
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 /// Header that says which preference was followed.
 const APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 /// Preference not to wait for the answer.
 const RESPOND_ASYNC: &str = "respond-async";
+/// Path of recordings.
+pub(crate) const RECORDINGS: &str = "/v1/recordings";
 
 /// Runs a change whose client does not wait for it as an operation; passes on all other requests.
 pub(crate) async fn run(State(operations): State<Arc<Operations>>, request: Request, next: Next) -> Response {
-    let wait = preferred_wait(request.headers()).filter(|_| !request.method().is_safe());
+    let wait = preferred_wait(request.headers()).filter(|_| can_be_left(&request));
     let Some(wait) = wait else { return next.run(request).await };
     let Ok(permit) = operations.requests.clone().try_acquire_owned() else {
         let message = format!(
@@ -40,9 +45,9 @@ pub(crate) async fn run(State(operations): State<Arc<Operations>>, request: Requ
         return ApiError::busy(&message).into_response();
     };
     let (parts, body) = request.into_parts();
-    let Ok(body) = to_bytes(body, API_POLICIES_BYTES_MAX).await else {
-        return ApiError::new(ErrorCode::TooLarge, "the body is too large, or was not sent to its end")
-            .into_response();
+    let body = match whole_body(body).await {
+        Ok(body) => body,
+        Err(error) => return error.into_response(),
     };
     let operation = operation(&parts.method, parts.uri.path(), &body);
     operations.with(|registry| registry.begin_request(operation.clone()));
@@ -60,6 +65,11 @@ pub(crate) async fn run(State(operations): State<Arc<Operations>>, request: Requ
         }
         None => accepted(&operation),
     }
+}
+
+/// True for a change whose answer is worth keeping. A recording is its answer, a trace, and ends with its client.
+fn can_be_left(request: &Request) -> bool {
+    !request.method().is_safe() && request.uri().path() != RECORDINGS
 }
 
 /// The answer, if it comes in time. After that, no answer comes here any more.
@@ -81,7 +91,7 @@ fn operation(method: &Method, path: &str, body: &Bytes) -> Operation {
     Operation {
         id: Uuid::new_v4(),
         kind: OperationKind::Request,
-        object: changes::object_of(path, &String::from_utf8_lossy(body)),
+        object: changes::object_of(path, named_in(body)),
         message: format!("{method} {path}"),
         state: OperationState::Running,
         reason: None,
@@ -93,6 +103,11 @@ fn operation(method: &Method, path: &str, body: &Bytes) -> Operation {
         result: None,
         problem: None,
     }
+}
+
+/// A body that may name the object of its request. A larger one is a set of policies, and names many.
+fn named_in(body: &Bytes) -> &str {
+    if body.len() > API_BODY_BYTES_MAX { "" } else { std::str::from_utf8(body).unwrap_or("") }
 }
 
 /// The place of a request in progress. An operation whose request ends without an answer has failed.
@@ -115,9 +130,16 @@ impl Place {
         let status = response.status();
         let problem = response.extensions().get::<Problem>().cloned();
         let body = to_bytes(response.into_body(), OPERATION_RESULT_BYTES_MAX).await.ok();
-        let result = body.and_then(|body| serde_json::from_slice(&body).ok());
-        self.operations.end_request(self.id, |operation| match status.is_success() {
-            true => (operation.state, operation.result) = (OperationState::Succeeded, result),
+        let reason = body.is_none().then(|| {
+            format!("the answer has more than {OPERATION_RESULT_BYTES_MAX} bytes and was not kept")
+        });
+        let body = body.unwrap_or_default();
+        let result = serde_json::from_slice(&body).ok();
+        self.operations.end_request(self.id, body.len(), |operation| match status.is_success() {
+            true => {
+                (operation.state, operation.result, operation.reason) =
+                    (OperationState::Succeeded, result, reason);
+            }
             false => {
                 operation.state = OperationState::Failed;
                 operation.problem = problem.or_else(|| serde_json::from_value(result?).ok());
@@ -129,7 +151,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         // It has an effect only if the handler panicked.
-        self.operations.end_request(self.id, |operation| {
+        self.operations.end_request(self.id, 0, |operation| {
             operation.state = OperationState::Failed;
             operation.problem =
                 Some(Problem::new(ErrorCode::Internal, "the request ended without an answer"));

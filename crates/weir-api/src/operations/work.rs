@@ -6,7 +6,9 @@ use weir_api_types::{
     ObjectKind, ObjectReference, Operation, OperationKind, OperationProgress, OperationState, ProgressUnit,
 };
 use weir_control::{OperationEnd, OperationKey, RunningOperation};
-use weir_types::{DriveId, Name};
+use weir_types::Name;
+
+use super::registry::End;
 
 /// Name space of the identities of operations.
 const NAME_SPACE: Uuid = Uuid::from_u128(0x3c0e_71d9_8a44_4b1f_a2f6_5d08_9b7c_e613);
@@ -20,7 +22,20 @@ pub fn id_of(key: OperationKey) -> Uuid {
         }
         OperationKey::Reclaim(volume, drive) => (volume.0, Some(drive.0)),
     };
-    Uuid::new_v5(&NAME_SPACE, format!("{:?} {object} {drive:?}", kind_of(key)).as_bytes())
+    let place = drive.map(|drive| format!(" on {drive}")).unwrap_or_default();
+    Uuid::new_v5(&NAME_SPACE, format!("{} {object}{place}", word_of(key)).as_bytes())
+}
+
+/// The word for a kind in identities. It never changes, because clients may keep an identity.
+fn word_of(key: OperationKey) -> &'static str {
+    match key {
+        OperationKey::Drain(_) => "drain",
+        OperationKey::Measurement(_) => "measurement",
+        OperationKey::Move(_) => "move",
+        OperationKey::Scrub(_) => "scrub",
+        OperationKey::Resync(_) => "resync",
+        OperationKey::Reclaim(..) => "reclaim",
+    }
 }
 
 fn kind_of(key: OperationKey) -> OperationKind {
@@ -57,27 +72,12 @@ pub fn shown(running: RunningOperation, now: Timestamp) -> Operation {
     }
 }
 
-/// A drain that found nothing to do: the drive was removed at once.
-pub fn drain_done(drive: DriveId, name: &Name, now: Timestamp) -> Operation {
-    let done = RunningOperation {
-        key: OperationKey::Drain(drive),
-        tenant: None,
-        name: Some(name.clone()),
-        what: format!("drain of drive '{name}'"),
-        blocked_reason: None,
-        progress: Some(weir_control::OperationProgress::Extents { left: 0 }),
-        begun_at: None,
-        is_needed: true,
-    };
-    shown(done, now)
-}
-
-/// State of an operation that ended.
-pub fn state_of(end: OperationEnd) -> OperationState {
+/// How an operation ended.
+pub fn shown_end(end: OperationEnd) -> End {
     match end {
-        OperationEnd::Succeeded => OperationState::Succeeded,
-        OperationEnd::Failed => OperationState::Failed,
-        OperationEnd::Cancelled => OperationState::Cancelled,
+        OperationEnd::Succeeded => (OperationState::Succeeded, None),
+        OperationEnd::Failed(why) => (OperationState::Failed, Some(why)),
+        OperationEnd::Cancelled => (OperationState::Cancelled, None),
     }
 }
 
@@ -103,5 +103,30 @@ fn progress(progress: weir_control::OperationProgress) -> OperationProgress {
             done: Some(done.into()),
             left: 100_u32.saturating_sub(done).into(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_types::{DriveId, VolumeId};
+
+    use super::*;
+
+    #[test]
+    fn identity_of_an_operation_stays() {
+        let (drive, volume) = (DriveId(Uuid::from_u128(1)), VolumeId(Uuid::from_u128(2)));
+        let identities = [
+            OperationKey::Drain(drive),
+            OperationKey::Measurement(drive),
+            OperationKey::Move(volume),
+            OperationKey::Reclaim(volume, drive),
+        ];
+        let expected = [
+            "c6e42cd3-b222-5952-afc7-273156adaddf",
+            "989d493f-7c9a-504a-9e00-f13f5ca06c2a",
+            "8e4c9660-8ded-5d97-bbcd-6629df750b90",
+            "2564b9eb-b9e5-540e-9f0c-97d857921459",
+        ];
+        assert_eq!(identities.map(|key| id_of(key).to_string()), expected);
     }
 }

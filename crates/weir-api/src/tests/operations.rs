@@ -124,3 +124,30 @@ fn scrub_is_an_operation_that_can_be_waited_for() {
     api.control.scrubs.settle_scrubs();
     assert_eq!(waited(api, id(&scrub))["state"], "succeeded");
 }
+
+#[test]
+fn drain_of_an_empty_drive_began_and_succeeded() {
+    let (mut world, folder) = (World::start(false), tempfile::tempdir().unwrap());
+    let api = &mut world;
+    let body = json!({"path": folder.path(), "name": "d", "measure": false});
+    api.call("POST", "/v1/drives", "", Some(body), 201);
+    let drain = api.call("DELETE", "/v1/drives/{drive}", "d", None, 202);
+    assert_eq!((&drain["state"], drain["ended_at"].is_string()), (&json!("succeeded"), true), "{drain}");
+    let events = api.call("GET", "/v1/events", "", None, 200);
+    let cause = format!("operation {}", id(&drain));
+    let events = events["items"].as_array().unwrap().iter().filter(|event| event["cause"] == cause);
+    let codes: Vec<&Value> = events.map(|event| &event["code"]).collect();
+    assert_eq!(codes, ["operation_begun", "operation_ended"]);
+}
+
+#[test]
+fn recording_is_waited_for_whatever_its_client_prefers() {
+    let mut world = World::start(false);
+    world.call("POST", super::VOLUMES, "", Some(json!({"name": "v", "size_bytes": 4096})), 201);
+    let request = world.client.post(format!("{}/v1/recordings", world.base));
+    let body = json!({"volumes": ["v"], "seconds": 1});
+    let response = request.header("Prefer", "respond-async").json(&body).send().unwrap();
+    assert_eq!(response.status().as_u16(), 200);
+    assert!(response.bytes().unwrap().starts_with(b"WEIRTRCE"));
+    assert_eq!(world.call("GET", OPERATIONS, "", None, 200)["items"], json!([]));
+}

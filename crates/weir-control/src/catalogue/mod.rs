@@ -32,7 +32,7 @@ pub struct Entry {
 pub enum CatalogueError {
     /// Another change of the key came after it was read.
     #[error(
-        "'{key}' was changed at the same time by somebody else (it is at revision {found}, not {expected})"
+        "'{key}' was changed at the same time by another change (it is at revision {found}, not {expected})"
     )]
     Conflict {
         /// Key that was compared.

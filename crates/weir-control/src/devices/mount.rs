@@ -62,7 +62,7 @@ pub fn mount(device: &Path, folder: &Path) -> Result<(), StoreError> {
 pub fn release(folder: &Path) {
     let unmounted = match rustix::mount::unmount(folder, UnmountFlags::NOFOLLOW) {
         Err(Errno::BUSY) => {
-            tracing::warn!(folder = %folder.display(), "somebody still uses what is unmounted");
+            tracing::warn!(folder = %folder.display(), "a process still uses a folder that is unmounted");
             rustix::mount::unmount(folder, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)
         }
         result => result,

@@ -150,7 +150,7 @@ pub fn allow(found: &Found, unfinished: &[Uuid]) -> Outcome<Option<Uuid>> {
     }
     if !found.is_free {
         return refused(
-            "is in use: somebody has it open for himself alone; an unused block device is accepted",
+            "is in use: a process has it open exclusively; an unused block device is accepted",
         );
     }
     Ok(leftover)
@@ -262,7 +262,7 @@ mod tests {
                 "an XFS filesystem needs 300MiB at least",
             ),
             (Found { size_bytes: 0, ..blank() }, "has 0B; an XFS"),
-            (Found { is_free: false, ..blank() }, "is in use: somebody has it open for himself alone"),
+            (Found { is_free: false, ..blank() }, "is in use: a process has it open exclusively"),
             (
                 Found { signatures: vec![ext4, table], ..blank() },
                 "holds a filesystem (ext4, label 'data'), a partition table (gpt); if nothing of that is needed any \

@@ -26,7 +26,7 @@ use crate::configuration::ConfiguredDrive;
 use crate::core::Core;
 use crate::core::locks::Change;
 use crate::devices::{self, Devices, MadeDevice, Wanted};
-use crate::drains::{Drains, Removal};
+use crate::drains::Drains;
 use crate::drive_records::DriveRecords;
 use crate::drive_view::{DriveView, drive_view};
 use crate::error::{ControlError, Outcome, list_names};
@@ -248,15 +248,16 @@ impl Drives {
         views.into_iter().map(|view| self.drains.with_hindrance(self.measurements.with_class(view))).collect()
     }
 
-    /// The drives that are drained or measured now.
+    /// The drives that are drained or measured now, without their usage.
     pub(crate) fn busy_drives(&self) -> Vec<DriveView> {
-        let is_draining = self.core.model().drives.values().any(|drive| drive.record.is_draining);
-        // Nearly always none is, and then no view is needed.
-        if !is_draining && !self.measurements.are_in_progress() {
-            return Vec::new();
-        }
-        let is_busy = |view: &DriveView| view.drain.is_some() || view.progress.is_some();
-        self.drives().into_iter().filter(is_busy).collect()
+        let measured = self.measurements.in_progress();
+        let is_busy = |drive: &&Drive| drive.record.is_draining || measured.contains(&drive.record.id);
+        let views: Vec<_> = {
+            let model = self.core.model();
+            let busy = model.drives.values().filter(is_busy);
+            busy.map(|drive| drive_view(&model, drive, &BTreeMap::new())).collect()
+        };
+        views.into_iter().map(|view| self.drains.with_hindrance(self.measurements.with_class(view))).collect()
     }
 
     /// One drive.
@@ -502,15 +503,12 @@ impl Drives {
         added
     }
 
-    /// Removes an empty drive, or begins to empty it. Returns the drive unless it is gone.
+    /// Removes an empty drive, or begins to empty it. Returns the identity of the drive.
     ///
     /// # Errors
     /// Refused if what lies on the drive can go nowhere else.
-    pub fn remove_drive(&self, name: &Name, if_version: Option<u64>) -> Outcome<Option<DriveView>> {
-        match self.drains.begin_removal(name, if_version)? {
-            Removal::Done => Ok(None),
-            Removal::Begun => self.drive(name).map(Some),
-        }
+    pub fn remove_drive(&self, name: &Name, if_version: Option<u64>) -> Outcome<DriveId> {
+        self.drains.begin_removal(name, if_version)
     }
 
     /// Ends the drain of a drive: it stays.

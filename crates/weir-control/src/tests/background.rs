@@ -133,7 +133,8 @@ fn missing_drive_is_removed_with_its_pending_deletions() {
         world.control.drives.drive(&name("d2")).map(|view| world.control.core.store(view.record.id).unwrap());
     fill(&store.unwrap(), id, 20);
     delete(&world.control, "vol1");
-    let drain = world.control.drives.remove_drive(&name("d2"), None).unwrap().and_then(|view| view.drain);
+    world.control.drives.remove_drive(&name("d2"), None).unwrap();
+    let drain = world.control.drives.drive(&name("d2")).unwrap().drain;
     assert_eq!(drain.map(|drain| drain.extents_left), Some(0), "it goes once all is given back");
     world.control.settle_moves();
     assert!(world.control.drives.drive(&name("d2")).is_ok());

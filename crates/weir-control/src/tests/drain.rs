@@ -37,8 +37,10 @@ fn extents_on(world: &World, text: &str, drive: DriveId) -> usize {
     record.placement.extents_on(drive, record.size_bytes).count()
 }
 
+/// Removes a drive. Answers its view, unless it is gone.
 pub(super) fn remove(world: &World, text: &str) -> Outcome<Option<DriveView>> {
-    world.control.drives.remove_drive(&name(text), None)
+    world.control.drives.remove_drive(&name(text), None)?;
+    Ok(world.control.drives.drive(&name(text)).ok())
 }
 
 pub(super) fn is_gone(world: &World, text: &str) -> bool {
