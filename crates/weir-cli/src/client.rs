@@ -13,7 +13,7 @@ use super::change_options::ChangeOptions;
 use super::errors::CommandError;
 use super::items::Items;
 use super::output;
-use weir_api_types::{ErrorCode, Problem};
+use weir_api_types::{ErrorCode, Operation, Problem};
 use weir_host::folders::{default_state, sockets_folder};
 use weir_host::token::read_token;
 
@@ -207,13 +207,11 @@ impl Client {
         Ok(Some(response))
     }
 
-    /// Removes an object, or begins the removal. If the removal takes longer, returns the object.
-    pub fn begin_delete<T: DeserializeOwned>(&self, path: &str) -> Result<Option<T>, CommandError> {
+    /// Begins the removal of an object; returns the operation, unless the object does not exist and that is no
+    /// error.
+    pub fn begin_delete(&self, path: &str) -> Result<Option<Operation>, CommandError> {
         let response = self.remove(self.request(Method::DELETE, path, &[]))?;
-        match response.filter(|response| response.status() == StatusCode::ACCEPTED) {
-            Some(response) => self.told(response).map(Some),
-            None => Ok(None),
-        }
+        response.map(|response| self.told(response)).transpose()
     }
 
     /// Removes a part of an object; returns the object after that.

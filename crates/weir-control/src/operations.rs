@@ -215,12 +215,14 @@ impl Operations {
         match key {
             OperationKey::Drain(drive) => {
                 let name = self.core.model().drives.get(&drive).map(|drive| drive.record.name.clone());
-                let gone = || ControlError::not_found(format!("drive {} is gone, so its drain has ended", drive.0));
+                let gone =
+                    || ControlError::not_found(format!("drive {} is gone, so its drain has ended", drive.0));
                 self.drives.keep_drive(&name.ok_or_else(gone)?, None).map(|_| ())
             }
             OperationKey::Scrub(volume) => {
                 let known = self.core.model().volumes.get(&volume).cloned();
-                let gone = || ControlError::not_found(format!("volume {volume} is gone, so its scrub has ended"));
+                let gone =
+                    || ControlError::not_found(format!("volume {volume} is gone, so its scrub has ended"));
                 let VolumeRecord { tenant, name, .. } = &known.ok_or_else(gone)?.record;
                 self.scrubs.cancel_scrub(Some(tenant), name).map(|_| ())
             }

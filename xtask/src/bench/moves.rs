@@ -1,10 +1,11 @@
 //! Moves bench: replicas move under load, from template to template and to another replica count.
 //!
 //! The bench compares the client's latency during a move with the latency before and after. It also checks
-//! that a killed move continues and ends correctly. Only the measured settings change: the resync runs under
-//! its default background policy. fio verifies its writes throughout.
+//! that a resync keeps the pace of its ceiling, and that a killed move continues and ends correctly. Only the
+//! measured settings change: otherwise the resync runs under its default background policy. fio verifies its writes throughout.
 
 mod kills;
+mod under_ceiling;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -154,6 +155,7 @@ impl Span {
 pub fn run(options: &Options) -> Result<Report> {
     let mut report = Report::new("moves");
     measure_latency(options, &mut report)?;
+    under_ceiling::run(options, &mut report)?;
     kills::run(options, &mut report)?;
     Ok(report)
 }

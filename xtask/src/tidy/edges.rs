@@ -80,7 +80,6 @@ const ALLOWED_EDGES: [(&str, &[&str]); 21] = [
             "weir-api-types",
             "weir-qos",
             "weir-volume",
-            "weir-replay",
             "weir-reactor",
             "weir-host",
             "weir-store",

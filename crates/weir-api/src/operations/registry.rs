@@ -7,9 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 use weir_api_types::{Operation, OperationState};
-use weir_types::control_bounds::{
-    OPERATION_RESULTS_BYTES_MAX, OPERATION_SECONDS, OPERATIONS_ENDED_MAX,
-};
+use weir_types::control_bounds::{OPERATION_RESULTS_BYTES_MAX, OPERATION_SECONDS, OPERATIONS_ENDED_MAX};
 
 /// How an operation ended: its state, and the reason if it failed.
 pub type End = (OperationState, Option<String>);

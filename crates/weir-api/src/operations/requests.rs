@@ -130,9 +130,9 @@ impl Place {
         let status = response.status();
         let problem = response.extensions().get::<Problem>().cloned();
         let body = to_bytes(response.into_body(), OPERATION_RESULT_BYTES_MAX).await.ok();
-        let reason = body.is_none().then(|| {
-            format!("the answer has more than {OPERATION_RESULT_BYTES_MAX} bytes and was not kept")
-        });
+        let reason = body
+            .is_none()
+            .then(|| format!("the answer has more than {OPERATION_RESULT_BYTES_MAX} bytes and was not kept"));
         let body = body.unwrap_or_default();
         let result = serde_json::from_slice(&body).ok();
         self.operations.end_request(self.id, body.len(), |operation| match status.is_success() {

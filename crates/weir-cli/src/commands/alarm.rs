@@ -1,6 +1,6 @@
 //! `weir alarm`: commands about alarms.
 
-use weir_api_types::{Alarm, Severity};
+use weir_api_types::Alarm;
 
 use crate::arguments::{AlarmCommand, AlarmFilter};
 use crate::client::Client;
@@ -14,7 +14,7 @@ const LABEL_WIDTH: usize = 24;
 
 /// Columns of the list.
 const COLUMNS: &[ListColumn<Alarm>] = &[
-    ListColumn::text("Severity", |alarm| severity(alarm.severity).to_owned()),
+    ListColumn::text("Severity", |alarm| output::word(alarm.severity)),
     ListColumn::text("Code", code),
     ListColumn::text("Object", |alarm| alarm.object.to_string()),
     ListColumn::text("Since", |alarm| alarm.since.to_string()),
@@ -34,17 +34,9 @@ pub fn run(client: &Client, command: AlarmCommand) -> Result<(), CommandError> {
         AlarmCommand::Show { id: None, read } => (AlarmFilter::default(), read),
         AlarmCommand::List { filter, read } => (filter, read),
     };
-    let code = filter.code.map(output::word);
-    let query = [("severity", filter.severity.map(severity)), ("code", code.as_deref())];
+    let (severity, code) = (filter.severity.map(output::word), filter.code.map(output::word));
+    let query = [("severity", severity.as_deref()), ("code", code.as_deref())];
     output::list(&client.list(PATH, &query)?, read.output, COLUMNS)
-}
-
-/// The severity as it is written in JSON.
-pub fn severity(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Critical => "critical",
-        Severity::Warning => "warning",
-    }
 }
 
 fn code(alarm: &Alarm) -> String {
@@ -55,7 +47,7 @@ fn description(alarm: &Alarm) -> String {
     let mut fields = vec![
         ("ID", alarm.id.to_string()),
         ("Code", code(alarm)),
-        ("Severity", severity(alarm.severity).to_owned()),
+        ("Severity", output::word(alarm.severity)),
         ("Since", alarm.since.to_string()),
         ("Object", alarm.object.to_string()),
     ];

@@ -4,7 +4,6 @@ use super::super::arguments::ReadArguments;
 use super::super::client::Client;
 use super::super::errors::CommandError;
 use super::super::output::{self, Column, or_dash, spaced_size};
-use super::alarm::severity;
 use super::background::job_table;
 use super::pool;
 use super::shown::{class, location, media_type, state};
@@ -159,7 +158,7 @@ fn sentence(alarm: &Alarm) -> String {
         _ => format!("{}, ", alarm.object),
     };
     let extent = alarm.extent.map(|extent| format!("extent {extent}: ")).unwrap_or_default();
-    let severity = severity(alarm.severity);
+    let severity = output::word(alarm.severity);
     let Alarm { message, since, at_risk, remedy, .. } = alarm;
     format!("{severity} since {since}: {object}{extent}{message}. At risk: {at_risk}. Do: {remedy}.")
 }

@@ -149,9 +149,7 @@ pub fn allow(found: &Found, unfinished: &[Uuid]) -> Outcome<Option<Uuid>> {
         ));
     }
     if !found.is_free {
-        return refused(
-            "is in use: a process has it open exclusively; an unused block device is accepted",
-        );
+        return refused("is in use: a process has it open exclusively; an unused block device is accepted");
     }
     Ok(leftover)
 }
