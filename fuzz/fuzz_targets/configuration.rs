@@ -2,7 +2,7 @@
 
 #![no_main]
 
-#[path = "../../crates/weir/tests/support/drivers.rs"]
+#[path = "../../crates/weir/tests/daemon/support/drivers.rs"]
 mod drivers;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

@@ -14,7 +14,7 @@ const ATTACHING: &str = include_str!("../../../../docs/how-to/attach-to-the-host
 
 /// Lines that are not run: they download, build and install, open a root shell, or run the tests. The guest has
 /// the programs, the unit and a root shell already. Programs that speak NBD need no kernel, so
-/// `crates/weir/tests/documents.rs` runs them. Every other line is run.
+/// `crates/weir/tests/daemon/documents.rs` runs them. Every other line is run.
 const PASSED_OVER: [&str; 15] = [
     "sudo apt-get update",
     "sudo apt-get install --yes build-essential git curl nbd-client fio",

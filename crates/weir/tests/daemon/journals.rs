@@ -1,0 +1,494 @@
+//! Write journals from outside: acknowledged data survives kills and the loss of any drive, destaged or not,
+//! and discarded data never returns.
+//!
+//! `WEIR_SEED` repeats the random choices.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::common::daemon::{Daemon, State};
+use crate::common::extents::assert_alike;
+use crate::common::nbd::Client;
+use crate::common::program::{PYTHON, has_libnbd};
+use crate::common::random::Random;
+use crate::common::{setting, wait_until};
+use serde_json::{Value, json};
+
+const GIB: u64 = 1 << 30;
+const BLOCK: u64 = 4096;
+/// Python driver of the random model, which lies beside this file.
+const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/daemon/random_model.py");
+/// Emulated disk without the delays that would only cost time here. Journals destage nothing while they are
+/// nearly empty and in use.
+const DISK: &str = "hdd-7200,iops=20000,seek=0,latency=100us,flush=0,bandwidth=1GB/s";
+const DRIVES: [(&str, &str, &str); 7] = [
+    ("flash1", "high", "nvme"),
+    ("flash2", "high", "nvme"),
+    ("flash3", "high", "nvme"),
+    ("flash4", "high", "nvme"),
+    ("disk1", "low", DISK),
+    ("disk2", "low", DISK),
+    ("disk3", "low", DISK),
+];
+/// Configuration with the smallest journals, so that a test can fill them.
+const CONFIGURATION: &str = "[storage]\njournal_size = \"64MiB\"\n";
+/// Settings of a daemon with these journals.
+const SETTINGS: [&str; 2] = ["--reactors", "2"];
+
+fn words(command: &str) -> Vec<&str> {
+    command.split(' ').collect()
+}
+
+fn start(state: &State) -> Daemon {
+    let path = state.beside("weir.toml");
+    std::fs::write(&path, CONFIGURATION).unwrap();
+    state.start(&[&["--config", path.to_str().unwrap()], &SETTINGS[..]].concat())
+}
+
+/// Adds the drives with these names.
+fn add_drives(daemon: &Daemon, names: &[&str]) {
+    for (name, class, emulation) in DRIVES.iter().filter(|(name, ..)| names.contains(name)) {
+        let path = daemon.state().beside(name);
+        std::fs::create_dir_all(&path).unwrap();
+        let add = ["drive", "add", path.to_str().unwrap(), "--class", class, "--emulate", emulation];
+        daemon.ok(&[&add[..], &["--no-measurement"]].concat());
+    }
+}
+
+/// Starts a daemon with four flash drives and three disks, and a hybrid volume of this many extents.
+fn with_hybrid(extents: &str) -> Daemon {
+    with_hybrid_on(&State::new(), extents)
+}
+
+fn with_hybrid_on(state: &State, extents: &str) -> Daemon {
+    let daemon = start(state);
+    add_drives(&daemon, &DRIVES.map(|(name, ..)| name));
+    daemon.ok(&["volume", "create", "vol1", "--size", extents, "--template", "hybrid"]);
+    daemon
+}
+
+fn inspect(daemon: &Daemon) -> Value {
+    daemon.json(&["volume", "inspect", "vol1"])
+}
+
+fn journals(daemon: &Daemon) -> Vec<Value> {
+    daemon.json(&["journal", "list"])["items"].as_array().unwrap().clone()
+}
+
+fn wait_for_replicas(daemon: &Daemon) {
+    wait_until("all replicas to have everything", || {
+        let volume = inspect(daemon);
+        let replication = &volume["replication"];
+        volume.get("moving").is_none() && replication["stale"] == 0 && replication["missing"] == 0
+    });
+}
+
+fn wait_for_empty_journals(daemon: &Daemon) {
+    wait_until("journals to be empty", || journals(daemon).iter().all(|journal| journal["is_empty"] == true));
+}
+
+/// Returns the files of each extent on all drives.
+fn extent_files(state: &State) -> BTreeMap<String, Vec<PathBuf>> {
+    let mut files: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for (drive, ..) in DRIVES {
+        for volume in std::fs::read_dir(state.beside(drive).join("volumes")).into_iter().flatten() {
+            for entry in std::fs::read_dir(volume.unwrap().path().join("extents")).into_iter().flatten() {
+                let entry = entry.unwrap();
+                let name = entry.file_name().into_string().unwrap();
+                if name.len() == 8 {
+                    files.entry(name).or_default().push(entry.path());
+                }
+            }
+        }
+    }
+    files
+}
+
+/// Expected contents of blocks: every byte is the number of writes to its block.
+struct Model {
+    random: Random,
+    extents: u64,
+    blocks: BTreeMap<u64, u8>,
+}
+
+impl Model {
+    fn new(extents: u64) -> Model {
+        Model { random: Random::seeded(), extents, blocks: BTreeMap::new() }
+    }
+
+    fn write(&mut self, client: &mut Client, count: u64) {
+        for _ in 0..count {
+            let extent = self.random.below(self.extents);
+            let offset = extent * GIB + self.random.below(1 << 16) * BLOCK;
+            let value = self.blocks.get(&offset).map_or(1, |value| value.wrapping_add(1));
+            client.write(offset, &[value; BLOCK as usize]).unwrap();
+            self.blocks.insert(offset, value);
+        }
+    }
+
+    fn check(&self, daemon: &Daemon) {
+        let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+        for (offset, value) in &self.blocks {
+            let found = client.read(*offset, BLOCK as u32).unwrap();
+            assert!(found.iter().all(|byte| byte == value), "block {offset}: {} and not {value}", found[0]);
+        }
+        client.disconnect();
+    }
+
+    /// Checks the files of all replicas, and that each extent has this many replicas.
+    fn check_files(&self, state: &State, replicas: usize) {
+        let files = extent_files(state);
+        assert_eq!(files.len() as u64, self.extents);
+        for (extent, paths) in (0..).zip(files.values()) {
+            assert_eq!(paths.len(), replicas, "{paths:?}");
+            for path in paths {
+                let file = File::open(path).unwrap();
+                let mut found = [0; BLOCK as usize];
+                for (offset, value) in self.blocks.range(extent * GIB..(extent + 1) * GIB) {
+                    file.read_exact_at(&mut found, offset - extent * GIB).unwrap();
+                    assert!(found.iter().all(|byte| byte == value), "{} at {offset}", path.display());
+                }
+            }
+        }
+    }
+}
+
+/// Compares all replicas of each extent byte by byte, and returns the number of replicas per extent.
+fn compare_replicas(state: &State) -> Vec<usize> {
+    extent_files(state).values().map(|paths| assert_alike(paths)).collect()
+}
+
+/// Reasons that may refuse a change of template while a drive is missing, or shortly after. A replica on the
+/// drive may have been needed then.
+const DRIVE_WAS_AWAY: [&str; 4] = [
+    "extent replicas are missing",
+    "wait for it, because it is missing",
+    "the new replicas failed, and it is tried to use them again",
+    "' cannot have class ",
+];
+
+/// Moves a drive's folder away. [`bring_back`] moves it back.
+fn hide(state: &State, drive: &str) {
+    std::fs::rename(state.beside(drive), state.beside(&format!("{drive}.away"))).unwrap();
+}
+
+fn bring_back(state: &State, drive: &str) {
+    std::fs::rename(state.beside(&format!("{drive}.away")), state.beside(drive)).unwrap();
+}
+
+#[test]
+fn acknowledged_writes_survive_kills_and_are_destaged() {
+    let mut daemon = with_hybrid("2");
+    let mut model = Model::new(2);
+    let shown = journals(&daemon);
+    assert_eq!(
+        shown.iter().map(|journal| journal["replicas"].as_u64().unwrap()).sum::<u64>(),
+        4,
+        "{shown:?}"
+    );
+    for _ in 0..5 {
+        let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+        model.write(&mut client, 700);
+        client.flush().unwrap();
+        daemon = start(&daemon.kill());
+        model.check(&daemon);
+    }
+    wait_for_replicas(&daemon);
+    wait_for_empty_journals(&daemon);
+    model.check_files(daemon.state(), 3);
+    assert_eq!(daemon.json(&["status"])["alarms"], json!([]));
+    let state = daemon.stop();
+    let daemon = start(&state);
+    model.check(&daemon);
+    daemon.stop();
+}
+
+#[test]
+fn data_is_read_from_journals_and_disks_without_fast_replica() {
+    let daemon = with_hybrid("1");
+    let mut model = Model::new(1);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    model.write(&mut client, 1500);
+    client.zero(0, 1 << 28, 1 << 20).unwrap();
+    client.trim((1 << 28) + (1 << 20), 1 << 20).unwrap();
+    client.flush().unwrap();
+    assert!(journals(&daemon).iter().any(|journal| journal["is_empty"] == false), "it is in use");
+    let state = daemon.kill();
+    let behind: BTreeSet<&str> = DRIVES
+        .iter()
+        .filter(|(drive, class, _)| *class == "high" && state.beside(drive).join("journals").exists())
+        .map(|(drive, ..)| *drive)
+        .collect();
+    assert_eq!(behind.len(), 2, "each low replica has its journal on a drive of its own");
+    let fast = DRIVES.iter().map(|(drive, ..)| *drive).find(|drive| {
+        !behind.contains(drive) && std::fs::read_dir(state.beside(drive).join("volumes")).unwrap().count() > 0
+    });
+    let fast = fast.unwrap();
+    assert!(fast.starts_with("flash"), "the fast replica is on none of these drives: {fast}");
+    hide(&state, fast);
+    let daemon = start(&state);
+    model.check(&daemon);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    model.write(&mut client, 300);
+    client.flush().unwrap();
+    model.check(&daemon);
+    bring_back(daemon.state(), fast);
+    wait_for_replicas(&daemon);
+    wait_for_empty_journals(&daemon);
+    model.check(&daemon);
+    model.check_files(daemon.state(), 3);
+    daemon.stop();
+}
+
+#[test]
+fn absent_journal_drive_is_awaited_and_lost_journal_replaced() {
+    let mut daemon = with_hybrid("1");
+    let mut model = Model::new(1);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    model.write(&mut client, 600);
+    client.flush().unwrap();
+    let drive = journals(&daemon)[0]["drive"].as_str().unwrap().to_owned();
+    let state = daemon.kill();
+    hide(&state, &drive);
+    daemon = start(&state);
+    model.check(&daemon);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    model.write(&mut client, 300);
+    client.flush().unwrap();
+    bring_back(daemon.state(), &drive);
+    wait_for_replicas(&daemon);
+    wait_for_empty_journals(&daemon);
+    model.check_files(daemon.state(), 3);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    model.write(&mut client, 600);
+    client.flush().unwrap();
+    let state = daemon.kill();
+    let log = std::fs::read_dir(state.beside(&drive).join("journals")).unwrap().next().unwrap();
+    let log = File::options().write(true).open(log.unwrap().path().join("log")).unwrap();
+    log.write_all_at(&[0; 8192], 0).unwrap();
+    let daemon = start(&state);
+    model.check(&daemon);
+    let alarms = daemon.json(&["status"])["alarms"].to_string();
+    assert!(alarms.contains("a write journal of volume 'vol1' is lost"), "{alarms}");
+    wait_for_replicas(&daemon);
+    wait_for_empty_journals(&daemon);
+    model.check(&daemon);
+    model.check_files(daemon.state(), 3);
+    daemon.stop();
+}
+
+#[test]
+fn failed_journal_is_replaced_without_client_errors() {
+    let daemon = with_hybrid("1");
+    let mut model = Model::new(1);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    model.write(&mut client, 600);
+    let drive = journals(&daemon)[0]["drive"].as_str().unwrap().to_owned();
+    let log = std::fs::read_dir(daemon.state().beside(&drive).join("journals")).unwrap().next().unwrap();
+    let log = File::options().write(true).open(log.unwrap().path().join("log")).unwrap();
+    // Data that is not destaged yet can no longer be read.
+    log.set_len(4096).unwrap();
+    wait_until("the replica behind it to be made anew behind another", || {
+        let journals = journals(&daemon);
+        journals.len() == 2 && journals.iter().all(|journal| journal["drive"] != json!(drive))
+    });
+    model.write(&mut client, 300);
+    model.check(&daemon);
+    wait_for_replicas(&daemon);
+    wait_for_empty_journals(&daemon);
+    model.check_files(daemon.state(), 3);
+    client.disconnect();
+    let daemon = start(&daemon.kill());
+    model.check(&daemon);
+    assert_eq!(daemon.json(&["status"])["alarms"], json!([]));
+    daemon.stop();
+}
+
+#[test]
+fn missing_slow_drive_does_not_block_full_journals() {
+    // The state is in memory: so many sequential writes would take minutes on the machine's disk.
+    let daemon = with_hybrid_on(&State::in_memory(), "2");
+    let mut model = Model::new(2);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    model.write(&mut client, 600);
+    client.flush().unwrap();
+    let state = daemon.kill();
+    hide(&state, "disk1");
+    let daemon = start(&state);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    // These writes are several times the size of the journals.
+    model.write(&mut client, 30_000);
+    client.flush().unwrap();
+    model.check(&daemon);
+    bring_back(daemon.state(), "disk1");
+    wait_for_replicas(&daemon);
+    wait_for_empty_journals(&daemon);
+    model.check(&daemon);
+    model.check_files(daemon.state(), 3);
+    daemon.stop();
+}
+
+#[test]
+fn missing_replica_is_not_destaged_to_until_it_returns() {
+    let daemon = with_hybrid("1");
+    let mut model = Model::new(1);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    model.write(&mut client, 300);
+    client.flush().unwrap();
+    let paths = extent_files(daemon.state()).into_values().flatten().collect::<Vec<_>>();
+    let has_replica = |disk: &&str| paths.iter().any(|path| path.starts_with(daemon.state().beside(disk)));
+    let disk = ["disk1", "disk2", "disk3"].into_iter().find(has_replica).unwrap();
+    hide(daemon.state(), disk);
+    // Idle journals are destaged. Writing continues until the daemon knows that the disk is missing.
+    wait_until("its replica to be out of service", || {
+        model.write(&mut client, 30);
+        inspect(&daemon)["replication"]["missing"] == 1
+    });
+    model.write(&mut client, 300);
+    client.flush().unwrap();
+    // Writing has stopped for both journals. The one whose disk is present has destaged everything.
+    wait_until("a journal to be empty", || journals(&daemon).iter().any(|one| one["is_empty"] == true));
+    assert!(journals(&daemon).iter().any(|one| one["is_empty"] == false), "something was brought to {disk}");
+    bring_back(daemon.state(), disk);
+    wait_for_replicas(&daemon);
+    wait_for_empty_journals(&daemon);
+    model.check(&daemon);
+    model.check_files(daemon.state(), 3);
+    daemon.stop();
+}
+
+#[test]
+fn damaged_slow_replica_is_rebuilt() {
+    let daemon = with_hybrid("1");
+    let mut model = Model::new(1);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    model.write(&mut client, 300);
+    client.flush().unwrap();
+    client.disconnect();
+    let files = extent_files(daemon.state()).remove("00000000").unwrap();
+    let slow = files.iter().find(|path| path.display().to_string().contains("disk")).unwrap();
+    File::options().write(true).open(slow).unwrap().set_len(4096).unwrap();
+    // Only a scrub reads this file.
+    daemon.ok(&words("scrub start vol1 --wait"));
+    wait_for_replicas(&daemon);
+    wait_for_empty_journals(&daemon);
+    daemon.ok(&words("scrub start vol1 --wait"));
+    model.check(&daemon);
+    model.check_files(daemon.state(), 3);
+    daemon.stop();
+}
+
+#[test]
+fn random_model_agrees_while_journals_fill_and_templates_change() {
+    if !has_libnbd() {
+        return;
+    }
+    let daemon = with_hybrid("3");
+    let operations = setting("WEIR_MODEL_OPERATIONS", 3000).to_string();
+    let seed = Random::seeded().next().to_string();
+    let mut command = Command::new(PYTHON);
+    command.args([MODEL, &daemon.uri("vol1"), &seed, &operations, "structured"]);
+    let mut client = command.stdout(Stdio::null()).spawn().unwrap();
+    let mut random = Random::seeded();
+    let mut changes = 0;
+    while client.try_wait().unwrap().is_none() {
+        let template = random.pick(&["nvme", "hybrid", "hybrid", "hdd"]).to_owned();
+        let modify = ["volume", "modify", "vol1", "--template", template, "--wait"];
+        changes += u64::from(daemon.state().weir(&modify).done_unless(&DRIVE_WAS_AWAY));
+        let drive = random.pick(&["flash1", "flash3", "disk2"]).to_owned();
+        hide(daemon.state(), drive);
+        daemon.ok(&["volume", "list"]);
+        bring_back(daemon.state(), drive);
+    }
+    assert!(client.wait().unwrap().success());
+    assert!(changes > 0, "no change was made under the client");
+    let modify = words("volume modify vol1 --template hybrid --wait");
+    wait_until("the drive is back", || daemon.state().weir(&modify).done_unless(&DRIVE_WAS_AWAY));
+    wait_for_replicas(&daemon);
+    wait_for_empty_journals(&daemon);
+    assert_eq!(compare_replicas(daemon.state()), [3, 3, 3]);
+    daemon.stop();
+}
+
+#[test]
+fn regrown_volume_behind_journals_holds_no_old_data() {
+    let mut daemon = with_hybrid("2");
+    let mut model = Model::new(2);
+    // The volume is shrunk to whole extents, and into the middle of an extent.
+    for (mebibytes, is_killed) in [(1024, false), (1124, false), (1024, true), (1124, true)] {
+        let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+        model.write(&mut client, 900);
+        client.flush().unwrap();
+        client.disconnect();
+        daemon.ok(&["volume", "resize", "vol1", "--size", &format!("{mebibytes}MiB"), "--force"]);
+        daemon.ok(&words("volume resize vol1 --size 2"));
+        let is_cut = |offset: u64| offset >= mebibytes << 20;
+        model.blocks.iter_mut().filter(|(offset, _)| is_cut(**offset)).for_each(|(_, value)| *value = 0);
+        if is_killed {
+            daemon = start(&daemon.kill());
+        }
+        model.check(&daemon);
+    }
+    wait_for_replicas(&daemon);
+    wait_for_empty_journals(&daemon);
+    model.check_files(daemon.state(), 3);
+    daemon.stop();
+}
+
+#[test]
+fn journals_follow_templates_and_leave_removed_drives() {
+    let daemon = with_hybrid("1");
+    let mut model = Model::new(1);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    model.write(&mut client, 300);
+    for template in ["nvme", "hybrid", "hdd", "hybrid"] {
+        daemon.ok(&["volume", "modify", "vol1", "--template", template, "--wait"]);
+        model.write(&mut client, 200);
+        model.check(&daemon);
+        let replicas: u64 =
+            journals(&daemon).iter().map(|journal| journal["replicas"].as_u64().unwrap()).sum();
+        match template {
+            "nvme" => wait_until("journals to be given up", || journals(&daemon).is_empty()),
+            "hybrid" => assert_eq!(replicas, 2, "{:?}", journals(&daemon)),
+            _ => {}
+        }
+    }
+    let drive = journals(&daemon)[0]["drive"].as_str().unwrap().to_owned();
+    daemon.ok(&["drive", "remove", &drive, "--wait"]);
+    let left = journals(&daemon);
+    assert!(left.iter().all(|journal| journal["drive"] != json!(drive)), "{left:?}");
+    assert!(!daemon.state().beside(&drive).join("journals").exists());
+    model.write(&mut client, 200);
+    client.flush().unwrap();
+    wait_for_replicas(&daemon);
+    wait_for_empty_journals(&daemon);
+    model.check(&daemon);
+    model.check_files(daemon.state(), 3);
+    client.disconnect();
+    daemon.ok(&words("volume delete vol1 --force"));
+    for (drive, ..) in DRIVES {
+        let journals = daemon.state().beside(drive).join("journals");
+        assert!(std::fs::read_dir(journals).map_or(0, Iterator::count) == 0, "{drive}");
+    }
+    daemon.stop();
+}
+
+#[test]
+fn removal_blocked_by_a_journal_is_refused_at_once() {
+    let daemon = start(&State::new());
+    add_drives(&daemon, &["flash1", "flash2", "flash3", "disk1", "disk2"]);
+    daemon.ok(&words("volume create vol1 --size 1 --template hybrid"));
+    let drive = journals(&daemon)[0]["drive"].as_str().unwrap().to_owned();
+    let remove = ["drive", "remove", &drive, "--wait"];
+    let refused = daemon.refused(1, &remove);
+    let why = format!("drive '{drive}' cannot be emptied: the write journal of volume 'vol1' on it");
+    assert!(refused.contains(&why) && refused.contains("add a drive of class low"), "{refused}");
+    add_drives(&daemon, &["disk3"]);
+    daemon.ok(&remove);
+    assert!(journals(&daemon).iter().all(|journal| journal["drive"] != drive.as_str()));
+    wait_for_replicas(&daemon);
+    daemon.stop();
+}
