@@ -72,6 +72,21 @@ pub(super) async fn list(
     Ok(Json(BackgroundPolicyList { items, next_page_token }))
 }
 
+/// Show the policy of a kind of background work.
+#[utoipa::path(
+    get, path = "/v1/background-policies/{kind}", tag = "policy groups", operation_id = "getBackgroundPolicy",
+    params(("kind" = String, Path, description = "The kind")),
+    responses((status = 200, description = "The policy", body = BackgroundPolicy))
+)]
+pub(super) async fn inspect(
+    State(context): State<Context>,
+    Path(name): Path<String>,
+) -> Shown<BackgroundPolicy> {
+    let kind = kind(&name)?;
+    let view = context.run(move |control| Ok::<_, ControlError>(control.background.background_policy(kind)));
+    Ok(Tagged(view.await?.into_api()))
+}
+
 /// Change the policy of a kind of background work; it applies to every drive once the answer is sent.
 #[utoipa::path(
     patch, path = "/v1/background-policies/{kind}", tag = "policy groups",

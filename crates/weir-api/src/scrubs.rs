@@ -27,6 +27,21 @@ pub(super) async fn list(
     Ok(Json(ScrubList { items, next_page_token }))
 }
 
+/// Show the current or last scrub of a volume, and the known state of its data at rest.
+#[utoipa::path(
+    get, path = "/v1/tenants/{tenant}/volumes/{volume}/scrub", tag = "volumes", operation_id = "getScrub",
+    params(("tenant" = String, Path, description = "Tenant of the volume"), ("volume" = String, Path, description = "Name of the volume")),
+    responses((status = 200, description = "The scrub", body = Scrub))
+)]
+pub(super) async fn inspect(
+    State(context): State<Context>,
+    Path((tenant, name)): Path<(String, String)>,
+) -> Answer<Scrub> {
+    let (tenant, name) = (Some(convert::name(&tenant)?), convert::name(&name)?);
+    let view = context.run(move |control| control.scrubs.scrub(tenant.as_ref(), &name)).await?;
+    Ok(Json(view.into_api()))
+}
+
 /// Scrub a volume: compare its replicas in the background, and repair bad blocks from a good replica.
 ///
 /// A scrub that is already under way continues.

@@ -242,6 +242,8 @@ fn call_background_policies(api: &mut World) {
     const POLICY: &str = "/v1/background-policies/{kind}";
     let list = |api: &mut World| api.call("GET", POLICIES, "", None, 200)["items"][0].clone();
     let built_in = list(api);
+    assert_eq!(api.call("GET", POLICY, "reclaim", None, 200), built_in);
+    api.call("GET", POLICY, "backup", None, 404);
     assert_eq!((&built_in["weight"], &built_in["is_built_in"]), (&json!(10), &json!(true)));
     let change = json!({"weight": 7, "ceiling": {"iops": 100}, "deadline_seconds": 60});
     let changed = api.call("PATCH", POLICY, "reclaim", Some(change), 200);
@@ -310,6 +312,11 @@ fn call_scrubs(api: &mut World) {
     let series = "weir_volume_scrub_found_blocks_total{tenant=\"default\",volume=\"x\"} 0.0";
     assert!(metrics.as_str().unwrap().contains(series), "{metrics}");
     assert_eq!(api.call("DELETE", SCRUB, "x", None, 200), list(api));
+    assert_eq!(api.call("GET", SCRUB, "x", None, 200), list(api));
+    let journals = "/v1/tenants/{tenant}/volumes/{volume}/journals";
+    assert_eq!(api.call("GET", journals, "x", None, 200), json!({"items": []}));
+    api.call("GET", journals, "none-such", None, 404);
+    api.call("GET", SCRUB, "none-such", None, 404);
     api.call("POST", SCRUB, "none-such", None, 404);
     api.call("DELETE", SCRUB, "none-such", None, 404);
     api.call("DELETE", VOLUME, "x", None, 204);

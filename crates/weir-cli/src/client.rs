@@ -310,8 +310,11 @@ fn showing(file: &Path) -> Result<HeaderMap, CommandError> {
 }
 
 /// Path of an object of a tenant: `of_tenant(None, "volumes", "db")`. Without a name it is the path of the
-/// collection, and without a tenant the default tenant is meant.
+/// collection. Without a tenant, a name such as `shop/db` names its tenant, as the name of its NBD export does;
+/// otherwise the default tenant is meant.
 pub fn of_tenant(tenant: Option<&str>, collection: &str, name: Option<&str>) -> String {
+    let both = if tenant.is_none() { name.and_then(|name| name.split_once('/')) } else { None };
+    let (tenant, name) = both.map_or((tenant, name), |(tenant, name)| (Some(tenant), Some(name)));
     let tenant = segment(tenant.unwrap_or(weir_types::name::DEFAULT_TENANT));
     let name = name.map(|name| format!("/{}", segment(name))).unwrap_or_default();
     format!("/v1/tenants/{tenant}/{collection}{name}")
@@ -332,6 +335,18 @@ mod tests {
     use std::os::unix::net::{UnixListener, UnixStream};
 
     use super::*;
+
+    #[test]
+    fn name_of_an_export_names_the_tenant() {
+        let path = |tenant, name| of_tenant(tenant, "volumes", Some(name));
+        assert_eq!(path(None, "db"), "/v1/tenants/default/volumes/db");
+        assert_eq!(path(None, "shop/db"), "/v1/tenants/shop/volumes/db");
+        assert_eq!(
+            path(Some("other"), "shop/db"),
+            "/v1/tenants/other/volumes/shop%2Fdb",
+            "no volume is named so"
+        );
+    }
 
     /// Error of a client whose daemon accepts one connection and handles it with `serve`. The request times
     /// out after `timeout`.

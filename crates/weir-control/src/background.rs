@@ -123,14 +123,18 @@ pub struct Background {
 impl Background {
     /// Policies of all kinds of background work.
     pub fn background_policies(&self) -> Vec<BackgroundPolicyView> {
+        BackgroundKind::ALL.into_iter().map(|kind| self.background_policy(kind)).collect()
+    }
+
+    /// The policy of a kind of background work.
+    pub fn background_policy(&self, kind: BackgroundKind) -> BackgroundPolicyView {
         let model = self.core.model();
-        let view = |kind| BackgroundPolicyView {
+        BackgroundPolicyView {
             kind,
             policy: model.background_policy(kind),
             is_built_in: !model.background.contains_key(&kind),
             version: model.background_version(kind),
-        };
-        BackgroundKind::ALL.into_iter().map(view).collect()
+        }
     }
 
     /// Changes the policy of a kind of background work. The policy applies to every drive once the call

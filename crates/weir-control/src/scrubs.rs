@@ -258,6 +258,15 @@ impl Scrubs {
         Ok(self.view_of_scrub(&record))
     }
 
+    /// The current or last scrub of a volume.
+    ///
+    /// # Errors
+    /// Not found for an unknown tenant or volume.
+    pub fn scrub(&self, tenant: Option<&Name>, name: &Name) -> Outcome<ScrubView> {
+        let record = self.core.model().volume(tenant, name)?.record.clone();
+        Ok(self.view_of_scrub(&record))
+    }
+
     /// The scrubs of all volumes, or those of one tenant, by tenant and name.
     ///
     /// # Errors

@@ -32,7 +32,7 @@ pub struct TenantOfShown {
 #[derive(Clone, Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct VolumeName {
-    /// The volume
+    /// The volume; TENANT/VOLUME for one of another tenant
     #[arg(value_name = "VOLUME")]
     name: Option<String>,
     /// The volume, as an option

@@ -59,12 +59,9 @@ fn list(client: &Client, read: ReadArguments) -> Result<(), CommandError> {
     output::list(&client.list(POLICIES_PATH, &[])?, read.output, COLUMNS)
 }
 
-/// Shows one policy. The API has policies in its list only.
 fn show(client: &Client, kind: BackgroundKind, read: ReadArguments) -> Result<(), CommandError> {
-    let list: Items<BackgroundPolicy> = client.list(POLICIES_PATH, &[])?;
-    let found = list.items.into_iter().find(|policy| policy.kind == kind);
-    let none = || CommandError::Failed(format!("the daemon has no background work of kind '{}'", name(kind)));
-    output::show(&found.ok_or_else(none)?, read.output, description)
+    let policy: BackgroundPolicy = client.get(&path(kind), &[])?;
+    output::show(&policy, read.output, description)
 }
 
 fn deadline(policy: &BackgroundPolicy) -> String {

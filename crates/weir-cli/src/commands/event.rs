@@ -1,6 +1,8 @@
 //! `weir event`: what happened, and what happens.
 
 use std::io::{BufRead, BufReader};
+use std::thread;
+use std::time::Duration;
 
 use weir_api_types::{Event, EventSeverity};
 
@@ -11,6 +13,8 @@ use crate::output::{self, ListColumn};
 
 /// Path of events in the API.
 const PATH: &str = "/v1/events";
+/// Pause between two attempts to reach a daemon that has gone away.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 
 /// Columns of the list.
 const COLUMNS: &[ListColumn<Event>] = &[
@@ -37,14 +41,28 @@ pub fn run(client: &Client, command: EventCommand) -> Result<(), CommandError> {
         print(event, read.output)?;
         last = Some(event.sequence);
     }
+    follow_from(client, severity.as_deref(), last, read.output)
+}
+
+/// Prints events as they happen. A restart of the daemon is waited for: the numbers of events grow through it.
+fn follow_from(
+    client: &Client,
+    severity: Option<&str>,
+    mut last: Option<u64>,
+    format: Format,
+) -> Result<(), CommandError> {
     loop {
-        last = follow_from(client, severity.as_deref(), last, read.output)?;
+        match follow_stream(client, severity, last, format) {
+            Ok(newer) => last = newer,
+            Err(CommandError::Unreachable { .. }) => thread::sleep(RECONNECT_PAUSE),
+            Err(error) => return Err(error),
+        }
     }
 }
 
 /// Prints events until the stream ends, for example because the daemon restarts. Returns the number of the
 /// last event.
-fn follow_from(
+fn follow_stream(
     client: &Client,
     severity: Option<&str>,
     after: Option<u64>,

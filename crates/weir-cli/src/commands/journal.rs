@@ -5,7 +5,7 @@ use super::super::client::{Client, of_tenant};
 use super::super::errors::CommandError;
 use super::super::output::{self, ListColumn};
 use crate::items::Items;
-use weir_api_types::{Journal, Volume};
+use weir_api_types::Journal;
 
 /// Path of journals in the API.
 const PATH: &str = "/v1/journals";
@@ -33,11 +33,9 @@ pub fn run(client: &Client, command: JournalCommand) -> Result<(), CommandError>
     let Some(volume) = volume else {
         return output::list(&client.list(PATH, &[("tenant", tenant)])?, read.output, COLUMNS);
     };
-    // The API has no list for one volume. The volume is read first, so that an unknown one is reported.
-    let volume: Volume = client.get(&of_tenant(tenant, "volumes", Some(volume)), &[])?;
-    let mut list: Items<Journal> = client.list(PATH, &[("tenant", Some(&volume.tenant))])?;
-    list.items.retain(|journal| journal.volume == volume.name);
-    output::show(&list, read.output, |list| described(&volume.name, &list.items))
+    let path = format!("{}/journals", of_tenant(tenant, "volumes", Some(volume)));
+    let list: Items<Journal> = client.list(&path, &[])?;
+    output::show(&list, read.output, |list| described(volume, &list.items))
 }
 
 fn state(journal: &Journal) -> &'static str {

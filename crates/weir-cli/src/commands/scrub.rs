@@ -57,13 +57,10 @@ fn list(client: &Client, tenant: Option<&str>, read: ReadArguments) -> Result<()
     output::list(&client.list(SCRUBS_PATH, &[("tenant", tenant)])?, read.output, COLUMNS)
 }
 
-/// Shows the scrub of one volume. The API has it in its list only, also for a volume that was never scrubbed.
+/// Shows the scrub of one volume, also of one that was never scrubbed.
 fn show(client: &Client, name: &str, tenant: Option<&str>, read: ReadArguments) -> Result<(), CommandError> {
-    let volume: Volume = client.get(&of_tenant(tenant, "volumes", Some(name)), &[])?;
-    let list: Items<Scrub> = client.list(SCRUBS_PATH, &[("tenant", Some(&volume.tenant))])?;
-    let found = list.items.into_iter().find(|scrub| scrub.volume == volume.name);
-    let gone = || CommandError::Failed(format!("volume '{name}' was deleted or renamed just now"));
-    output::show(&found.ok_or_else(gone)?, read.output, description)
+    let scrub: Scrub = client.get(&path(tenant, name), &[])?;
+    output::show(&scrub, read.output, description)
 }
 
 fn start(client: &Client, arguments: &ScrubStartArguments) -> Result<(), CommandError> {

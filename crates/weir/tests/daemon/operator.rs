@@ -510,6 +510,13 @@ fn events_are_listed_and_followed() {
     let (changed, raised) = (next(), next());
     assert_eq!((&changed["code"], &changed["object"]["name"]), (&json!("changed"), &json!("slow")));
     assert_eq!((&raised["code"], &raised["severity"]), (&json!("alarm_raised"), &json!("warning")));
+    let daemon = daemon.stop().start(&["--reactors", "1"]);
+    let mut later = next();
+    while later["code"] != "daemon_started" {
+        later = next();
+    }
+    assert!(later["sequence"].as_u64() > raised["sequence"].as_u64(), "the follower waited for the daemon");
+    let daemon = daemon.stop().start(&["--reactors", "1"]);
     follower.kill().unwrap();
     follower.wait().unwrap();
     let after = changed["sequence"].to_string();
