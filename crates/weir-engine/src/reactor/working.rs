@@ -18,8 +18,18 @@ impl Reactor {
     pub(super) fn carry_out(&mut self, index: VolumeIndex) {
         while let Some(mut effects) = self.volumes[index].begin_effects() {
             let mut left = effects.drain(..);
-            while let Some(of_client) = self.take_effects(index, &mut left) {
-                self.tell_client(of_client);
+            while let Some(effect) = self.take_effects(index, &mut left) {
+                match effect {
+                    VolumeEffect::Ended { ticket, owner, result } => {
+                        let Owner { part, memory, spent, .. } = owner;
+                        let ended = EndedOperation { part, memory, spent };
+                        self.clients.operation_ended(&mut self.io, ticket, ended, result);
+                    }
+                    VolumeEffect::Flushed { ticket, result } => {
+                        self.clients.flushed(&mut self.io, ticket, result);
+                    }
+                }
+                self.serve_clients();
             }
             drop(left);
             self.volumes[index].agenda.end(effects);
@@ -34,21 +44,6 @@ impl Reactor {
     ) -> Option<VolumeEffect> {
         let (volume, mut desk) = self.volumes.at(&mut self.io, index);
         effects.find_map(|effect| volume.take_effect(effect, &mut desk))
-    }
-
-    /// Tells a client of the end of an operation or a flush, and carries out the consequences.
-    fn tell_client(&mut self, effect: VolumeEffect) {
-        match effect {
-            VolumeEffect::Ended { ticket, owner, result } => {
-                let Owner { part, memory, spent, .. } = owner;
-                let ended = EndedOperation { part, memory, spent };
-                self.clients.operation_ended(&mut self.io, ticket, ended, result);
-            }
-            VolumeEffect::Flushed { ticket, result } => {
-                self.clients.flushed(&mut self.io, ticket, result);
-            }
-        }
-        self.serve_clients();
     }
 
     /// Lets a volume work, and carries out its effects and what its metadata decided.
