@@ -8,6 +8,7 @@
 //!
 //! This module does not know checksums themselves, files, or the course of a scrub.
 
+use weir_types::ExtentIndex;
 use weir_types::bounds::{BLOCK_BYTES, DAMAGED_BLOCKS_MAX, REPLICA_SLOTS_MAX, SECTION_BYTES};
 
 use crate::action::Request;
@@ -280,7 +281,7 @@ mod tests {
     const SECTION: u32 = SECTION_BYTES as u32;
 
     fn write(offset: u32, length: u32) -> Request {
-        Request { kind: Kind::Write { is_durable: false }, extent: 0, offset, length }
+        Request { kind: Kind::Write { is_durable: false }, extent: ExtentIndex(0), offset, length }
     }
 
     fn both() -> Slots {

@@ -4,6 +4,8 @@
 //! Every state change passes [`MirroredExtent::set_state`]. The other methods say when it happens, and which
 //! regions the replica lacks then.
 
+use weir_types::ExtentIndex;
+
 use super::MirroredExtent;
 use crate::action::Request;
 use crate::mirror::regions::{RegionSet, regions_of};
@@ -233,7 +235,7 @@ mod tests {
 
     fn write(region: u32) -> Request {
         let kind = Kind::Write { is_durable: false };
-        Request { kind, extent: 0, offset: region * REGION_BYTES as u32, length: 4096 }
+        Request { kind, extent: ExtentIndex(0), offset: region * REGION_BYTES as u32, length: 4096 }
     }
 
     /// An extent with three replicas in sync and a stale one, which differ in a region.
