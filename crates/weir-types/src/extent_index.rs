@@ -17,6 +17,13 @@ impl ExtentIndex {
         (0..count).map(ExtentIndex)
     }
 
+    /// All extents of a volume of `size_bytes`.
+    pub fn all_of(
+        size_bytes: u64,
+    ) -> impl DoubleEndedIterator<Item = ExtentIndex> + ExactSizeIterator + Clone {
+        ExtentIndex::first(size_bytes.div_ceil(EXTENT_BYTES) as u32)
+    }
+
     /// This extent and all after it in a volume of `count` extents.
     pub fn onward(self, count: u32) -> impl DoubleEndedIterator<Item = ExtentIndex> + Clone {
         (self.0..count).map(ExtentIndex)
@@ -69,6 +76,7 @@ mod tests {
         for extent in ExtentIndex::first(3) {
             assert_eq!(ExtentIndex::holding(extent.start_bytes()), extent);
             assert_eq!(ExtentIndex::holding(extent.next().start_bytes() - 1), extent);
+            assert_eq!(ExtentIndex::all_of(extent.start_bytes() + 1).last(), Some(extent));
         }
     }
 }
