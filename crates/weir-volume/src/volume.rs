@@ -524,13 +524,14 @@ mod tests {
 
     use super::*;
 
+    const FIRST: ExtentIndex = ExtentIndex(0);
+
     /// Completes a write to the file of a generation, and begins a flush.
     fn write_and_flush(volume: &mut Volume, generation: Generation, flush: u32) -> Vec<Action> {
-        let (file, mut actions) = ((ExtentIndex(0), generation), Vec::new());
+        let (file, mut actions) = ((FIRST, generation), Vec::new());
         let kind = Kind::Write { is_durable: false };
-        let id =
-            volume.start(Request { kind, extent: ExtentIndex(0), offset: 0, length: 4096 }, &mut actions);
-        assert_eq!(actions, [Action::Open { extent: ExtentIndex(0), generation }]);
+        let id = volume.start(Request { kind, extent: FIRST, offset: 0, length: 4096 }, &mut actions);
+        assert_eq!(actions, [Action::Open { extent: FIRST, generation }]);
         volume.opened(file, Ok(AllocationMap::default()), &mut actions);
         volume.allocated(file, 0, &mut actions);
         volume.completed(id, Ok(4096), &mut actions);
@@ -544,24 +545,20 @@ mod tests {
     fn late_answer_is_not_applied_to_the_next_file() {
         let mut volume = Volume::new(EXTENT_BYTES);
         let (first, second) = (Generation(0), Generation(1));
-        let sync = |generation| vec![Action::Sync { extent: ExtentIndex(0), generation }];
+        let sync = |generation| vec![Action::Sync { extent: FIRST, generation }];
         assert_eq!(write_and_flush(&mut volume, first, 1), sync(first));
-        volume.fail_replica(ExtentIndex(0), &mut Vec::new());
-        assert!(volume.is_idle(ExtentIndex(0)), "nothing waits for the sync any more");
-        volume.renew(ExtentIndex(0));
+        volume.fail_replica(FIRST, &mut Vec::new());
+        assert!(volume.is_idle(FIRST), "nothing waits for the sync any more");
+        volume.renew(FIRST);
         assert_eq!(write_and_flush(&mut volume, second, 2), sync(second));
         let mut actions = Vec::new();
-        volume.synced((ExtentIndex(0), first), Ok(()), &mut actions);
+        volume.synced((FIRST, first), Ok(()), &mut actions);
         assert_eq!(actions, [], "what the next file has is not stable yet");
-        volume.synced((ExtentIndex(0), first), Err(Fault::Broken), &mut actions);
-        volume.opened((ExtentIndex(0), first), Err(Fault::Broken), &mut actions);
-        volume.allocated((ExtentIndex(0), first), 7, &mut actions);
-        assert!(
-            actions.is_empty()
-                && !volume.has_failed(ExtentIndex(0))
-                && volume.is_hole(ExtentIndex(0), 7 << 20, 4096)
-        );
-        volume.synced((ExtentIndex(0), second), Ok(()), &mut actions);
+        volume.synced((FIRST, first), Err(Fault::Broken), &mut actions);
+        volume.opened((FIRST, first), Err(Fault::Broken), &mut actions);
+        volume.allocated((FIRST, first), 7, &mut actions);
+        assert!(actions.is_empty() && !volume.has_failed(FIRST) && volume.is_hole(FIRST, 7 << 20, 4096));
+        volume.synced((FIRST, second), Ok(()), &mut actions);
         assert!(matches!(actions[..], [Action::Flushed { flush: 2, .. }]));
     }
 }
