@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weir_engine_interface::{Content, FileIdentity, OpenFile};
 use weir_plan::replica_return::{AfterReturn, FileContent, FoundFile, after_return};
 use weir_store::Store;
-use weir_types::{DriveId, VolumeId};
+use weir_types::{DriveId, ExtentIndex, VolumeId};
 
 use crate::core::Core;
 use crate::records::ExtentReplica;
@@ -199,7 +199,7 @@ mod tests {
         fs::File::create(&path).unwrap().set_len(EXTENT_BYTES).unwrap();
         let identity = FileIdentity::of(&path.metadata().unwrap());
         let volume = VolumeId(uuid::Uuid::nil());
-        let (content, size_bytes) = (Content::Replica(0, 0), EXTENT_BYTES);
+        let (content, size_bytes) = (Content::Replica(ExtentIndex(0), 0), EXTENT_BYTES);
         let file = OpenFile { volume, content, path: path.clone(), identity, size_bytes };
         assert_eq!(found_in_place_of(&file), FoundFile::Same);
         let elsewhere = FileIdentity { device: identity.device + 1, ..identity };
