@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weir_engine_interface::{Content, FileIdentity, OpenFile};
 use weir_plan::replica_return::{AfterReturn, FileContent, FoundFile, after_return};
 use weir_store::Store;
-use weir_types::{DriveId, ExtentIndex, VolumeId};
+use weir_types::{DriveId, VolumeId};
 
 use crate::core::Core;
 use crate::records::ExtentReplica;
@@ -188,6 +188,7 @@ impl Absences {
 
 #[cfg(test)]
 mod tests {
+    use weir_types::ExtentIndex;
     use weir_types::bounds::EXTENT_BYTES;
 
     use super::*;

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 
-use weir_store::extent_count;
 use weir_types::{ExtentIndex, VolumeId};
 use weir_volume::mirror::ReplicaState;
 

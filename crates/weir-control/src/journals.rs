@@ -10,7 +10,6 @@
 //! markers that were read. The content of journals belongs to the data plane.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,7 +17,7 @@ use weir_engine_interface::statistics::JournalUsage;
 use weir_engine_interface::{JournalSpec, VolumeHome};
 use weir_reactor::Descriptor;
 use weir_store::journal::{Behind, ReadyJournal, journaled_metadata_path, read_marker};
-use weir_store::{Store, StoreError, extent_count, extent_file_name, extents_folder, replica_metadata};
+use weir_store::{Store, StoreError, extent_file_name, extents_folder, replica_metadata};
 use weir_types::{Class, DriveId, ExtentIndex, JournalId, Name, VolumeId};
 use weir_volume::mirror::ReplicaMetadata;
 

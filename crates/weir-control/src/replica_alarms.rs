@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use weir_plan::failure_domain::{FailureDomain, count_failure_domains};
-use weir_store::extent_count;
 use weir_types::{DriveId, ExtentIndex};
 
 use crate::error::list_names;

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use weir_engine_interface::statistics::ChecksumCounters;
 use weir_engine_interface::{ScrubEnd, ScrubProgress, ScrubSnapshot};
-use weir_types::bounds::{BLOCK_BYTES, DAMAGED_BLOCKS_MAX, EXTENT_BYTES};
+use weir_types::bounds::{BLOCK_BYTES, DAMAGED_BLOCKS_MAX};
 use weir_types::{ExtentIndex, Name, VolumeId};
 use weir_volume::mirror::Damaged;
 

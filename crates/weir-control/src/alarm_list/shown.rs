@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
-use weir_types::{DriveId, ExtentIndex, VolumeId};
+use weir_types::{DriveId, VolumeId};
 
 use crate::alarm_list::AlarmList;
 use crate::alarms::{ActiveAlarm, AlarmSource};
@@ -156,6 +156,8 @@ impl AlarmList {
 
 #[cfg(test)]
 mod tests {
+    use weir_types::ExtentIndex;
+
     use super::*;
 
     fn alarm(source: AlarmSource, extent: Option<ExtentIndex>, message: &str) -> ActiveAlarm {

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_plan::failure_domain::Room;
 use weir_plan::replica_plan::{Candidate, Unreachable, Wish, unreachable};
-use weir_store::extent_count;
 use weir_types::units::Size;
 use weir_types::{ClassPolicy, DriveId, ExtentIndex};
 use weir_volume::mirror::ReplicaState;

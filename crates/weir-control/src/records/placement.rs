@@ -9,7 +9,6 @@
 
 use serde::{Deserialize, Serialize};
 use weir_engine_interface::{NO_HOME, home_beyond_list};
-use weir_store::extent_count;
 use weir_types::bounds::{EXTENT_BYTES, REPLICA_SLOTS_MAX};
 use weir_types::control_bounds::DRIVES_MAX;
 use weir_types::{DriveId, ExtentIndex};

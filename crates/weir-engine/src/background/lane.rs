@@ -10,7 +10,7 @@ use weir_engine_interface::JobProgress;
 use weir_qos::background::{FLOOR_INTERVAL_NS, due_ns, rate_needed};
 use weir_qos::{Cost, Kind, Pace};
 use weir_types::bounds::BACKGROUND_OPERATIONS_MAX;
-use weir_types::{BackgroundPolicy, ExtentIndex, Terms, VolumeId};
+use weir_types::{BackgroundPolicy, Terms, VolumeId};
 
 use super::reclaim::{Reclaim, Verdict};
 use crate::helper::{ReclaimDone, ReclaimOutcome, ReclaimStep};
@@ -171,6 +171,7 @@ mod tests {
     use super::*;
     use crate::helper::ReclaimDone;
     use weir_store::{Given, Survey};
+    use weir_types::ExtentIndex;
     use weir_types::{Throughput, Weight};
 
     const SECOND_NS: u64 = 1_000_000_000;

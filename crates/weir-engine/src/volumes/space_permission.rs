@@ -9,7 +9,6 @@ use std::io;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use weir_types::ExtentIndex;
 use weir_types::bounds::ALLOCATION_BYTES;
 use weir_volume::{Action, Fault};
 
@@ -106,6 +105,8 @@ impl SpaceAsked {
 
 #[cfg(test)]
 mod tests {
+    use weir_types::ExtentIndex;
+
     use std::sync::Arc;
 
     use super::*;

@@ -3,7 +3,6 @@
 //!
 //! This module decides once, from durable records alone. It does not know what happens to an extent in use.
 
-use weir_types::ExtentIndex;
 use weir_types::bounds::REPLICA_SLOTS_MAX;
 
 use super::epoch_record::EpochRecord;
@@ -173,6 +172,7 @@ impl RecoveredExtent {
 
 #[cfg(test)]
 mod tests {
+    use weir_types::ExtentIndex;
     use weir_types::bounds::EXTENT_BYTES;
 
     use super::super::Mirror;

@@ -8,7 +8,6 @@
 //!
 //! This module does not know checksums themselves, files, or the course of a scrub.
 
-use weir_types::ExtentIndex;
 use weir_types::bounds::{BLOCK_BYTES, DAMAGED_BLOCKS_MAX, REPLICA_SLOTS_MAX, SECTION_BYTES};
 
 use crate::action::Request;
@@ -275,6 +274,8 @@ fn touches(request: &Request, block: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use weir_types::ExtentIndex;
+
     use super::*;
     use crate::action::Kind;
 

@@ -4,8 +4,6 @@
 //! Every state change passes [`MirroredExtent::set_state`]. The other methods say when it happens, and which
 //! regions the replica lacks then.
 
-use weir_types::ExtentIndex;
-
 use super::MirroredExtent;
 use crate::action::Request;
 use crate::mirror::regions::{RegionSet, regions_of};
@@ -227,6 +225,7 @@ impl MirroredExtent {
 
 #[cfg(test)]
 mod tests {
+    use weir_types::ExtentIndex;
     use weir_types::bounds::{REGION_BYTES, REPLICA_SLOTS_MAX};
 
     use super::*;
