@@ -2,13 +2,10 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 use crate::bounds::EXTENT_BYTES;
 
-/// Number of an extent, counted from the start of the volume. Stored and shown as the bare number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
+/// Number of an extent, counted from the start of the volume. It is shown as the bare number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExtentIndex(pub u32);
 
 impl ExtentIndex {

@@ -98,7 +98,7 @@ impl State {
     ) {
         let is_news = self.volumes.get_mut(&volume).is_some_and(|volume| volume.fail_replica(replica));
         if is_news {
-            let (extent, message) = (replica.0.into(), message.to_owned());
+            let (extent, message) = (replica.0, message.to_owned());
             self.alarms.push(Alarm { volume, drive, extent, message });
         }
     }
