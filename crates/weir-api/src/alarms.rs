@@ -90,7 +90,7 @@ impl Names {
             severity: severity.into_api(),
             since,
             object: self.object(alarm.volume, alarm.drive),
-            extent: alarm.extent,
+            extent: alarm.extent.map(|extent| extent.0.into()),
             message: alarm.message,
             at_risk: at_risk.to_owned(),
             remedy: remedy.to_owned(),

@@ -188,6 +188,7 @@ impl Absences {
 
 #[cfg(test)]
 mod tests {
+    use weir_types::ExtentIndex;
     use weir_types::bounds::EXTENT_BYTES;
 
     use super::*;
@@ -199,7 +200,7 @@ mod tests {
         fs::File::create(&path).unwrap().set_len(EXTENT_BYTES).unwrap();
         let identity = FileIdentity::of(&path.metadata().unwrap());
         let volume = VolumeId(uuid::Uuid::nil());
-        let (content, size_bytes) = (Content::Replica(0, 0), EXTENT_BYTES);
+        let (content, size_bytes) = (Content::Replica(ExtentIndex(0), 0), EXTENT_BYTES);
         let file = OpenFile { volume, content, path: path.clone(), identity, size_bytes };
         assert_eq!(found_in_place_of(&file), FoundFile::Same);
         let elsewhere = FileIdentity { device: identity.device + 1, ..identity };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use weir_store::ExtentFault;
-use weir_types::{DriveId, VolumeId};
+use weir_types::{DriveId, ExtentIndex, VolumeId};
 
 /// Source of an alarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,7 +46,7 @@ pub struct ActiveAlarm {
     /// Drive that the fault concerns, if any.
     pub drive: Option<DriveId>,
     /// Extent within the volume that the fault concerns, if any.
-    pub extent: Option<u64>,
+    pub extent: Option<ExtentIndex>,
     /// Description of the fault, in words.
     pub message: String,
 }
@@ -110,7 +110,9 @@ impl Alarms {
     /// Raises faults of replicas of a volume that is being opened. They stay active until the volume is
     /// opened again.
     pub fn set_replicas(&self, volume: VolumeId, faults: Vec<ExtentFault>) {
-        faults.iter().for_each(|fault| tracing::error!(%volume, extent = fault.extent, "{}", fault.message));
+        faults
+            .iter()
+            .for_each(|fault| tracing::error!(%volume, extent = fault.extent.0, "{}", fault.message));
         self.state().replicas.insert(volume, faults);
     }
 
@@ -126,13 +128,13 @@ impl Alarms {
         if state.extents.get(&volume) != Some(&faults) {
             faults
                 .iter()
-                .for_each(|fault| tracing::error!(%volume, extent = fault.extent, "{}", fault.message));
+                .for_each(|fault| tracing::error!(%volume, extent = fault.extent.0, "{}", fault.message));
         }
         state.extents.insert(volume, faults);
     }
 
     /// Extents whose files are damaged or missing.
-    pub fn faulty_extents(&self) -> Vec<(VolumeId, u64)> {
+    pub fn faulty_extents(&self) -> Vec<(VolumeId, ExtentIndex)> {
         let state = self.state();
         let all =
             state.extents.iter().flat_map(|(id, faults)| faults.iter().map(|fault| (*id, fault.extent)));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use weir_engine_interface::ProgressSnapshot;
 use weir_types::bounds::{REGION_BYTES, SECTION_BYTES};
-use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Throughput, VolumeId, Weight};
+use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, ExtentIndex, Throughput, VolumeId, Weight};
 use weir_volume::mirror::ReplicaState;
 
 use crate::background_job::BackgroundJob;
@@ -71,7 +71,7 @@ fn resync(model: &Model, id: VolumeId, open: &OpenVolume) -> Option<BackgroundJo
     let (begun_at, bytes_done) = replication.episode()?;
     let volume = &model.volumes.get(&id)?.record;
     let mut drives: Vec<&str> = Vec::new();
-    for (extent, replica_states) in (0..).zip(&open.status().replica_states) {
+    for (extent, replica_states) in (0..).map(ExtentIndex).zip(&open.status().replica_states) {
         let stale = volume
             .placement
             .replicas_of(extent)

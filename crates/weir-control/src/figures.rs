@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use weir_host::processor;
 use weir_store::snapshot::Occupied;
 use weir_store::{DriveUsage, Store, extent_count};
-use weir_types::{DriveId, VolumeId};
+use weir_types::{DriveId, ExtentIndex, VolumeId};
 
 use crate::core::Core;
 use crate::engine::OpenVolume;
@@ -95,7 +95,7 @@ struct Due {
 struct Seen {
     space: Option<(Result<DriveUsage, String>, Instant)>,
     /// Bytes that each extent of a volume occupies; `None` if unknown.
-    used: BTreeMap<VolumeId, Option<Vec<(u64, u64)>>>,
+    used: BTreeMap<VolumeId, Option<Vec<(ExtentIndex, u64)>>>,
     occupied: BTreeMap<VolumeId, Option<Occupied>>,
 }
 
@@ -254,7 +254,7 @@ impl Gauges {
         Some(DatedUsage { usage: usage.clone(), age: at.elapsed() })
     }
 
-    fn used(&self, drive: DriveId, volume: VolumeId) -> Option<Vec<(u64, u64)>> {
+    fn used(&self, drive: DriveId, volume: VolumeId) -> Option<Vec<(ExtentIndex, u64)>> {
         self.gauge(drive).state().seen.used.get(&volume).cloned().flatten()
     }
 
@@ -389,14 +389,14 @@ impl Figures {
         }
         let used = |drive: DriveId| self.gauges.used(drive, volume.id);
         if !has_replicas {
-            let sum = |used: Vec<(u64, u64)>| used.into_iter().map(|(_, bytes)| bytes).sum::<u64>();
+            let sum = |used: Vec<(ExtentIndex, u64)>| used.into_iter().map(|(_, bytes)| bytes).sum::<u64>();
             return there.into_iter().map(|drive| used(drive).map(sum)).sum();
         }
         let mut used_by_extent: Vec<Option<u64>> =
             vec![None; usize::try_from(extent_count(volume.size_bytes)).ok()?];
         // An unreadable drive does not matter: other replicas tell the same.
         for (extent, bytes) in there.into_iter().filter_map(used).flatten() {
-            if let Some(most) = used_by_extent.get_mut(extent as usize) {
+            if let Some(most) = used_by_extent.get_mut(extent.index()) {
                 *most = Some(bytes.max(most.unwrap_or(0)));
             }
         }

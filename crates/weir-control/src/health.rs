@@ -5,8 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use weir_store::extent_count;
-use weir_types::VolumeId;
+use weir_types::{ExtentIndex, VolumeId};
 use weir_volume::mirror::ReplicaState;
 
 use crate::engine::{OpenVolume, VolumeStatus};
@@ -50,7 +49,7 @@ pub struct VolumeHealth {
 }
 
 /// Extents whose only replica failed, by volume.
-pub(crate) type FailedExtents = BTreeSet<(VolumeId, u64)>;
+pub(crate) type FailedExtents = BTreeSet<(VolumeId, ExtentIndex)>;
 
 impl VolumeHealth {
     /// Adds one extent with these replicas, of which there should be `wanted`.
@@ -81,12 +80,12 @@ pub(crate) fn health(model: &Model, volume: &VolumeRecord, failed: &FailedExtent
     let open = model.open.get(&volume.id);
     let VolumeStatus { replica_states, faults } = open.map(OpenVolume::status).unwrap_or_default();
     let mut health = VolumeHealth::default();
-    for extent in 0..extent_count(volume.size_bytes) {
+    for extent in ExtentIndex::all_of(volume.size_bytes) {
         let mut replicas = ReplicaCounts::default();
-        let told = usize::try_from(extent).ok().and_then(|extent| replica_states.get(extent));
+        let told = replica_states.get(extent.index());
         // An extent that always had one replica has no recorded states: that replica has everything.
         let told = told.filter(|states| states.iter().any(|state| *state != ReplicaState::Absent));
-        let away = u32::try_from(extent).ok().and_then(|extent| faults.away.get(&extent));
+        let away = faults.away.get(&extent);
         for (slot, drive) in volume.placement.replicas_of(extent) {
             let is_reachable = open.is_some()
                 && model.is_there(drive)

@@ -10,7 +10,6 @@
 //! markers that were read. The content of journals belongs to the data plane.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,8 +17,8 @@ use weir_engine_interface::statistics::JournalUsage;
 use weir_engine_interface::{JournalSpec, VolumeHome};
 use weir_reactor::Descriptor;
 use weir_store::journal::{Behind, ReadyJournal, journaled_metadata_path, read_marker};
-use weir_store::{Store, StoreError, extent_count, extent_file_name, extents_folder, replica_metadata};
-use weir_types::{Class, DriveId, JournalId, Name, VolumeId};
+use weir_store::{Store, StoreError, extent_file_name, extents_folder, replica_metadata};
+use weir_types::{Class, DriveId, ExtentIndex, JournalId, Name, VolumeId};
 use weir_volume::mirror::ReplicaMetadata;
 
 use crate::core::Core;
@@ -116,7 +115,9 @@ impl Journals {
 
     /// Removes the bindings of a volume's extents from `first` on.
     pub fn cut(&self, volume: VolumeId, first: u64) {
-        self.change(volume, |journals| journals.bindings.retain(|(extent, _), _| u64::from(*extent) < first));
+        self.change(volume, |journals| {
+            journals.bindings.retain(|(extent, _), _| u64::from(extent.0) < first)
+        });
     }
 }
 
@@ -146,7 +147,7 @@ impl Journals {
         going: &[DriveId],
     ) -> Option<DriveId> {
         let model = self.core.model();
-        let replicas: Vec<(usize, DriveId)> = volume.placement.replicas_of(extent.into()).collect();
+        let replicas: Vec<(usize, DriveId)> = volume.placement.replicas_of(extent).collect();
         let (_, slow) = replicas.iter().find(|(other, _)| *other == slot)?;
         let is_near = |drive: DriveId| {
             let has_replica = !going.contains(&drive) && replicas.iter().any(|(_, other)| *other == drive);
@@ -168,14 +169,14 @@ impl Journals {
     pub(crate) fn put_behind_journals(
         &self,
         volume: &VolumeRecord,
-        extents: Range<u64>,
+        extents: impl Iterator<Item = ExtentIndex>,
         metadata: Option<&ReplicaMetadata>,
     ) -> Outcome<Vec<(ExtentReplica, DriveId)>> {
         let mut bindings = self.bindings(volume.id);
         let mut chosen: Vec<(ExtentReplica, DriveId, Behind)> = Vec::new();
         for extent in extents {
             for (slot, slow) in volume.placement.replicas_of(extent) {
-                let replica = (u32::try_from(extent).expect("a volume's size is bounded"), slot);
+                let replica = (extent, slot);
                 let Some(drive) = self.choose_journal(volume, replica, &bindings, &[]) else { continue };
                 let Some(behind) = self.ready_journal(volume, drive)? else { continue };
                 bindings.insert(replica, drive);
@@ -196,7 +197,8 @@ impl Journals {
         let slow: BTreeSet<DriveId> = chosen.iter().map(|(_, slow, _)| *slow).collect();
         for drive in slow {
             let own = chosen.iter().filter(|(_, slow, _)| *slow == drive);
-            let own: Vec<(u32, Behind)> = own.map(|((extent, _), _, behind)| (*extent, *behind)).collect();
+            let own: Vec<(ExtentIndex, Behind)> =
+                own.map(|((extent, _), _, behind)| (*extent, *behind)).collect();
             self.core.store(drive)?.put_behind(volume.id, &own)?;
         }
         let fast: BTreeSet<DriveId> = chosen.iter().map(|(_, _, behind)| behind.drive).collect();
@@ -384,21 +386,21 @@ impl Journals {
             .into_iter()
             .map(|(drive, store)| (drive, store.extents(volume.id)))
             .collect();
-        let sign = |extent: u32, drive: DriveId| {
+        let sign = |extent: ExtentIndex, drive: DriveId| {
             let Some(folder) = folders.get(&drive) else { return Sign::Unknown };
-            let slow = folder.join(extent_file_name(extent.into()));
-            match read_marker(folder, extent.into()) {
+            let slow = folder.join(extent_file_name(extent));
+            match read_marker(folder, extent) {
                 Ok(Some(behind)) => Sign::Behind(slow, behind),
                 // A missing marker could also mean that the filesystem is not mounted.
                 Ok(None) if slow.exists() => Sign::Direct,
                 Ok(None) | Err(_) => Sign::Unknown,
             }
         };
-        let of_extent = |extent: u32| {
-            let replicas = volume.placement.replicas_of(extent.into());
+        let of_extent = |extent: ExtentIndex| {
+            let replicas = volume.placement.replicas_of(extent);
             replicas.map(|(slot, drive)| ((extent, slot), sign(extent, drive))).collect::<Vec<_>>()
         };
-        (0..extent_count(volume.size_bytes) as u32).flat_map(of_extent).collect()
+        ExtentIndex::all_of(volume.size_bytes).flat_map(of_extent).collect()
     }
 
     /// The drive of a journal as a home of its volume.
@@ -418,7 +420,7 @@ impl Journals {
         (extent, slot): ExtentReplica,
     ) -> JournalPlace {
         let Ok(store) = self.core.store(slow) else { return JournalPlace::Lost };
-        let behind = match read_marker(&store.extents(volume), extent.into()) {
+        let behind = match read_marker(&store.extents(volume), extent) {
             Ok(None) => return JournalPlace::Direct,
             Ok(Some(behind)) => behind,
             Err(error) => {

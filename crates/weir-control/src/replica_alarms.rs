@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use weir_plan::failure_domain::{FailureDomain, count_failure_domains};
-use weir_store::extent_count;
-use weir_types::DriveId;
+use weir_types::{DriveId, ExtentIndex};
 
 use crate::error::list_names;
 use crate::model::Model;
@@ -38,7 +37,7 @@ pub(crate) fn close_replicas(model: &Model, volume: &VolumeRecord) -> Option<Str
     }
     // Even among very many extents, most have their replicas on the same few drives.
     let mut homes: BTreeMap<Vec<DriveId>, u64> = BTreeMap::new();
-    for extent in 0..extent_count(volume.size_bytes) {
+    for extent in ExtentIndex::all_of(volume.size_bytes) {
         let home = volume.placement.replicas_of(extent).map(|(_, drive)| drive).collect();
         *homes.entry(home).or_default() += 1;
     }

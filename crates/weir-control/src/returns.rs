@@ -225,7 +225,7 @@ impl Returns {
             match self.core.engine.rejoin_replica(volume.id, (extent, slot), found, journal.zip(file)) {
                 Ok(true) => {
                     self.journals.note(volume.id, (extent, slot), journal);
-                    tracing::info!(volume = %volume.id, extent, slot, "a replica is back");
+                    tracing::info!(volume = %volume.id, extent = extent.0, slot, "a replica is back");
                 }
                 // The replica has rejoined already, or an operation on it is still under way.
                 Ok(false) => {}

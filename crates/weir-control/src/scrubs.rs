@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use weir_engine_interface::statistics::ChecksumCounters;
 use weir_engine_interface::{ScrubEnd, ScrubProgress, ScrubSnapshot};
-use weir_types::bounds::{BLOCK_BYTES, DAMAGED_BLOCKS_MAX, EXTENT_BYTES};
-use weir_types::{Name, VolumeId};
+use weir_types::bounds::{BLOCK_BYTES, DAMAGED_BLOCKS_MAX};
+use weir_types::{ExtentIndex, Name, VolumeId};
 use weir_volume::mirror::Damaged;
 
 use crate::alarms::{ActiveAlarm, AlarmSource};
@@ -180,12 +180,12 @@ fn checksums_of(model: &Model, volume: &VolumeRecord) -> ChecksumCounters {
 }
 
 /// Offset of a block of an extent in its volume, in bytes.
-pub fn offset_of(extent: u32, block: u32) -> u64 {
-    u64::from(extent) * EXTENT_BYTES + u64::from(block) * BLOCK_BYTES
+pub fn offset_of(extent: ExtentIndex, block: u32) -> u64 {
+    extent.start_bytes() + u64::from(block) * BLOCK_BYTES
 }
 
 /// Alarm text about damaged blocks of an extent.
-fn damage_words(extent: u32, damaged: &[Damaged]) -> String {
+fn damage_words(extent: ExtentIndex, damaged: &[Damaged]) -> String {
     let (rotten, undecided): (Vec<_>, Vec<_>) =
         damaged.iter().partition(|damaged| damaged.expected.is_some());
     let counted = |blocks: &[&Damaged]| {
@@ -340,11 +340,11 @@ impl Scrubs {
         let model = self.core.model();
         let of_volume = |(id, open): (&VolumeId, &OpenVolume)| {
             let id = *id;
-            let alarm = move |(extent, damaged): (u32, Vec<Damaged>)| ActiveAlarm {
+            let alarm = move |(extent, damaged): (ExtentIndex, Vec<Damaged>)| ActiveAlarm {
                 source: AlarmSource::Scrub,
                 drive: None,
                 volume: Some(id),
-                extent: Some(extent.into()),
+                extent: Some(extent),
                 message: damage_words(extent, &damaged),
             };
             open.faults().damaged.into_iter().map(alarm)
@@ -360,18 +360,19 @@ mod tests {
     #[test]
     fn damage_alarm_names_offset_and_both_kinds() {
         let rotten = |block| Damaged { block, expected: Some(1) };
-        let one = damage_words(1, &[rotten(2)]);
+        let one = damage_words(ExtentIndex(1), &[rotten(2)]);
         assert_eq!(
             one,
             "no replica has what was written in 1 block of 4096 bytes, the first at offset 1073750016 of the volume; it \
              is left as it is until it is overwritten"
         );
-        let both = damage_words(0, &[rotten(1), rotten(2), Damaged { block: 3, expected: None }]);
+        let both =
+            damage_words(ExtentIndex(0), &[rotten(1), rotten(2), Damaged { block: 3, expected: None }]);
         assert!(
             both.contains("written in 2 blocks") && both.contains("replicas differ in 1 block"),
             "{both}"
         );
         let many: Vec<_> = (0..DAMAGED_BLOCKS_MAX as u32).map(rotten).collect();
-        assert!(damage_words(0, &many).contains("at least 256 blocks"));
+        assert!(damage_words(ExtentIndex(0), &many).contains("at least 256 blocks"));
     }
 }

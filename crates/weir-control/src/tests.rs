@@ -21,7 +21,7 @@ mod versions;
 use std::path::{Path, PathBuf};
 
 use weir_types::bounds::{EXTENT_BYTES, VOLUME_SIZE_BYTES_MAX};
-use weir_types::{Class, Name, Throughput, VolumeId};
+use weir_types::{Class, ExtentIndex, Name, Throughput, VolumeId};
 
 use super::catalogue::SqliteCatalogue;
 use super::records::{VolumeState, keys};
@@ -66,7 +66,7 @@ fn default_store(control: &Control) -> weir_store::Store {
 /// The faults of extents of a volume on a drive.
 pub(super) fn check_extents(
     extents: &Path,
-    indices: impl Iterator<Item = u32>,
+    indices: impl Iterator<Item = ExtentIndex>,
 ) -> Vec<weir_store::ExtentFault> {
     indices.filter_map(|index| weir_store::extent_fault(extents, index)).collect()
 }
@@ -393,7 +393,7 @@ fn interrupted_resize_leaves_no_surplus_extents_or_old_data() {
     let store = default_store(&world.control);
     drop(world);
     // The growth has made its files but no record; the shrink has changed its record but left data behind.
-    store.grow(id, &[1, 2], b"{}", None).unwrap();
+    store.grow(id, &[1, 2].map(ExtentIndex), b"{}", None).unwrap();
     let extent = store.extents(id).join("00000000");
     let file = std::fs::OpenOptions::new().write(true).open(&extent).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &[7; 4096], 4096).unwrap();
@@ -421,7 +421,7 @@ fn faulty_extent_file_raises_alarm_until_repaired() {
         .into_iter()
         .filter(|a| a.source == alarms::AlarmSource::ExtentCheck)
         .collect();
-    assert_eq!((alarms.len(), alarms[0].volume, alarms[0].extent), (1, Some(id), Some(1)));
+    assert_eq!((alarms.len(), alarms[0].volume, alarms[0].extent), (1, Some(id), Some(ExtentIndex(1))));
     assert!(alarms[0].message.contains("is missing"), "{}", alarms[0].message);
     std::fs::File::create(&path).unwrap().set_len(EXTENT_BYTES).unwrap();
     world.control.check_extent_files();

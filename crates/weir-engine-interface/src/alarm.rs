@@ -1,6 +1,6 @@
 //! Alarm: a fault that an operator must see.
 
-use weir_types::{DriveId, VolumeId};
+use weir_types::{DriveId, ExtentIndex, VolumeId};
 
 /// A fault that an operator must see, with its volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub struct Alarm {
     /// The drive that failed, if one did.
     pub drive: Option<DriveId>,
     /// The extent within the volume.
-    pub extent: u64,
+    pub extent: ExtentIndex,
     /// The fault, in words.
     pub message: String,
 }

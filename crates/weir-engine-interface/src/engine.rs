@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use weir_qos::Credits;
-use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Scope, Terms, VolumeId};
+use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, ExtentIndex, Scope, Terms, VolumeId};
 use weir_volume::mirror::{RecoveredExtent, ReplicaMetadata, Slots};
 
 #[cfg(doc)]
@@ -65,7 +65,7 @@ pub trait Engine: Send + Sync {
         size_bytes: u64,
         layout: VolumeLayout,
         recovered_extents: Vec<RecoveredExtent>,
-        bindings: Vec<((u32, usize), DriveId)>,
+        bindings: Vec<((ExtentIndex, usize), DriveId)>,
     ) -> Result<(), EngineError>;
 
     /// Makes a volume writable, or read-only, which ends its open connections. In effect when this call
@@ -102,7 +102,7 @@ pub trait Engine: Send + Sync {
     /// Fails a replica of an extent because its file was found damaged. If it was the only replica, all
     /// requests on the extent fail. The fault appears in [`Engine::alarms`]. A second call changes
     /// nothing.
-    fn fail_replica(&self, volume: VolumeId, replica: (u32, usize), message: String);
+    fn fail_replica(&self, volume: VolumeId, replica: (ExtentIndex, usize), message: String);
 
     /// Invalidates a volume's write journal on a drive, because its log no longer exists: the replicas
     /// behind it fail for good. Does nothing if there is no journal, or if it has failed already.
@@ -132,7 +132,7 @@ pub trait Engine: Send + Sync {
     fn add_replica(
         &self,
         volume: VolumeId,
-        replica: (u32, usize),
+        replica: (ExtentIndex, usize),
         homes: (&[VolumeHome], u8),
         journal: Option<DriveId>,
     ) -> Result<bool, EngineError>;
@@ -141,7 +141,7 @@ pub trait Engine: Send + Sync {
     ///
     /// # Errors
     /// If the volume is not open; the next open finds the replica.
-    fn confirm_added(&self, volume: VolumeId, replica: (u32, usize)) -> Result<(), EngineError>;
+    fn confirm_added(&self, volume: VolumeId, replica: (ExtentIndex, usize)) -> Result<(), EngineError>;
 
     /// Adds a journal to an open volume. False if the volume has a journal on that drive, or is about to
     /// close.
@@ -162,7 +162,7 @@ pub trait Engine: Send + Sync {
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
-    fn remove_replica(&self, volume: VolumeId, replica: (u32, usize)) -> Result<bool, EngineError>;
+    fn remove_replica(&self, volume: VolumeId, replica: (ExtentIndex, usize)) -> Result<bool, EngineError>;
 
     /// Brings back a missing replica of an extent, with the replica metadata that was found beside it. With
     /// `journal`, the replica is behind the journal on that drive, and its file is given. False if there is
@@ -173,7 +173,7 @@ pub trait Engine: Send + Sync {
     fn rejoin_replica(
         &self,
         volume: VolumeId,
-        replica: (u32, usize),
+        replica: (ExtentIndex, usize),
         found: Box<ReplicaMetadata>,
         journal: Option<(DriveId, OwnedFd)>,
     ) -> Result<bool, EngineError>;

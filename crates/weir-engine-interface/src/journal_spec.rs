@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use weir_journal::Journal;
+use weir_types::ExtentIndex;
 
 use crate::specification::VolumeHome;
 
@@ -21,8 +22,8 @@ pub struct JournalSpec {
     pub size_bytes: u64,
     /// The replicas behind the journal, by extent and slot; with their files, if the journal holds data of
     /// them.
-    pub bindings: Vec<((u32, usize), Option<OwnedFd>)>,
+    pub bindings: Vec<((ExtentIndex, usize), Option<OwnedFd>)>,
     /// Replicas on missing drives, which may or may not be behind this journal; their data stays in the
     /// journal. The journal forgets the data of all other unbound replicas.
-    pub keeps: Vec<(u32, usize)>,
+    pub keeps: Vec<(ExtentIndex, usize)>,
 }

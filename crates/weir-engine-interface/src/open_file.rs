@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use weir_types::VolumeId;
+use weir_types::{ExtentIndex, VolumeId};
 
 /// Identity of a file regardless of its name: the filesystem's device number and the inode number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct OpenFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// A replica of an extent, by extent and slot.
-    Replica(u32, usize),
+    Replica(ExtentIndex, usize),
     /// The volume's write journal on the drive.
     Journal,
 }

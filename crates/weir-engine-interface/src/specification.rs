@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weir_qos::{DepthOrigin, DriveModel};
 use weir_store::PendingDeletion;
-use weir_types::{DriveId, Emulation, VolumeId};
+use weir_types::{DriveId, Emulation, ExtentIndex, VolumeId};
 use weir_volume::mirror::{ChecksumHeader, RecoveredExtent};
 
 use crate::job_progress::JobProgress;
@@ -27,7 +27,7 @@ pub struct VolumeSpec {
     pub epoch_records: PathBuf,
     /// Checksum headers found beside replicas, by extent and slot; `None` for a header that could not be
     /// read.
-    pub headers: Vec<(u32, usize, Option<ChecksumHeader>)>,
+    pub headers: Vec<(ExtentIndex, usize, Option<ChecksumHeader>)>,
 }
 
 /// Where the replicas of a volume's extents lie.

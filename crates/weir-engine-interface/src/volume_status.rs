@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weir_types::DriveId;
 use weir_types::bounds::REPLICA_SLOTS_MAX;
+use weir_types::{DriveId, ExtentIndex};
 use weir_volume::Mirror;
 use weir_volume::mirror::{Damaged, ReplicaState, ReplicaStates, Slots};
 
@@ -37,13 +37,13 @@ pub struct VolumeStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeFaults {
     /// Replicas that cannot be reached, by extent.
-    pub away: BTreeMap<u32, Slots>,
+    pub away: BTreeMap<ExtentIndex, Slots>,
     /// Replicas that lost the data in their journals, or hold up full journals. They never come back.
-    pub invalidated: BTreeSet<(u32, usize)>,
+    pub invalidated: BTreeSet<(ExtentIndex, usize)>,
     /// Drives on which the volume's journal has failed.
     pub failed_journals: BTreeSet<DriveId>,
     /// By extent, the blocks of which no replica is known to be good, in order.
-    pub damaged: BTreeMap<u32, Vec<Damaged>>,
+    pub damaged: BTreeMap<ExtentIndex, Vec<Damaged>>,
 }
 
 /// The status as the engine publishes it. One reactor writes it.
@@ -55,7 +55,7 @@ pub struct PublishedStatus {
 
 impl VolumeFaults {
     /// True if a replica of an extent cannot be reached.
-    pub fn is_away(&self, extent: u32, slot: usize) -> bool {
+    pub fn is_away(&self, extent: ExtentIndex, slot: usize) -> bool {
         self.away.get(&extent).is_some_and(|slots| slots.contains(slot))
     }
 }
@@ -87,7 +87,7 @@ impl OpenVolume {
     }
 
     /// True if a replica of an extent has lost the data in its journal on this drive.
-    pub fn has_lost_journal(&self, replica: (u32, usize), drive: DriveId) -> bool {
+    pub fn has_lost_journal(&self, replica: (ExtentIndex, usize), drive: DriveId) -> bool {
         let current = self.status.current();
         current.faults.invalidated.contains(&replica) || current.faults.failed_journals.contains(&drive)
     }
@@ -103,7 +103,7 @@ impl OpenVolume {
     }
 
     /// Publishes the damaged blocks and the valid checksums of an extent.
-    pub fn publish_checksums(&self, extent: u32, mirror: &Mirror) {
+    pub fn publish_checksums(&self, extent: ExtentIndex, mirror: &Mirror) {
         self.statistics.checksums.publish(extent, mirror);
         self.status.set_damaged(extent, mirror.damaged(extent));
     }
@@ -112,7 +112,8 @@ impl OpenVolume {
     pub fn publish_all_checksums(&self, mirror: &Mirror) {
         self.statistics.checksums.publish_all(mirror);
         self.status.forget_damaged();
-        (0..mirror.extents()).for_each(|extent| self.status.set_damaged(extent, mirror.damaged(extent)));
+        ExtentIndex::first(mirror.extents())
+            .for_each(|extent| self.status.set_damaged(extent, mirror.damaged(extent)));
     }
 
     /// Statistics, to show.
@@ -133,21 +134,22 @@ impl PublishedStatus {
 
     /// Stores the replica states of one extent, which [`PublishedStatus::set_replica_states`] must have stored
     /// before.
-    pub fn set_replica_states_of(&self, extent: u32, replica_states: ReplicaStates) {
+    pub fn set_replica_states_of(&self, extent: ExtentIndex, replica_states: ReplicaStates) {
         let mut current = self.current();
-        let known = current.replica_states.get_mut(extent as usize);
+        let known = current.replica_states.get_mut(extent.index());
         *known.expect("all extents are told of before one changes") = replica_states;
     }
 
     /// Publishes the states of all replicas of a volume.
     pub fn publish_replicas(&self, mirror: &Mirror) {
-        let replica_states = (0..mirror.extents()).map(|extent| mirror.reliable_replica_states(extent));
+        let replica_states =
+            ExtentIndex::first(mirror.extents()).map(|extent| mirror.reliable_replica_states(extent));
         self.set_replica_states(replica_states.collect());
-        (0..mirror.extents()).for_each(|extent| self.publish_away(extent, mirror));
+        ExtentIndex::first(mirror.extents()).for_each(|extent| self.publish_away(extent, mirror));
     }
 
     /// Publishes which replicas of an extent cannot be reached.
-    pub fn publish_away(&self, extent: u32, mirror: &Mirror) {
+    pub fn publish_away(&self, extent: ExtentIndex, mirror: &Mirror) {
         let replica_states = mirror.replica_states(extent);
         let is_away =
             |slot: &usize| replica_states[*slot] != ReplicaState::Absent && !mirror.is_there(extent, *slot);
@@ -155,7 +157,7 @@ impl PublishedStatus {
     }
 
     /// Stores which replicas of an extent cannot be reached.
-    pub fn set_away(&self, extent: u32, slots: Slots) {
+    pub fn set_away(&self, extent: ExtentIndex, slots: Slots) {
         let away = &mut self.current().faults.away;
         match slots.is_empty() {
             true => _ = away.remove(&extent),
@@ -164,7 +166,7 @@ impl PublishedStatus {
     }
 
     /// Stores which replicas lost the data in their journals.
-    pub fn set_invalidated(&self, invalidated: BTreeSet<(u32, usize)>) {
+    pub fn set_invalidated(&self, invalidated: BTreeSet<(ExtentIndex, usize)>) {
         self.current().faults.invalidated = invalidated;
     }
 
@@ -178,7 +180,7 @@ impl PublishedStatus {
     }
 
     /// Stores the damaged blocks of an extent.
-    pub fn set_damaged(&self, extent: u32, blocks: &[Damaged]) {
+    pub fn set_damaged(&self, extent: ExtentIndex, blocks: &[Damaged]) {
         let damaged = &mut self.current().faults.damaged;
         match blocks.is_empty() {
             true => _ = damaged.remove(&extent),

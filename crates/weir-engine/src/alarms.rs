@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex};
 
 use weir_engine_interface::Alarm;
-use weir_types::VolumeId;
+use weir_types::{ExtentIndex, VolumeId};
 
 use crate::locks::locked;
 
@@ -21,15 +21,15 @@ impl Alarms {
 
     /// Raises an alarm, unless it is raised already.
     pub fn raise(&self, alarm: Alarm) {
-        tracing::error!(volume = %alarm.volume, extent = alarm.extent, "{}", alarm.message);
+        tracing::error!(volume = %alarm.volume, extent = alarm.extent.0, "{}", alarm.message);
         let mut alarms = locked(&self.0);
         alarms.retain(|known| *known != alarm);
         alarms.push(alarm);
     }
 
     /// Clears the alarms of an extent, because all its replicas are in sync again.
-    pub fn clear_extent(&self, volume: VolumeId, extent: u32) {
-        locked(&self.0).retain(|alarm| (alarm.volume, alarm.extent) != (volume, extent.into()));
+    pub fn clear_extent(&self, volume: VolumeId, extent: ExtentIndex) {
+        locked(&self.0).retain(|alarm| (alarm.volume, alarm.extent) != (volume, extent));
     }
 
     /// Clears the alarms of a volume that is closed.

@@ -11,8 +11,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weir_types::VolumeId;
 use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES};
+use weir_types::{ExtentIndex, VolumeId};
 use weir_volume::zeroing::Step;
 use weir_volume::{Action, EmulatedDrive, OperationId, Position};
 
@@ -35,7 +35,7 @@ pub struct Emulated {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Held {
     Operation(usize, OperationId),
-    Sync(usize, u32),
+    Sync(usize, ExtentIndex),
 }
 
 /// Position of an operation, for emulated drives.
@@ -43,7 +43,7 @@ enum Held {
 pub struct Site {
     pub home: usize,
     /// The file, and the offset in it in bytes.
-    pub extent: u32,
+    pub extent: ExtentIndex,
     pub offset: u64,
 }
 
@@ -51,7 +51,7 @@ pub struct Site {
 enum Work {
     /// Moving this number of bytes at an offset in an extent.
     Move {
-        extent: u32,
+        extent: ExtentIndex,
         offset: u32,
         bytes: u64,
     },
@@ -114,7 +114,7 @@ impl Emulated {
 
     /// Writes replica metadata in the model of a home, at a position apart from the extent's data. Answers
     /// in nanoseconds when the metadata is stable, or 0 if the home is not emulated.
-    pub fn note(&mut self, now_ns: u64, home: usize, extent: u32) -> u64 {
+    pub fn note(&mut self, now_ns: u64, home: usize, extent: ExtentIndex) -> u64 {
         let Some(emulated) = &self.emulated[home] else { return 0 };
         let mut emulated = lock(emulated);
         let position = Position { offset: EXTENT_BYTES, ..position(self.volume, extent, 0) };
@@ -148,7 +148,7 @@ fn work_of(slot: usize, action: &Action) -> Option<(Held, Work)> {
 }
 
 /// Position of an offset in an extent on the emulated drive.
-pub fn position(volume: VolumeId, extent: u32, offset: u32) -> Position {
+pub fn position(volume: VolumeId, extent: ExtentIndex, offset: u32) -> Position {
     Position { volume: volume.0.as_u128(), extent, offset: offset.into() }
 }
 
@@ -180,14 +180,14 @@ mod tests {
     #[test]
     fn actions_invisible_to_the_drive_cost_nothing() {
         let generation = weir_volume::Generation::default();
-        assert!(work_of(0, &Action::Allocate { extent: 0, generation, piece: 0 }).is_none());
-        assert!(work_of(0, &Action::Open { extent: 0, generation }).is_none());
+        assert!(work_of(0, &Action::Allocate { extent: ExtentIndex(0), generation, piece: 0 }).is_none());
+        assert!(work_of(0, &Action::Open { extent: ExtentIndex(0), generation }).is_none());
         let replica = ReplicaIndex { volume: 0, slot: 0 };
         assert!(
             held_of(&Token::Allocate {
                 replica,
                 number: AskNumber::default(),
-                file: (0, generation),
+                file: (ExtentIndex(0), generation),
                 piece: 0
             })
             .is_none()

@@ -10,7 +10,7 @@ use weir_nbd::{ExportInfo, Session};
 use weir_qos::{Cost, DriveModel, DriveQueue, Granted, Kind, Verdict};
 use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Unfilled};
 use weir_types::bounds::EXTENT_BYTES;
-use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, VolumeId};
+use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, ExtentIndex, VolumeId};
 use weir_volume::mirror::{RecoveredExtent, ReplicaMetadata, ReplicaState};
 use weir_volume::zeroing::Step;
 use weir_volume::{Action, Fault, Generation, OperationId};
@@ -40,6 +40,8 @@ const POOL_BYTES: usize = 1 << 20;
 /// Far more rounds than any test needs.
 const TURNS_MAX: usize = 10_000;
 const VOLUME: VolumeId = VolumeId::from_bytes([1; 16]);
+/// The only extent of the volume.
+const EXTENT: ExtentIndex = ExtentIndex(0);
 const READ: u16 = 0;
 const WRITE: u16 = 1;
 const WRITE_ZEROES: u16 = 6;
@@ -109,7 +111,7 @@ impl World {
     fn home(&self, slot: usize) -> NewHome {
         let directory = self.folder.path().join(slot.to_string());
         std::fs::create_dir(&directory).unwrap();
-        let file = std::fs::File::create(directory.join(extent_file_name(0))).unwrap();
+        let file = std::fs::File::create(directory.join(extent_file_name(EXTENT))).unwrap();
         file.set_len(EXTENT_BYTES).unwrap();
         let queue = DriveQueue::new(DriveModel::UNKNOWN, self.queue_target, Clock.now_ns());
         let drive_queue = SharedDriveQueue::new(queue);
@@ -227,7 +229,7 @@ fn exhausted_buffer_pool_fails_neither_replicas_nor_clients() {
     assert_eq!(world.read(&mut client, 0, 4096), expected);
     assert!(world.alarms.current().is_empty(), "{:?}", world.alarms.current());
     let volume = &world.reactor.volumes[world.volume()];
-    assert_eq!(volume.mirror.readable(0, 0, 4096).iter().count(), 2, "both replicas are in sync");
+    assert_eq!(volume.mirror.readable(EXTENT, 0, 4096).iter().count(), 2, "both replicas are in sync");
     drop(held);
     assert_eq!(world.read(&mut client, 0, 4096), expected);
 }
@@ -235,7 +237,7 @@ fn exhausted_buffer_pool_fails_neither_replicas_nor_clients() {
 #[test]
 fn each_failed_replica_is_told_its_own_reason() {
     let mut world = World::new(3);
-    let metadata = |slot: usize| world.folder.path().join(slot.to_string()).join(metadata_file_name(0));
+    let metadata = |slot: usize| world.folder.path().join(slot.to_string()).join(metadata_file_name(EXTENT));
     let paths: Vec<_> = (0..3).map(metadata).collect();
     paths[1..].iter().for_each(|path| std::fs::create_dir(path).unwrap());
     let mut client = world.attach();
@@ -257,20 +259,20 @@ fn replica_removal_waits_for_its_reads() {
     client.write_all(&request(READ, 0, 4096)).unwrap();
     let index = world.volume();
     let read_of =
-        |reactor: &Reactor| (0..2).find(|slot| !reactor.volumes[index].mirror.has_answered(0, *slot));
+        |reactor: &Reactor| (0..2).find(|slot| !reactor.volumes[index].mirror.has_answered(EXTENT, *slot));
     world.turn_until("a replica is read", |reactor| read_of(reactor).is_some());
     let slot = read_of(&world.reactor).unwrap();
     let (done, answer) = sync_channel(1);
     let (volume, mut desk) = world.reactor.volumes.at(&mut world.reactor.io, index);
     let change = NewChange::Remove;
-    volume.take_order(VolumeOrder::ChangeReplica { replica: (0, slot), change, done }, &mut desk);
-    let mut without = volume.mirror.replica_states(0);
+    volume.take_order(VolumeOrder::ChangeReplica { replica: (EXTENT, slot), change, done }, &mut desk);
+    let mut without = volume.mirror.replica_states(EXTENT);
     without[slot] = ReplicaState::Absent;
-    volume.answer_changes(0, Some(&without));
+    volume.answer_changes(EXTENT, Some(&without));
     assert_eq!(answer.try_recv(), Ok(Ok(false)), "the file of the replica must stay");
     assert_eq!(world.answer(&mut client, 4096), [5; 4096]);
     let (done, answer) = sync_channel(1);
-    let order = VolumeOrder::ChangeReplica { replica: (0, slot), change: NewChange::Remove, done };
+    let order = VolumeOrder::ChangeReplica { replica: (EXTENT, slot), change: NewChange::Remove, done };
     world.order(Command::Volume { volume: VOLUME, order });
     let mut is_gone = false;
     world.turn_until("the removal is answered", |_| {
@@ -289,10 +291,10 @@ fn look_for_given_up_file_allocates_nothing() {
     let (replica, outstanding) = (ReplicaIndex { volume: index, slot: 0 }, volume.operations.outstanding());
     // No file is open, so no generation is current.
     let generation = Generation::default();
-    assert!(!volume.mirror.is_current(0, 7, generation));
-    let number = volume.operations.ask(0, (7, generation), (0, None));
+    assert!(!volume.mirror.is_current(0, ExtentIndex(7), generation));
+    let number = volume.operations.ask(0, (ExtentIndex(7), generation), (0, None));
     volume.operations.begin();
-    let action = Action::Allocate { extent: 7, generation, piece: 0 };
+    let action = Action::Allocate { extent: ExtentIndex(7), generation, piece: 0 };
     let (volume, mut desk) = world.reactor.volumes.at(&mut world.reactor.io, index);
     let answer = SpaceAnswer { replica, number, action, needed_bytes: Ok(0) };
     assert!(volume.disk(&mut desk).space_seen(answer).is_none());
@@ -317,9 +319,9 @@ fn orphaned_io_keeps_its_space_until_it_ends() {
     let volume = &mut world.reactor.volumes[index];
     let generation = Generation::default();
     let taken = space.take(LEFT_BYTES).unwrap();
-    let number = volume.operations.ask(0, (0, generation), (0, Some(taken)));
+    let number = volume.operations.ask(0, (EXTENT, generation), (0, Some(taken)));
     volume.operations.begin();
-    volume.operations.give_up_asked(0, 0);
+    volume.operations.give_up_asked(0, EXTENT);
     look();
     assert!(space.take(1).is_none(), "it may still be done");
     let (volume, mut desk) = world.reactor.volumes.at(&mut world.reactor.io, index);
@@ -342,14 +344,18 @@ fn give_up_in_queue(world: &mut World, count: usize) -> (ReplicaIndex, AskNumber
         let number = volume.operations.next_number();
         volume.operations.begin();
         let place = (volume.files.homes[1].queue.shared(), leaf);
-        let action = Action::Read { operation, extent: 0, offset: 0, buffer_offset: 0, length: 4096 };
+        let action = Action::Read { operation, extent: EXTENT, offset: 0, buffer_offset: 0, length: 4096 };
         let pending = || Pending::Volume { replica, number, action };
         let (cost, verdict) = desk.queues.arrive(now_ns, place, (Kind::Read, 4096, true), pending);
         if verdict == Verdict::Run {
             at_drive.push((replica, number, cost));
             continue;
         }
-        volume.operations.orphan(1, number, OrphanedIo { extent: 0, queued: Some((1, cost)), space: None });
+        volume.operations.orphan(
+            1,
+            number,
+            OrphanedIo { extent: EXTENT, queued: Some((1, cost)), space: None },
+        );
     }
     assert_eq!(at_drive.len(), 1, "all others wait");
     at_drive[0]
@@ -372,7 +378,7 @@ fn take_turn(world: &mut World, turn: Turn, (replica, number, cost): (ReplicaInd
     let complete = |now_ns| assert!(queue.completed(now_ns, cost));
     match turn {
         Turn::Orphan => {
-            let given_up = OrphanedIo { extent: 0, queued: Some((1, cost)), space: None };
+            let given_up = OrphanedIo { extent: EXTENT, queued: Some((1, cost)), space: None };
             reactor.go_on_from_drive(replica.volume, |volume, desk| {
                 volume.operations.orphan(1, number, given_up);
                 volume.disk(desk).end_orphan(1, number).room()
@@ -426,7 +432,7 @@ fn drive_answering_zeroing_steps_is_not_failed() {
     assert!(world.reactor.volumes[index].mirror.zeroing(0, operation).is_some());
     let is_late = |reactor: &Reactor| {
         let stalled = reactor.volumes[index].stalled(reactor.io.now_ns);
-        stalled.contains(&(0, 0))
+        stalled.contains(&(0, EXTENT))
     };
     world.reactor.io.now_ns += STALL_NS + 1;
     assert!(is_late(&world.reactor));

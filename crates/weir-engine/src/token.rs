@@ -1,5 +1,6 @@
 //! Tokens: the owner of each completion of a reactor's ring.
 
+use weir_types::ExtentIndex;
 use weir_volume::zeroing::Step;
 use weir_volume::{Generation, OperationId};
 
@@ -40,9 +41,9 @@ pub enum Token {
     /// A step of zeroing.
     Zero(ReplicaIndex, OperationId, AskNumber, Step),
     /// Space allocated ahead of writes.
-    Allocate { replica: ReplicaIndex, number: AskNumber, file: (u32, Generation), piece: u32 },
+    Allocate { replica: ReplicaIndex, number: AskNumber, file: (ExtentIndex, Generation), piece: u32 },
     /// A sync of an extent's file.
-    Sync { replica: ReplicaIndex, number: AskNumber, file: (u32, Generation) },
+    Sync { replica: ReplicaIndex, number: AskNumber, file: (ExtentIndex, Generation) },
     /// An operation of one of a volume's journals.
     Journal { volume: VolumeIndex, journal: usize, flight: u64 },
 }

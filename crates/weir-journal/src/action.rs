@@ -1,5 +1,6 @@
 //! Requests to a journal, and the actions and answers that a journal returns.
 
+use weir_types::ExtentIndex;
 use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, PIECE_BYTES};
 
 /// Identifier of a request, until its [`Action::Done`]. The caller chooses it; no two requests in flight have
@@ -11,7 +12,7 @@ pub struct Ticket(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileKey {
     /// Number of the extent in the volume.
-    pub extent: u32,
+    pub extent: ExtentIndex,
     /// Number of the replica.
     pub replica: u8,
 }

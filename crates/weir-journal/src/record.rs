@@ -1,10 +1,10 @@
 //! The header of a record: the changes that its payload carries. The module knows bytes, and nothing of what
 //! follows from an entry.
 
-use weir_types::JournalId;
 use weir_types::bounds::{
     BLOCK_BYTES, EXTENT_BYTES, JOURNAL_RECORD_ENTRIES_MAX, JOURNAL_RECORD_PAYLOAD_BYTES_MAX, PIECE_BYTES,
 };
+use weir_types::{ExtentIndex, JournalId};
 
 use crate::Block;
 use crate::action::FileKey;
@@ -96,7 +96,7 @@ impl Entry {
             EntryKind::Release => (3, 0),
             EntryKind::Forget => (4, 0),
         };
-        put(block, start + EXTENT_START, &self.file.extent.to_le_bytes());
+        put(block, start + EXTENT_START, &self.file.extent.0.to_le_bytes());
         put(block, start + OFFSET_START, &self.offset.to_le_bytes());
         put(block, start + LENGTH_START, &self.length.to_le_bytes());
         put(block, start + KIND_START, &[kind]);
@@ -109,7 +109,7 @@ impl Entry {
         let checksum = number32(block, start + CHECKSUM_START);
         let entry = Entry {
             file: FileKey {
-                extent: number32(block, start + EXTENT_START),
+                extent: ExtentIndex(number32(block, start + EXTENT_START)),
                 replica: block[start + REPLICA_START],
             },
             offset: number32(block, start + OFFSET_START),

@@ -4,7 +4,7 @@ use weir_journal::record::{self, Entry, EntryKind, Header};
 use weir_journal::superblock::Superblock;
 use weir_journal::{FileKey, checksum};
 use weir_testkit::documented::{assert_fields, fields};
-use weir_types::{JournalId, VolumeId};
+use weir_types::{ExtentIndex, JournalId, VolumeId};
 
 const PAGE: &str = include_str!("../../../docs/reference/journal-format.md");
 const ONE: [u8; 4] = 1u32.to_le_bytes();
@@ -52,7 +52,7 @@ fn record_is_as_documented() {
         life: 6,
         generation: 7,
     };
-    let (file, kind) = (FileKey { extent: 8, replica: 2 }, EntryKind::Write { checksum: 9 });
+    let (file, kind) = (FileKey { extent: ExtentIndex(8), replica: 2 }, EntryKind::Write { checksum: 9 });
     let entry = Entry { file, offset: 4096, length: 8192, kind };
     let mut block = [0; 4096];
     record::encode(&header, [entry].into_iter(), &mut block);

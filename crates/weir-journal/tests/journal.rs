@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use weir_journal::{Action, DestageContent, DestageFault, Fault, FileId, Kind, Part, SlowFault};
 
 use support::machine::{BLOCK, Machine, key};
+use weir_types::ExtentIndex;
 
 const LOG_BLOCKS: u32 = 1000;
 const LARGE: u32 = 32;
@@ -18,7 +19,7 @@ fn records(machine: &Machine) -> usize {
 #[test]
 fn requests_during_a_record_write_share_the_next_record() {
     let mut machine = Machine::new(LOG_BLOCKS);
-    let file = machine.file(0);
+    let file = machine.file(ExtentIndex(0));
     let tickets: Vec<u64> = (0..20).map(|n| machine.write(file, n, 1, 1 + n as u8, false)).collect();
     assert_eq!(records(&machine), 1);
     machine.run_one();
@@ -33,7 +34,7 @@ fn requests_during_a_record_write_share_the_next_record() {
 #[test]
 fn write_is_readable_only_after_its_record_is_written() {
     let mut machine = Machine::new(LOG_BLOCKS);
-    let file = machine.file(0);
+    let file = machine.file(ExtentIndex(0));
     machine.slow.insert((file, 5), 7);
     machine.write(file, 5, 1, 8, false);
     assert_eq!(machine.content(file, 5, 1), [7]);
@@ -44,7 +45,7 @@ fn write_is_readable_only_after_its_record_is_written() {
 #[test]
 fn single_durable_write_needs_no_sync() {
     let mut machine = Machine::new(LOG_BLOCKS);
-    let file = machine.file(0);
+    let file = machine.file(ExtentIndex(0));
     // The first sync of a file covers bypass writes of an earlier life.
     machine.sync(file);
     assert_eq!(machine.asked, [Action::SyncSlow { file }]);
@@ -61,7 +62,7 @@ fn single_durable_write_needs_no_sync() {
 #[test]
 fn durable_write_after_an_unstable_one_waits_for_a_sync() {
     let mut machine = Machine::new(LOG_BLOCKS);
-    let file = machine.file(0);
+    let file = machine.file(ExtentIndex(0));
     machine.write(file, 0, 1, 1, false);
     let ticket = machine.write(file, 1, 1, 2, true);
     machine.run_one();
@@ -76,7 +77,7 @@ fn durable_write_after_an_unstable_one_waits_for_a_sync() {
 #[test]
 fn large_writes_bypass_unless_a_record_overlaps() {
     let mut machine = Machine::new(LOG_BLOCKS);
-    let file = machine.file(0);
+    let file = machine.file(ExtentIndex(0));
     machine.write(file, 0, LARGE, 1, false);
     assert!(matches!(machine.asked[0], Action::PassBy { .. }));
     machine.run();
@@ -103,7 +104,7 @@ fn large_writes_bypass_unless_a_record_overlaps() {
 #[test]
 fn sync_covers_bypass_writes() {
     let mut machine = Machine::new(LOG_BLOCKS);
-    let file = machine.file(0);
+    let file = machine.file(ExtentIndex(0));
     machine.write(file, 0, LARGE, 1, false);
     machine.run();
     let sync = machine.sync(file);
@@ -115,7 +116,7 @@ fn sync_covers_bypass_writes() {
 #[test]
 fn destage_waits_for_overlapping_bypass_write() {
     let mut machine = Machine::new(LOG_BLOCKS);
-    let file = machine.file(0);
+    let file = machine.file(ExtentIndex(0));
     machine.write(file, 0, LARGE, 1, false);
     let passing_by = machine.asked.pop_front().unwrap();
     machine.write(file, 5, 1, 2, false);
@@ -132,7 +133,7 @@ fn destage_waits_for_overlapping_bypass_write() {
 #[test]
 fn log_space_is_not_reused_during_a_read() {
     let mut machine = Machine::new(LOG_BLOCKS);
-    let file = machine.file(0);
+    let file = machine.file(ExtentIndex(0));
     machine.write(file, 0, 1, 1, false);
     machine.run();
     let mut parts = Vec::new();
@@ -164,7 +165,7 @@ fn destages(machine: &Machine) -> Vec<(FileId, u32, u32)> {
 #[test]
 fn destage_writes_newest_versions_sorted_and_merged() {
     let mut machine = Machine::new(LOG_BLOCKS);
-    let (one, two) = (machine.file(0), machine.file(1));
+    let (one, two) = (machine.file(ExtentIndex(0)), machine.file(ExtentIndex(1)));
     for block in [50, 3, 51, 90, 3, 52] {
         machine.write(two, block, 1, block as u8, false);
         machine.write(one, block * 2, 1, 1, false);
@@ -193,7 +194,7 @@ fn destage_writes_newest_versions_sorted_and_merged() {
 #[test]
 fn young_records_stay_while_the_log_has_room() {
     let mut machine = Machine::new(LOG_BLOCKS);
-    let file = machine.file(0);
+    let file = machine.file(ExtentIndex(0));
     let write_pass = |machine: &mut Machine, byte: u8| {
         for start in (0..400).step_by(8) {
             machine.write(file, start, 8, byte, false);
@@ -211,7 +212,7 @@ fn young_records_stay_while_the_log_has_room() {
     // A workload that rewrites not quite half of the log in passes replaces its oldest data before that data
     // is destaged.
     let mut machine = Machine::new(LOG_BLOCKS);
-    assert_eq!(machine.file(0), file);
+    assert_eq!(machine.file(ExtentIndex(0)), file);
     write_pass(&mut machine, 1);
     write_pass(&mut machine, 2);
     write_pass(&mut machine, 3);
@@ -222,7 +223,7 @@ fn young_records_stay_while_the_log_has_room() {
 #[test]
 fn log_full_of_largest_writes_makes_progress() {
     let mut machine = Machine::new(264);
-    let file = machine.file(0);
+    let file = machine.file(ExtentIndex(0));
     // The small change comes first, so that no large write bypasses the journal.
     machine.change(file, 0, 8192, Kind::Zero);
     let tickets: Vec<u64> =
@@ -237,7 +238,7 @@ fn log_full_of_largest_writes_makes_progress() {
 #[test]
 fn waiting_write_gets_all_free_space() {
     let mut machine = Machine::new(4 * LOG_BLOCKS);
-    let (one, two) = (machine.file(0), machine.file(1));
+    let (one, two) = (machine.file(ExtentIndex(0)), machine.file(ExtentIndex(1)));
     machine.change(one, 0, 8192, Kind::Zero);
     // The many entries take few blocks. The large writes after them need more space than the entries free.
     for n in 0..400 {
@@ -262,7 +263,7 @@ fn run_log(machine: &mut Machine) -> usize {
 #[test]
 fn nearly_full_journal_accepts_writes_at_the_destage_rate() {
     let mut machine = Machine::new(2 * LOG_BLOCKS);
-    let file = machine.file(0);
+    let file = machine.file(ExtentIndex(0));
     // The blocks are not adjacent, so each is destaged by itself.
     for n in 0..4000 {
         machine.write(file, 2 * n, 1, 1, false);
@@ -288,7 +289,7 @@ fn nearly_full_journal_accepts_writes_at_the_destage_rate() {
 #[test]
 fn entries_without_payload_count_towards_fullness() {
     let mut machine = Machine::new(264);
-    let file = machine.file(0);
+    let file = machine.file(ExtentIndex(0));
     for n in 0..2000 {
         machine.change(file, n * 2, 1, Kind::Zero);
     }
@@ -305,7 +306,7 @@ fn entries_without_payload_count_towards_fullness() {
 #[test]
 fn zeroes_are_written_where_release_is_unsupported() {
     let mut machine = Machine::new(LOG_BLOCKS);
-    let file = machine.file(0);
+    let file = machine.file(ExtentIndex(0));
     machine.change(file, 0, 600, Kind::Release);
     machine.run();
     machine.with(|journal, actions| journal.set_draining(true, actions));
@@ -324,7 +325,7 @@ fn zeroes_are_written_where_release_is_unsupported() {
 #[test]
 fn failed_file_keeps_its_records_until_forgotten() {
     let mut machine = Machine::new(LOG_BLOCKS);
-    let (bad, good) = (machine.file(0), machine.file(1));
+    let (bad, good) = (machine.file(ExtentIndex(0)), machine.file(ExtentIndex(1)));
     machine.write(bad, 0, 1, 1, false);
     machine.write(good, 0, 1, 2, false);
     machine.run();
@@ -341,25 +342,25 @@ fn failed_file_keeps_its_records_until_forgotten() {
     assert_eq!(machine.ends.last(), Some(&(refused, Err(Fault::File))));
     // If the power fails now, all data is still in the journal.
     let mut again = Machine::with_file(machine.geometry, machine.journal_file.clone()).unwrap();
-    let file = again.file(0);
+    let file = again.file(ExtentIndex(0));
     assert_eq!(again.content(file, 0, 1), [1]);
 
     machine.with(|journal, actions| journal.forget(bad, actions));
     let mut is_forgotten = false;
     while let Some(next) = machine.asked.front() {
-        is_forgotten |= *next == Action::Forgotten { file: key(0) };
+        is_forgotten |= *next == Action::Forgotten { file: key(ExtentIndex(0)) };
         machine.run_one();
     }
     assert!(is_forgotten && machine.journal.is_empty());
     let mut again = Machine::with_file(machine.geometry, machine.journal_file.clone()).unwrap();
-    let file = again.file(0);
+    let file = again.file(ExtentIndex(0));
     assert_eq!(again.content(file, 0, 1), [0]);
 }
 
 #[test]
 fn failed_journal_answers_every_request_once() {
     let mut machine = Machine::new(LOG_BLOCKS);
-    let file = machine.file(0);
+    let file = machine.file(ExtentIndex(0));
     machine.write(file, 0, 1, 1, false);
     machine.run();
     let mut expected = vec![
@@ -387,7 +388,8 @@ fn failed_journal_answers_every_request_once() {
 #[test]
 fn only_files_of_the_oldest_records_are_in_the_way() {
     let mut machine = Machine::new(LOG_BLOCKS);
-    let (away, gone, idle) = (machine.file(0), machine.file(1), machine.file(2));
+    let (away, gone, idle) =
+        (machine.file(ExtentIndex(0)), machine.file(ExtentIndex(1)), machine.file(ExtentIndex(2)));
     for file in [away, gone, idle] {
         machine.with(|journal, actions| journal.suspend(file, actions));
     }
@@ -397,11 +399,11 @@ fn only_files_of_the_oldest_records_are_in_the_way() {
     assert_eq!(machine.journal.in_the_way(), BTreeSet::new(), "there is room");
     let writes: Vec<u64> = (1..100).map(|n| machine.write(away, n * 8, 8, 2, false)).collect();
     machine.run();
-    assert_eq!(machine.journal.in_the_way(), BTreeSet::from([key(0), key(1)]));
+    assert_eq!(machine.journal.in_the_way(), BTreeSet::from([key(ExtentIndex(0)), key(ExtentIndex(1))]));
     // The records still have entries of the file, but the log no longer waits for the file.
     machine.with(|journal, actions| journal.forget(gone, actions));
     machine.run();
-    assert_eq!(machine.journal.in_the_way(), BTreeSet::from([key(0)]));
+    assert_eq!(machine.journal.in_the_way(), BTreeSet::from([key(ExtentIndex(0))]));
     machine.with(|journal, actions| journal.resume(away, actions));
     machine.run();
     assert!(writes.iter().all(|ticket| machine.is_done(*ticket)));

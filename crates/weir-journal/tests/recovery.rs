@@ -5,7 +5,7 @@ mod support;
 use weir_journal::recovery::{Proof, RecordFault};
 use weir_journal::superblock::BlockFault;
 use weir_journal::{Geometry, Kind, Recovery, RecoveryError};
-use weir_types::{JournalId, VolumeId};
+use weir_types::{ExtentIndex, JournalId, VolumeId};
 
 use support::machine::{BLOCK, JOURNAL, Machine, VOLUME, new_file, recover};
 
@@ -24,7 +24,7 @@ fn error_of(mut file: Vec<u8>) -> RecoveryError {
 /// block 2 of the file.
 fn synced_records(count: u8) -> Machine {
     let mut machine = Machine::new(LOG_BLOCKS);
-    let file = machine.file(0);
+    let file = machine.file(ExtentIndex(0));
     for byte in 1..=count {
         machine.write(file, u32::from(byte), 1, byte, false);
         machine.run();
@@ -37,11 +37,11 @@ fn synced_records(count: u8) -> Machine {
 #[test]
 fn recovery_restores_written_data() {
     let mut machine = synced_records(5);
-    let file = machine.file(1);
+    let file = machine.file(ExtentIndex(1));
     machine.change(file, 7, 3, Kind::Zero);
     machine.run();
     let mut again = Machine::with_file(machine.geometry, machine.journal_file).unwrap();
-    let (first, second) = (again.file(0), again.file(1));
+    let (first, second) = (again.file(ExtentIndex(0)), again.file(ExtentIndex(1)));
     assert_eq!(again.content(first, 0, 7), [0, 1, 2, 3, 4, 5, 0]);
     again.slow.insert((second, 8), 9);
     assert_eq!(again.content(second, 7, 3), [0, 0, 0]);
@@ -82,7 +82,7 @@ fn one_valid_superblock_is_enough() {
     let mut machine = synced_records(3);
     machine.journal_file[BLOCK + 100] ^= 1;
     let mut again = Machine::with_file(machine.geometry, machine.journal_file.clone()).unwrap();
-    let file = again.file(0);
+    let file = again.file(ExtentIndex(0));
     assert_eq!(again.content(file, 1, 3), [1, 2, 3]);
     // Both superblocks are damaged.
     machine.journal_file[100] ^= 1;
@@ -98,7 +98,7 @@ fn old_superblock_is_not_accepted_as_the_newest() {
     let mut machine = synced_records(3);
     for drains in [false, true] {
         if drains {
-            let file = machine.file(0);
+            let file = machine.file(ExtentIndex(0));
             machine.with(|journal, actions| journal.set_draining(true, actions));
             for n in 0..100u32 {
                 machine.write(file, n % 7 * 40, 10, n as u8, true);
@@ -164,7 +164,7 @@ fn missing_record_is_reported_if_the_superblock_proves_it_stable() {
 #[test]
 fn log_ends_at_a_torn_record() {
     let mut machine = Machine::new(LOG_BLOCKS);
-    let file = machine.file(0);
+    let file = machine.file(ExtentIndex(0));
     for byte in 1..=4 {
         machine.write(file, u32::from(byte), 1, byte, false);
         machine.run();
@@ -172,12 +172,12 @@ fn log_ends_at_a_torn_record() {
     // The payload of the second record was not written. The other records were written, but never synced.
     machine.journal_file[(2 + 3) * BLOCK..(2 + 4) * BLOCK].fill(0);
     let mut again = Machine::with_file(machine.geometry, machine.journal_file).unwrap();
-    let file = again.file(0);
+    let file = again.file(ExtentIndex(0));
     assert_eq!(again.content(file, 1, 4), [1, 0, 0, 0]);
     // A record of the same size takes the torn record's place. The records after it still do not count.
     again.write(file, 9, 1, 9, false);
     again.run();
     let mut again = Machine::with_file(again.geometry, again.journal_file).unwrap();
-    let file = again.file(0);
+    let file = again.file(ExtentIndex(0));
     assert_eq!(again.content(file, 1, 9), [1, 0, 0, 0, 0, 0, 0, 0, 9]);
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use weir_qos::{Cost, DriveModel, DriveQueue, Kind, Limit, NodeId, ROOT, Tree, Verdict};
 use weir_types::bounds::{CONNECTION_BUFFER_BYTES_MAX, CONNECTION_REQUESTS_MAX, EXTENT_BYTES};
-use weir_types::{Emulation, Terms};
+use weir_types::{Emulation, ExtentIndex, Terms};
 use weir_volume::geometry::{Part, covering_blocks, next_piece};
 use weir_volume::{EmulatedDrive, Position};
 
@@ -477,7 +477,7 @@ impl Demand {
     /// request moves no bytes.
     fn place(&self, part: Option<Part>) -> (Position, u64) {
         let at = |extent, offset| Position { volume: self.volume as u128, extent, offset };
-        part.map_or((at((self.offset / EXTENT_BYTES) as u32, self.offset % EXTENT_BYTES), 0), |part| {
+        part.map_or((at(ExtentIndex::holding(self.offset), self.offset % EXTENT_BYTES), 0), |part| {
             let (start, bytes) = covering_blocks(part.offset, part.length);
             (at(part.extent, start.into()), bytes.into())
         })

@@ -8,12 +8,12 @@ use weir_qos::background::{FLOOR_INTERVAL_NS, due_ns, rate_needed};
 use weir_qos::{DriveModel, DriveQueue, DriveRates, Kind, NodeId, ROOT, Verdict};
 use weir_replay::{Load, Plan, PlannedDrive, PlannedNode, run};
 use weir_types::bounds::BACKGROUND_OPERATIONS_MAX;
-use weir_types::{BackgroundPolicy, Emulation, Terms, Throughput};
+use weir_types::{BackgroundPolicy, Emulation, ExtentIndex, Terms, Throughput};
 use weir_volume::{EmulatedDrive, Position};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// The position of operations makes no difference here.
-const SOMEWHERE: Position = Position { volume: 0, extent: 0, offset: 0 };
+const SOMEWHERE: Position = Position { volume: 0, extent: ExtentIndex(0), offset: 0 };
 
 fn node(parent: Option<usize>, terms: Terms, load: Option<(u32, Kind)>) -> PlannedNode {
     let load = load.map(|(depth, kind)| {

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use weir_journal::{Action, FileId, FileKey, Geometry, Journal, Kind, Recovery, Request, Step, Ticket};
 use weir_types::random::Random;
-use weir_types::{JournalId, VolumeId};
+use weir_types::{ExtentIndex, JournalId, VolumeId};
 
 const FILES: u32 = 1000;
 const WRITES: u64 = 1_000_000;
@@ -68,7 +68,7 @@ fn measure(journal_bytes: u64, writes: u64, at_a_time: u64) -> Result<f64, Box<d
     let mut bench = Bench { journal, actions, asked, done: 0, header: [0; BLOCK as usize] };
     let mut files: Vec<FileId> = Vec::new();
     for extent in 0..FILES {
-        files.push(bench.journal.open(FileKey { extent, replica: 1 })?);
+        files.push(bench.journal.open(FileKey { extent: ExtentIndex(extent), replica: 1 })?);
     }
     let mut random = Random::new(1);
     let mut begin = Instant::now();

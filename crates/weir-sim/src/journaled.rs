@@ -22,6 +22,7 @@ use weir_types::random::Random;
 
 use machine::Pending;
 use requests::InFlight;
+use weir_types::ExtentIndex;
 
 /// Number of files behind the journal.
 const FILES: u32 = 3;
@@ -190,7 +191,7 @@ struct JournalWorld {
 }
 
 fn file_key(index: usize) -> FileKey {
-    FileKey { extent: index as u32 / 2, replica: index as u8 % 2 }
+    FileKey { extent: ExtentIndex(index as u32 / 2), replica: index as u8 % 2 }
 }
 
 /// Runs one world to its end. The journal is emptied last, and then the slow files must hold everything.

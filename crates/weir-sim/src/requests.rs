@@ -4,6 +4,7 @@ use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES, EXTENT_BYTES, REPLICA_SL
 use weir_volume::{Kind, Request};
 
 use crate::{BLOCK_SECTORS, SECTOR_BYTES, Stamp};
+use weir_types::ExtentIndex;
 use weir_types::random::Random;
 
 /// Number of extents of the volume.
@@ -13,8 +14,8 @@ const HOT_OFFSETS: [u32; 3] = [0, ALLOCATION_BYTES as u32 - 32768, EXTENT_BYTES 
 const HOT_SECTORS: u64 = 128;
 
 /// A random extent of the volume.
-pub(crate) fn random_extent(random: &mut Random) -> u32 {
-    random.below(EXTENTS.into()) as u32
+pub(crate) fn random_extent(random: &mut Random) -> ExtentIndex {
+    ExtentIndex(random.below(EXTENTS.into()) as u32)
 }
 
 /// A random slot of a replica.
@@ -75,14 +76,14 @@ fn cut(offset: u32) -> u32 {
 
 /// Sectors of a request, numbered across the volume.
 pub(crate) fn sectors(request: &Request) -> impl Iterator<Item = u64> + use<> {
-    let start = u64::from(request.extent) * EXTENT_BYTES + u64::from(request.offset);
+    let start = request.extent.start_bytes() + u64::from(request.offset);
     let first = start / u64::from(SECTOR_BYTES);
     first..first + u64::from(request.length / SECTOR_BYTES)
 }
 
 /// Extent of a sector, block in the extent, and sector in the block.
-pub(crate) fn place_of(sector: u64) -> (u32, u32, usize) {
+pub(crate) fn place_of(sector: u64) -> (ExtentIndex, u32, usize) {
     let byte = sector * u64::from(SECTOR_BYTES);
-    let (extent, block) = ((byte / EXTENT_BYTES) as u32, (byte % EXTENT_BYTES / BLOCK_BYTES) as u32);
+    let (extent, block) = (ExtentIndex::holding(byte), (byte % EXTENT_BYTES / BLOCK_BYTES) as u32);
     (extent, block, sector as usize % BLOCK_SECTORS)
 }

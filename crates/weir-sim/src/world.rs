@@ -13,6 +13,7 @@ use crate::disk::{File, SyncPoint};
 use crate::history::History;
 use crate::requests::{EXTENTS, payload, place_of, random_request, sectors};
 use crate::transfer;
+use weir_types::ExtentIndex;
 use weir_types::random::Random;
 
 /// Parameters of a run.
@@ -48,7 +49,7 @@ pub struct Report {
 enum Pending {
     Action(Action),
     /// A sync covers the changes that existed when it began.
-    Sync((u32, Generation), SyncPoint),
+    Sync((ExtentIndex, Generation), SyncPoint),
 }
 
 /// A request without an answer yet.
@@ -71,7 +72,7 @@ struct VolumeWorld {
     pending: Vec<Pending>,
     in_flight: BTreeMap<OperationId, InFlight>,
     flushes: BTreeMap<u32, u64>,
-    failed_extents: BTreeSet<u32>,
+    failed_extents: BTreeSet<ExtentIndex>,
     history: History,
     next_stamp: Stamp,
     report: Report,
@@ -172,7 +173,7 @@ impl VolumeWorld {
                     self.failed_extents.insert(extent);
                 }
                 Action::Sync { extent, generation } => {
-                    let point = self.files[extent as usize].sync_point();
+                    let point = self.files[extent.index()].sync_point();
                     self.pending.push(Pending::Sync((extent, generation), point));
                 }
                 other => self.pending.push(Pending::Action(other)),
@@ -211,14 +212,14 @@ impl VolumeWorld {
 
     fn answer_sync(
         &mut self,
-        (extent, generation): (u32, Generation),
+        (extent, generation): (ExtentIndex, Generation),
         point: SyncPoint,
         fault: Option<Fault>,
         actions: &mut Vec<Action>,
     ) {
         let result = if fault == Some(Fault::Broken) { Err(Fault::Broken) } else { Ok(()) };
         if result.is_ok() {
-            self.files[extent as usize].sync(point);
+            self.files[extent.index()].sync(point);
         }
         self.volume.synced((extent, generation), result, actions);
     }
@@ -228,7 +229,7 @@ impl VolumeWorld {
             Action::Open { extent, generation } => {
                 let failure = |fault| if fault == Fault::Broken { fault } else { Fault::NoMemory };
                 let result = fault.map_or_else(
-                    || Ok(transfer::allocation_map(&self.files[extent as usize], true)),
+                    || Ok(transfer::allocation_map(&self.files[extent.index()], true)),
                     |fault| Err(failure(fault)),
                 );
                 self.volume.opened((extent, generation), result, actions);
@@ -246,13 +247,13 @@ impl VolumeWorld {
                 let length = result.unwrap_or(0);
                 if let Some(flying) = self.in_flight.get_mut(&operation) {
                     let range = (offset, buffer_offset, length);
-                    transfer::read_into(&mut flying.buffer, &self.files[extent as usize], range);
+                    transfer::read_into(&mut flying.buffer, &self.files[extent.index()], range);
                 }
                 self.volume.completed(operation, result, actions);
             }
             Action::ReadEdge { operation, extent, edge } => {
                 if let Some(flying) = self.in_flight.get_mut(&operation) {
-                    let file = &self.files[extent as usize];
+                    let file = &self.files[extent.index()];
                     transfer::merge_edge(&mut flying.buffer, file, &flying.request, edge);
                 }
                 let result = transfer::broken_only(fault).map_or(Ok(BLOCK_BYTES as u32), Err);
@@ -264,7 +265,7 @@ impl VolumeWorld {
                 let length = result.unwrap_or_else(|_| transfer::part_of(&mut self.random, length));
                 if let Some(flying) = self.in_flight.get(&operation) {
                     let (range, is_durable) = ((offset, buffer_offset, length), is_durable && result.is_ok());
-                    transfer::write_from(&flying.buffer, &mut self.files[extent as usize], range, is_durable);
+                    transfer::write_from(&flying.buffer, &mut self.files[extent.index()], range, is_durable);
                 }
                 self.volume.completed(operation, result, actions);
             }
@@ -272,7 +273,7 @@ impl VolumeWorld {
             | Action::Zero { operation, extent, offset, length } => {
                 let result = fault.map_or(Ok(0), Err);
                 if result.is_ok() {
-                    transfer::zero(&mut self.files[extent as usize], offset, length);
+                    transfer::zero(&mut self.files[extent.index()], offset, length);
                 }
                 self.volume.completed(operation, result, actions);
             }
@@ -335,7 +336,7 @@ impl VolumeWorld {
         self.volume = Volume::new(u64::from(EXTENTS) * EXTENT_BYTES);
         for sector in self.history.sectors() {
             let (extent, block, index) = place_of(sector);
-            let stamp = self.files[extent as usize].read(block)[index];
+            let stamp = self.files[extent.index()].read(block)[index];
             self.history.check_after_crash(sector, stamp, self.now)?;
         }
         Ok(())

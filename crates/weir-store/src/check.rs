@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use weir_types::ExtentIndex;
 use weir_types::bounds::EXTENT_BYTES;
 
 use super::extent_file_name;
@@ -14,7 +15,7 @@ const FAULTS_SHOWN_MAX: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtentFault {
     /// Index of the extent.
-    pub extent: u64,
+    pub extent: ExtentIndex,
     /// The fault, in words.
     pub message: String,
 }
@@ -50,17 +51,16 @@ impl Faults {
 
 /// Checks the extent files in `extents`: each index must have a regular file with the size of an extent.
 #[cfg(test)]
-pub fn check_extents(extents: &Path, indices: impl Iterator<Item = u32>) -> Vec<ExtentFault> {
+pub fn check_extents(extents: &Path, indices: impl Iterator<Item = ExtentIndex>) -> Vec<ExtentFault> {
     let mut faults = Faults::default();
     indices.filter_map(|index| extent_fault(extents, index)).for_each(|fault| faults.push(fault));
     faults.into_vec()
 }
 
 /// The fault of an extent file, if there is one.
-pub fn extent_fault(extents: &Path, index: u32) -> Option<ExtentFault> {
-    let extent = u64::from(index);
-    let message = fault_of(&extents.join(extent_file_name(extent)))?;
-    Some(ExtentFault { extent, message })
+pub fn extent_fault(extents: &Path, index: ExtentIndex) -> Option<ExtentFault> {
+    let message = fault_of(&extents.join(extent_file_name(index)))?;
+    Some(ExtentFault { extent: index, message })
 }
 
 fn fault_of(path: &Path) -> Option<String> {

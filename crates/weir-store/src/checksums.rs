@@ -14,6 +14,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use weir_types::ExtentIndex;
 use weir_types::bounds::DAMAGED_BLOCKS_MAX;
 use weir_volume::mirror::{ChecksumHeader, Damaged, SECTION_BLOCKS, Sections};
 
@@ -67,12 +68,12 @@ const _: () = assert!(DAMAGED_START + DAMAGED_BLOCKS_MAX * DAMAGED_BYTES <= HEAD
 pub type Head = [u8; HEAD_BYTES];
 
 /// Name of the file that holds the checksums of the extent with this index.
-pub fn checksum_file_name(index: u64) -> String {
+pub fn checksum_file_name(index: ExtentIndex) -> String {
     format!("{}.{SUFFIX}", extent_file_name(index))
 }
 
 /// The path of the checksums beside the extent file with this index.
-pub(crate) fn checksum_path(extents: &Path, index: u64) -> PathBuf {
+pub(crate) fn checksum_path(extents: &Path, index: ExtentIndex) -> PathBuf {
     extents.join(checksum_file_name(index))
 }
 
@@ -86,12 +87,12 @@ pub(crate) fn extent_name_of(file_name: &str) -> Option<&str> {
 ///
 /// # Errors
 /// If the folder cannot be read.
-pub fn extents_with_checksums(extents: &Path) -> io::Result<Vec<u32>> {
+pub fn extents_with_checksums(extents: &Path) -> io::Result<Vec<ExtentIndex>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(extents)? {
         let name = entry?.file_name();
         let extent = name.to_str().filter(|name| name.ends_with(SUFFIX)).and_then(extent_name_of);
-        found.extend(extent.and_then(|extent| extent.parse::<u32>().ok()));
+        found.extend(extent.and_then(|extent| extent.parse().ok()).map(ExtentIndex));
     }
     Ok(found)
 }
@@ -384,7 +385,7 @@ mod tests {
 
     fn file() -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
-        let path = checksum_path(folder.path(), 7);
+        let path = checksum_path(folder.path(), ExtentIndex(7));
         (folder, path)
     }
 
@@ -504,7 +505,7 @@ mod tests {
         remove(&path).unwrap();
         write_section(&path, 1, &block_checksums(2)).unwrap();
         fs::write(folder.path().join("00000003.metadata"), "").unwrap();
-        assert_eq!(extents_with_checksums(folder.path()).unwrap(), [7]);
+        assert_eq!(extents_with_checksums(folder.path()).unwrap(), [ExtentIndex(7)]);
         assert_eq!(read_section(&path, 0).unwrap(), None, "a hole is no record");
         remove(&path).unwrap();
         assert!(!path.exists());

@@ -17,6 +17,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use weir_reactor::Descriptor;
+use weir_types::ExtentIndex;
 use weir_types::bounds::BLOCK_BYTES;
 use weir_volume::mirror::EpochRecord;
 use weir_volume::mirror::epoch_record::{self, RecordBlock, RecordBlocks};
@@ -143,17 +144,17 @@ pub fn read_all(path: &Path, extents: u64) -> Result<Vec<EpochRecord>, StoreErro
 }
 
 /// Allocates an epoch durably: metadata of the extent may have it from now on. A higher recorded epoch stays.
-pub fn reserve(path: &Path, extent: u32, epoch: u64) -> io::Result<()> {
+pub fn reserve(path: &Path, extent: ExtentIndex, epoch: u64) -> io::Result<()> {
     epoch_record::raise(&mut open(path)?, extent, epoch, false)
 }
 
 /// Commits the epoch of replica metadata that counts, durably. A higher recorded epoch stays.
-pub fn know(path: &Path, extent: u32, epoch: u64) -> io::Result<()> {
+pub fn know(path: &Path, extent: ExtentIndex, epoch: u64) -> io::Result<()> {
     epoch_record::raise(&mut open(path)?, extent, epoch, true)
 }
 
 /// Records durably that the last replica in sync of an extent failed, and that its content is unknown.
-pub fn fail(path: &Path, extent: u32) -> io::Result<()> {
+pub fn fail(path: &Path, extent: ExtentIndex) -> io::Result<()> {
     epoch_record::fail(&mut open(path)?, extent)
 }
 
@@ -182,8 +183,8 @@ pub fn prepare(path: &Path, extents: u64) -> Result<(), StoreError> {
 ///
 /// # Errors
 /// If the file cannot be written.
-pub fn begin(path: &Path, extents: Range<u32>, new: EpochRecord) -> Result<(), StoreError> {
-    prepare(path, extents.end.into())?;
+pub fn begin(path: &Path, extents: Range<ExtentIndex>, new: EpochRecord) -> Result<(), StoreError> {
+    prepare(path, extents.end.0.into())?;
     let mut file = open(path).context("create", path)?;
     epoch_record::begin(&mut file, extents, new).context("write", path)
 }
@@ -241,13 +242,13 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Step {
-        Reserve(u32, u64),
-        Know(u32, u64),
-        Begin(u32, u32, u64),
+        Reserve(ExtentIndex, u64),
+        Know(ExtentIndex, u64),
+        Begin(ExtentIndex, u32, u64),
     }
 
     fn steps() -> impl Strategy<Value = Step> {
-        let (extent, epoch) = (0u32..12, 0u64..9);
+        let (extent, epoch) = ((0u32..12).prop_map(ExtentIndex), 0u64..9);
         prop_oneof![
             (extent.clone(), epoch.clone()).prop_map(|(extent, epoch)| Step::Reserve(extent, epoch)),
             (extent.clone(), epoch.clone()).prop_map(|(extent, epoch)| Step::Know(extent, epoch)),
@@ -265,18 +266,19 @@ mod tests {
                 match step {
                     Step::Reserve(extent, epoch) => {
                         reserve(&path, extent, epoch).unwrap();
-                        let epoch_record = &mut oracle[extent as usize];
+                        let epoch_record = &mut oracle[extent.index()];
                         epoch_record.allocated = epoch_record.allocated.max(epoch);
                     }
                     Step::Know(extent, epoch) => {
                         know(&path, extent, epoch).unwrap();
-                        let epoch_record = &mut oracle[extent as usize];
+                        let epoch_record = &mut oracle[extent.index()];
                         epoch_record.committed = epoch_record.committed.max(epoch);
                     }
                     Step::Begin(first, count, epoch) => {
                         let new = EpochRecord { allocated: epoch, committed: epoch / 2, is_failed: false };
-                        begin(&path, first..first + count, new).unwrap();
-                        oracle[first as usize..(first + count) as usize].fill(new);
+                        let end = ExtentIndex(first.0 + count);
+                        begin(&path, first..end, new).unwrap();
+                        oracle[first.index()..end.index()].fill(new);
                     }
                 }
                 prop_assert_eq!(&read_all(&path, 16).unwrap(), &oracle);
@@ -291,7 +293,7 @@ mod tests {
         let path = folder.path().join("epoch-records").join("volume");
         prepare(&path, 300).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().len(), 3 * BLOCK_BYTES);
-        reserve(&path, 299, 4).unwrap();
+        reserve(&path, ExtentIndex(299), 4).unwrap();
         prepare(&path, 600).unwrap();
         assert_eq!(
             read_all(&path, 600).unwrap()[299],
@@ -304,7 +306,7 @@ mod tests {
     fn epoch_records_of_later_version_are_neither_read_nor_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("epoch-records").join("volume");
-        know(&path, 1, 5).unwrap();
+        know(&path, ExtentIndex(1), 5).unwrap();
         let whole = fs::read(&path).unwrap();
         let mut later = encode_header();
         later.0[FORMAT_START] = 2;
@@ -321,7 +323,11 @@ mod tests {
             fs::write(&path, &content).unwrap();
             let error = read_all(&path, 2).unwrap_err().to_string();
             assert!(error.contains(words) && error.contains("epoch-records/volume"), "{error}");
-            assert!(know(&path, 1, 6).is_err() && reserve(&path, 1, 6).is_err() && fail(&path, 1).is_err());
+            assert!(
+                know(&path, ExtentIndex(1), 6).is_err()
+                    && reserve(&path, ExtentIndex(1), 6).is_err()
+                    && fail(&path, ExtentIndex(1)).is_err()
+            );
             assert!(prepare(&path, 1000).is_err());
             assert_eq!(fs::read(&path).unwrap(), content);
         }
@@ -333,7 +339,7 @@ mod tests {
         let path = folder.path().join("epoch-records").join("volume");
         assert_eq!(read_all(&path, 2).unwrap(), [EpochRecord::default(); 2]);
         remove(&path).unwrap();
-        know(&path, 1, 5).unwrap();
+        know(&path, ExtentIndex(1), 5).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().len(), 2 * BLOCK_BYTES);
         assert_eq!(
             read_all(&path, 2).unwrap(),

@@ -18,7 +18,7 @@ use weir_journal::superblock::{self, Superblock};
 use weir_journal::{Block, Geometry, Journal, Recovery, Step};
 use weir_reactor::Descriptor;
 use weir_types::bounds::BLOCK_BYTES;
-use weir_types::{DriveId, JournalId, VolumeId};
+use weir_types::{DriveId, ExtentIndex, JournalId, VolumeId};
 
 use super::{Context, DELETED_SUFFIX, NEW_SUFFIX, Store, StoreError, extent_file_name, remove_if_there};
 use super::{remove_tree, sync_folder};
@@ -77,7 +77,7 @@ pub struct ReadyJournal {
 }
 
 /// Path of the marker beside the replica of the extent with this index in a folder of extents.
-pub fn marker_path(extents: &Path, index: u64) -> PathBuf {
+pub fn marker_path(extents: &Path, index: ExtentIndex) -> PathBuf {
     extents.join(format!("{}.{MARKER_SUFFIX}", extent_file_name(index)))
 }
 
@@ -92,8 +92,8 @@ pub fn log_path(journal: &Path) -> PathBuf {
 }
 
 /// Path of the metadata of a replica behind a journal, in the journal's folder.
-pub fn journaled_metadata_path(journal: &Path, extent: u32, slot: usize) -> PathBuf {
-    journal.join(format!("{}.{slot}.metadata", extent_file_name(extent.into())))
+pub fn journaled_metadata_path(journal: &Path, extent: ExtentIndex, slot: usize) -> PathBuf {
+    journal.join(format!("{}.{slot}.metadata", extent_file_name(extent)))
 }
 
 /// The folder of a volume's journal on a drive, whether it exists or not.
@@ -106,7 +106,7 @@ pub fn journal_folder(drive: &Path, volume: VolumeId) -> PathBuf {
 ///
 /// # Errors
 /// If the marker cannot be read or is damaged. Then it is unknown whether the replica's file is complete.
-pub fn read_marker(extents: &Path, index: u64) -> Result<Option<Behind>, StoreError> {
+pub fn read_marker(extents: &Path, index: ExtentIndex) -> Result<Option<Behind>, StoreError> {
     let path = marker_path(extents, index);
     let bytes = match fs::read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -230,7 +230,7 @@ impl Store {
     pub fn forget_journaled_metadata(
         &self,
         volume: VolumeId,
-        replicas: impl Iterator<Item = (u32, usize)>,
+        replicas: impl Iterator<Item = (ExtentIndex, usize)>,
     ) -> Result<(), StoreError> {
         let journal = self.journal(volume);
         let paths = replicas.map(|(extent, slot)| journaled_metadata_path(&journal, extent, slot));
@@ -266,15 +266,15 @@ impl Store {
 
     /// Writes the journal bindings of replicas on this drive to their markers, durably. Replica metadata
     /// beside the replicas is removed, because it no longer counts.
-    pub fn put_behind(&self, volume: VolumeId, replicas: &[(u32, Behind)]) -> Result<(), StoreError> {
+    pub fn put_behind(&self, volume: VolumeId, replicas: &[(ExtentIndex, Behind)]) -> Result<(), StoreError> {
         let extents = self.extents(volume);
         for (index, behind) in replicas {
-            let path = marker_path(&extents, (*index).into());
+            let path = marker_path(&extents, *index);
             let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
             let file = file.context("create", &path)?;
             file.write_all_at(&encode_marker(*behind), 0).context("write", &path)?;
             file.sync_data().context("make durable", &path)?;
-            remove_if_there(&super::replica_metadata::metadata_path(&extents, (*index).into()))?;
+            remove_if_there(&super::replica_metadata::metadata_path(&extents, *index))?;
         }
         if replicas.is_empty() { Ok(()) } else { sync_folder(&extents) }
     }
@@ -386,29 +386,29 @@ mod tests {
     fn damaged_journal_marker_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path().to_owned()).unwrap();
-        store.create(VOLUME, &[3], b"{}", None).unwrap();
+        store.create(VOLUME, &[ExtentIndex(3)], b"{}", None).unwrap();
         let extents = store.extents(VOLUME);
-        assert_eq!(read_marker(&extents, 3).unwrap(), None);
+        assert_eq!(read_marker(&extents, ExtentIndex(3)).unwrap(), None);
         let behind = Behind { drive: DriveId::from_bytes([1; 16]), journal: JournalId::from_bytes([2; 16]) };
-        store.put_behind(VOLUME, &[(3, behind)]).unwrap();
-        assert_eq!(read_marker(&extents, 3).unwrap(), Some(behind));
-        let path = marker_path(&extents, 3);
+        store.put_behind(VOLUME, &[(ExtentIndex(3), behind)]).unwrap();
+        assert_eq!(read_marker(&extents, ExtentIndex(3)).unwrap(), Some(behind));
+        let path = marker_path(&extents, ExtentIndex(3));
         let whole = fs::read(&path).unwrap();
         for at in 0..whole.len() {
             let mut damaged = whole.clone();
             damaged[at] ^= 1;
             fs::write(&path, damaged).unwrap();
-            assert!(read_marker(&extents, 3).is_err(), "byte {at}");
+            assert!(read_marker(&extents, ExtentIndex(3)).is_err(), "byte {at}");
         }
         fs::write(&path, &whole[..10]).unwrap();
-        assert!(read_marker(&extents, 3).is_err(), "torn");
+        assert!(read_marker(&extents, ExtentIndex(3)).is_err(), "torn");
         let mut later = whole.clone();
         later[MARKER_FORMAT_START] = 2;
         let checksum = crc32c::crc32c(&later[..MARKER_CHECKSUM_START]);
         later[MARKER_CHECKSUM_START..].copy_from_slice(&checksum.to_le_bytes());
         fs::write(&path, &later).unwrap();
-        assert!(read_marker(&extents, 3).unwrap_err().to_string().contains("format 2, not 1"));
-        store.delete_extents_at(VOLUME, &[3]).unwrap();
-        assert_eq!(read_marker(&extents, 3).unwrap(), None, "it goes with its replica");
+        assert!(read_marker(&extents, ExtentIndex(3)).unwrap_err().to_string().contains("format 2, not 1"));
+        store.delete_extents_at(VOLUME, &[ExtentIndex(3)]).unwrap();
+        assert_eq!(read_marker(&extents, ExtentIndex(3)).unwrap(), None, "it goes with its replica");
     }
 }

@@ -41,8 +41,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use weir_types::VolumeId;
 use weir_types::bounds::EXTENT_BYTES;
+use weir_types::{ExtentIndex, VolumeId};
 
 #[cfg(test)]
 pub use check::check_extents;
@@ -106,7 +106,7 @@ pub fn extent_count(size_bytes: u64) -> u64 {
 }
 
 /// Name of the file that holds the extent with this index.
-pub fn extent_file_name(index: u64) -> String {
+pub fn extent_file_name(index: ExtentIndex) -> String {
     format!("{index:08}")
 }
 

@@ -9,8 +9,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use weir_types::VolumeId;
 use weir_types::bounds::RECLAIM_STEP_BYTES;
+use weir_types::{ExtentIndex, VolumeId};
 
 use super::{
     Context, DELETED_SUFFIX, NEW_SUFFIX, Store, StoreError, checksums, extent_file_name, journal,
@@ -35,7 +35,7 @@ pub struct PendingDeletion {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
     /// Lowest index of the extent files.
-    pub first: u32,
+    pub first: ExtentIndex,
     /// End of the indices of extent files, exclusive.
     pub end: u32,
     /// Approximate number of operations to reclaim the space. It depends on where in the files the data lie.
@@ -109,11 +109,11 @@ impl Store {
     pub fn delete_extents_at(
         &self,
         volume: VolumeId,
-        indices: &[u32],
+        indices: &[ExtentIndex],
     ) -> Result<Option<VolumeId>, StoreError> {
         let extents = self.extents(volume);
         let mut large = Vec::new();
-        for index in indices.iter().copied().map(u64::from) {
+        for index in indices.iter().copied() {
             let path = extents.join(extent_file_name(index));
             let occupied = fs::symlink_metadata(&path).map_or(0, |metadata| occupied_bytes(&metadata));
             super::remove_if_there(&replica_metadata::metadata_path(&extents, index))?;
@@ -131,13 +131,14 @@ impl Store {
     }
 
     /// Extents that a volume has on this drive in addition to its own.
-    pub fn strays(&self, volume: VolumeId, own: &[u32]) -> Result<Vec<u32>, StoreError> {
+    pub fn strays(&self, volume: VolumeId, own: &[ExtentIndex]) -> Result<Vec<ExtentIndex>, StoreError> {
         let all = surplus(&self.extents(volume), 0)?;
         let name = |path: &PathBuf| {
             let name = path.file_name()?.to_str()?;
-            extent_beside(name).unwrap_or(name).parse().ok()
+            extent_beside(name).unwrap_or(name).parse().ok().map(ExtentIndex)
         };
-        let mut strays: Vec<u32> = all.iter().filter_map(name).filter(|index| !own.contains(index)).collect();
+        let mut strays: Vec<ExtentIndex> =
+            all.iter().filter_map(name).filter(|index| !own.contains(index)).collect();
         strays.sort_unstable();
         strays.dedup();
         Ok(strays)
@@ -229,7 +230,8 @@ impl PendingDeletion {
             let entry = entry.context("read", &extents)?;
             let Some(index) = index_of(&entry).and_then(|index| u32::try_from(index).ok()) else { continue };
             let bytes = entry.metadata().map_or(0, |metadata| occupied_bytes(&metadata));
-            survey.first = if survey.end == 0 { index } else { survey.first.min(index) };
+            let extent = ExtentIndex(index);
+            survey.first = if survey.end == 0 { extent } else { survey.first.min(extent) };
             survey.end = survey.end.max(index.saturating_add(1));
             survey.operations += bytes.div_ceil(RECLAIM_STEP_BYTES).max(1);
             survey.bytes += bytes;
@@ -239,8 +241,8 @@ impl PendingDeletion {
 
     /// Reclaims a bounded part of an extent file, or the rest of it. A missing file counts as gone. Its
     /// metadata stays until [`PendingDeletion::conclude`], because it is small.
-    pub fn give_back(&self, extent: u32) -> Result<Given, StoreError> {
-        let path = self.folder().join("extents").join(extent_file_name(extent.into()));
+    pub fn give_back(&self, extent: ExtentIndex) -> Result<Given, StoreError> {
+        let path = self.folder().join("extents").join(extent_file_name(extent));
         let bytes = match fs::symlink_metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(Given { bytes: 0, is_gone: true });

@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use weir_types::ExtentIndex;
 use weir_types::bounds::REPLICA_SLOTS_MAX;
 use weir_volume::mirror::{REGIONS, RegionSet, ReplicaMetadata, ReplicaState};
 
@@ -83,7 +84,7 @@ pub enum BlockFault {
 }
 
 /// Name of the file that holds the replica metadata of the extent with this index.
-pub fn metadata_file_name(index: u64) -> String {
+pub fn metadata_file_name(index: ExtentIndex) -> String {
     format!("{}.{SUFFIX}", extent_file_name(index))
 }
 
@@ -318,7 +319,7 @@ pub(crate) fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Res
 }
 
 /// The path of the metadata beside the extent file with this index.
-pub(crate) fn metadata_path(extents: &Path, index: u64) -> PathBuf {
+pub(crate) fn metadata_path(extents: &Path, index: ExtentIndex) -> PathBuf {
     extents.join(metadata_file_name(index))
 }
 
@@ -346,7 +347,7 @@ mod tests {
 
     fn file() -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
-        let path = metadata_path(folder.path(), 7);
+        let path = metadata_path(folder.path(), ExtentIndex(7));
         (folder, path)
     }
 

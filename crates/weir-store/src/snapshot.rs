@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::copy_file_range;
-use weir_types::VolumeId;
 use weir_types::bounds::REGION_BYTES;
+use weir_types::{ExtentIndex, VolumeId};
 use weir_volume::mirror::ReplicaMetadata;
 
 use super::extent_file::{next_data, next_hole, open_whole};
@@ -117,7 +117,7 @@ impl Store {
     ///
     /// # Errors
     /// If the files cannot be made. Then no file is left.
-    pub fn begin_snapshot(&self, volume: VolumeId, extents: &[u32]) -> Result<Target, StoreError> {
+    pub fn begin_snapshot(&self, volume: VolumeId, extents: &[ExtentIndex]) -> Result<Target, StoreError> {
         let new = self.folder_with(volume, NEW_SUFFIX);
         let folder = new.join("extents");
         let make = || {
@@ -136,17 +136,17 @@ impl Store {
     pub fn complete_snapshot(
         &self,
         volume: VolumeId,
-        missed: &[u32],
-        all_metadata: &[(u32, ReplicaMetadata)],
+        missed: &[ExtentIndex],
+        all_metadata: &[(ExtentIndex, ReplicaMetadata)],
         record: &[u8],
     ) -> Result<(), StoreError> {
         let new = self.folder_with(volume, NEW_SUFFIX);
         let folder = new.join("extents");
         for extent in missed {
-            remove_if_there(&folder.join(extent_file_name((*extent).into())))?;
+            remove_if_there(&folder.join(extent_file_name(*extent)))?;
         }
         for (extent, metadata) in all_metadata {
-            let path = replica_metadata::metadata_path(&folder, (*extent).into());
+            let path = replica_metadata::metadata_path(&folder, *extent);
             replica_metadata::write_new(&path, metadata).context("create", &path)?;
         }
         record::write_new(&new, record)

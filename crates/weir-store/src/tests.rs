@@ -2,6 +2,7 @@ use std::fs::OpenOptions;
 use std::io::{Read, Seek, SeekFrom, Write};
 
 use rustix::fs::FallocateFlags;
+use weir_types::ExtentIndex;
 use weir_volume::mirror::ReplicaMetadata;
 
 use super::*;
@@ -15,8 +16,8 @@ fn store() -> (tempfile::TempDir, Store, VolumeId) {
 }
 
 /// All extents of a volume that lies on one drive.
-fn all(size_bytes: u64) -> Vec<u32> {
-    (0..extent_count(size_bytes) as u32).collect()
+fn all(size_bytes: u64) -> Vec<ExtentIndex> {
+    ExtentIndex::all_of(size_bytes).collect()
 }
 
 fn extent_files(store: &Store, volume: VolumeId) -> Vec<String> {
@@ -32,7 +33,7 @@ fn extent_files(store: &Store, volume: VolumeId) -> Vec<String> {
 fn give_back(pending_deletion: &PendingDeletion) -> (u64, u64) {
     let survey = pending_deletion.survey().unwrap();
     let (mut operations, mut bytes) = (0, 0);
-    for extent in (survey.first..survey.end).rev() {
+    for extent in survey.first.onward(survey.end).rev() {
         let mut is_gone = false;
         while !is_gone {
             let given = pending_deletion.give_back(extent).unwrap();
@@ -55,7 +56,7 @@ fn all_extents_exist_with_full_size_from_creation() {
     for (size, count) in [(4096, 1), (GIB, 1), (GIB + 4096, 2), (20 * GIB, 20)] {
         store.create(volume, &all(size), b"{}", None).unwrap();
         assert_eq!(extent_files(&store, volume).len(), count);
-        assert_eq!(check_extents(&store.extents(volume), 0..count as u32), []);
+        assert_eq!(check_extents(&store.extents(volume), ExtentIndex::first(count as u32)), []);
         assert!(store.used_bytes(volume).unwrap() < 1 << 20, "a new volume is thin");
         remove(&store, volume);
         assert!(store.scan().unwrap().volumes.is_empty());
@@ -71,9 +72,9 @@ fn shrink_removes_extents_and_zeroes_tail_before_growth() {
     file.write_all(&[7; 8192]).unwrap();
     store.trim_to_size(volume, 4096).unwrap();
     assert_eq!(extent_files(&store, volume), ["00000000"]);
-    store.grow(volume, &[1, 2], b"{}", None).unwrap();
+    store.grow(volume, &[1, 2].map(ExtentIndex), b"{}", None).unwrap();
     assert_eq!(extent_files(&store, volume), ["00000000", "00000001", "00000002"]);
-    assert_eq!(check_extents(&store.extents(volume), 0..3), []);
+    assert_eq!(check_extents(&store.extents(volume), ExtentIndex::first(3)), []);
     let mut content = [9; 8192];
     file.seek(SeekFrom::Start(0)).unwrap();
     file.read_exact(&mut content).unwrap();
@@ -127,11 +128,20 @@ fn reclaim_can_be_interrupted_and_repeated() {
     let pending_deletion = store.deleted(volume);
     assert_eq!(pending_deletion.survey().unwrap().end, 3, "a survey marks it for deletion");
     assert!(!store.folder(volume).exists());
-    assert!(pending_deletion.give_back(2).unwrap().is_gone && pending_deletion.give_back(2).unwrap().is_gone);
-    assert_eq!(pending_deletion.survey().unwrap(), Survey { first: 0, end: 2, operations: 2, bytes: 0 });
+    assert!(
+        pending_deletion.give_back(ExtentIndex(2)).unwrap().is_gone
+            && pending_deletion.give_back(ExtentIndex(2)).unwrap().is_gone
+    );
+    assert_eq!(
+        pending_deletion.survey().unwrap(),
+        Survey { first: ExtentIndex(0), end: 2, operations: 2, bytes: 0 }
+    );
     // A crash of the machine may bring any of the files back.
     fs::remove_file(store.folder_with(volume, DELETED_SUFFIX).join("extents/00000000")).unwrap();
-    assert_eq!(pending_deletion.survey().unwrap(), Survey { first: 1, end: 2, operations: 1, bytes: 0 });
+    assert_eq!(
+        pending_deletion.survey().unwrap(),
+        Survey { first: ExtentIndex(1), end: 2, operations: 1, bytes: 0 }
+    );
     pending_deletion.conclude().unwrap();
     assert_eq!(pending_deletion.survey().unwrap(), Survey::default());
     pending_deletion.conclude().unwrap();
@@ -144,7 +154,7 @@ fn reclaim_of_leftover_keeps_the_volume() {
     fs::create_dir(store.folder_with(volume, DELETED_SUFFIX)).unwrap();
     give_back(&store.leftover(volume));
     assert_eq!(store.scan().unwrap().volumes, [volume]);
-    assert_eq!(check_extents(&store.extents(volume), 0..1), []);
+    assert_eq!(check_extents(&store.extents(volume), ExtentIndex::first(1)), []);
 }
 
 #[test]
@@ -157,20 +167,20 @@ fn shrunken_extents_leave_the_volume_at_once() {
     let cut = store.trim_to_size(volume, 2 * GIB).unwrap().unwrap();
     assert_eq!(extent_files(&store, volume), ["00000000", "00000001"]);
     assert_eq!(store.scan().unwrap().leftovers, [cut]);
-    store.grow(volume, &[2, 3], b"{}", None).unwrap();
+    store.grow(volume, &[2, 3].map(ExtentIndex), b"{}", None).unwrap();
     assert_eq!(content(tail), [0; 4], "while the old files are still there");
     assert_eq!(store.trim_to_size(volume, 4 * GIB).unwrap(), None);
     give_back(&store.leftover(cut));
-    assert_eq!(check_extents(&store.extents(volume), 0..4), []);
+    assert_eq!(check_extents(&store.extents(volume), ExtentIndex::first(4)), []);
 }
 
 #[test]
 fn volume_may_have_some_extents_on_drive() {
     let (_folder, store, volume) = store();
-    store.create(volume, &[1, 4], b"{}", None).unwrap();
+    store.create(volume, &[1, 4].map(ExtentIndex), b"{}", None).unwrap();
     assert_eq!(extent_files(&store, volume), ["00000001", "00000004"]);
     let other = VolumeId(uuid::Uuid::new_v4());
-    store.grow(other, &[3, 5], b"new here", None).unwrap();
+    store.grow(other, &[3, 5].map(ExtentIndex), b"new here", None).unwrap();
     assert_eq!(store.read_record(other).unwrap().unwrap(), b"new here");
     store.grow(other, &[], b"", None).unwrap();
     assert!(store.trim_to_size(other, 4 * GIB).unwrap().is_some());
@@ -184,22 +194,22 @@ fn volume_may_have_some_extents_on_drive() {
 fn replica_metadata_comes_and_goes_with_extent() {
     let (_folder, store, volume) = store();
     let metadata = ReplicaMetadata { epoch: 1, ..ReplicaMetadata::default() };
-    store.create(volume, &[0, 1], b"{}", Some(&metadata)).unwrap();
-    store.grow(volume, &[2], b"{}", Some(&metadata)).unwrap();
-    let of = |extent: u64| store.extents(volume).join(replica_metadata::metadata_file_name(extent));
-    assert_eq!(replica_metadata::read(&of(2)).unwrap(), Some(metadata.clone()));
-    assert_eq!(check_extents(&store.extents(volume), [0, 1, 2].into_iter()), []);
+    store.create(volume, &[0, 1].map(ExtentIndex), b"{}", Some(&metadata)).unwrap();
+    store.grow(volume, &[ExtentIndex(2)], b"{}", Some(&metadata)).unwrap();
+    let of = |extent| store.extents(volume).join(replica_metadata::metadata_file_name(extent));
+    assert_eq!(replica_metadata::read(&of(ExtentIndex(2))).unwrap(), Some(metadata.clone()));
+    assert_eq!(check_extents(&store.extents(volume), ExtentIndex::first(3)), []);
     let used = store.used_by_extent(volume).unwrap();
-    let mut used: Vec<u64> = used.into_iter().map(|(index, _)| index).collect();
+    let mut used: Vec<ExtentIndex> = used.into_iter().map(|(index, _)| index).collect();
     used.sort_unstable();
-    assert_eq!(used, [0, 1, 2], "what is kept metadata in is not the volume's data");
+    assert_eq!(used, [0, 1, 2].map(ExtentIndex), "what is kept metadata in is not the volume's data");
     fs::write(store.extents(volume).join("00000002.metadata.new"), "half").unwrap();
     let cut = store.trim_to_size(volume, GIB).unwrap().unwrap();
     assert_eq!(extent_files(&store, volume), ["00000000", "00000000.metadata"]);
     assert_eq!(store.trim_to_size(volume, GIB).unwrap(), None);
     assert_eq!(give_back(&store.leftover(cut)), (2, 0));
     // A crash left only the metadata of an extent that a shrink removed.
-    replica_metadata::write(&of(7), &metadata).unwrap();
+    replica_metadata::write(&of(ExtentIndex(7)), &metadata).unwrap();
     assert!(store.trim_to_size(volume, GIB).unwrap().is_some());
     assert_eq!(extent_files(&store, volume), ["00000000", "00000000.metadata"]);
     remove(&store, volume);
@@ -213,8 +223,8 @@ fn missing_and_short_extent_files_are_faults() {
     let extents = store.extents(volume);
     fs::remove_file(extents.join("00000001")).unwrap();
     File::create(extents.join("00000002")).unwrap().set_len(5).unwrap();
-    let faults = check_extents(&extents, 0..3);
-    assert_eq!(faults.iter().map(|f| f.extent).collect::<Vec<_>>(), [1, 2]);
+    let faults = check_extents(&extents, ExtentIndex::first(3));
+    assert_eq!(faults.iter().map(|f| f.extent).collect::<Vec<_>>(), [1, 2].map(ExtentIndex));
     assert!(faults[0].message.ends_with("00000001 is missing"), "{}", faults[0].message);
     assert!(faults[1].message.contains("has 5 bytes"), "{}", faults[1].message);
 }
@@ -229,7 +239,7 @@ fn record_backups_are_replaced_singly_and_in_bulk() {
     let mut many: Vec<_> = (0..20)
         .map(|_| RecordUpdate { volume: VolumeId(uuid::Uuid::new_v4()), content: b"3".to_vec() })
         .collect();
-    many.iter().for_each(|u| store.create(u.volume, &[0], b"1", None).unwrap());
+    many.iter().for_each(|u| store.create(u.volume, &[ExtentIndex(0)], b"1", None).unwrap());
     many.push(update(b"3"));
     store.write_records(&many).unwrap();
     assert!(many.iter().all(|u| store.read_record(u.volume).unwrap().unwrap() == b"3"));
@@ -239,7 +249,7 @@ fn record_backups_are_replaced_singly_and_in_bulk() {
 #[test]
 fn failed_search_for_data_fails_the_trim() {
     let (_folder, store, volume) = store();
-    store.create(volume, &[0], b"{}", None).unwrap();
+    store.create(volume, &[ExtentIndex(0)], b"{}", None).unwrap();
     let path = store.extents(volume).join("00000000");
     fs::remove_file(&path).unwrap();
     // A pipe can be opened, and fails `SEEK_DATA` like a failing drive: with an error other than "no data".
@@ -255,17 +265,17 @@ fn failed_search_for_data_fails_the_trim() {
 #[test]
 fn no_files_are_made_on_absent_drive() {
     let (folder, store, volume) = store();
-    store.create(volume, &[0], b"{}", None).unwrap();
+    store.create(volume, &[ExtentIndex(0)], b"{}", None).unwrap();
     fs::rename(store.drive(), folder.path().join("away")).unwrap();
     let refusals = |case: &str| {
         let new = VolumeId(uuid::Uuid::new_v4());
         let refused = |result: Result<(), StoreError>| assert!(result.is_err(), "{case}");
-        refused(store.create(new, &[0], b"{}", None));
-        refused(store.grow(volume, &[1], b"{}", None));
-        refused(store.add_extent(volume, 1, b"{}"));
+        refused(store.create(new, &[ExtentIndex(0)], b"{}", None));
+        refused(store.grow(volume, &[ExtentIndex(1)], b"{}", None));
+        refused(store.add_extent(volume, ExtentIndex(1), b"{}"));
         refused(store.create_journal(new, weir_types::bounds::JOURNAL_BYTES_MIN).map(drop));
         let in_snapshot = store.begin_writes().and_then(|writes| {
-            store.begin_snapshot(new, &[0])?;
+            store.begin_snapshot(new, &[ExtentIndex(0)])?;
             store.complete_snapshot(new, &[], &[], b"{}")?;
             store.adopt_snapshots(&writes, &[new])
         });
@@ -280,6 +290,6 @@ fn no_files_are_made_on_absent_drive() {
     assert_eq!(extent_files(&store, volume), [""; 0]);
     fs::remove_dir_all(store.drive()).unwrap();
     fs::rename(folder.path().join("away"), store.drive()).unwrap();
-    store.grow(volume, &[1], b"{}", None).unwrap();
+    store.grow(volume, &[ExtentIndex(1)], b"{}", None).unwrap();
     assert_eq!(extent_files(&store, volume), ["00000000", "00000001"]);
 }

@@ -6,8 +6,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::FallocateFlags;
-use weir_types::VolumeId;
 use weir_types::bounds::EXTENT_BYTES;
+use weir_types::{ExtentIndex, VolumeId};
 use weir_volume::mirror::ReplicaMetadata;
 
 use crate::check::extent_fault;
@@ -24,7 +24,7 @@ impl Store {
     pub fn create(
         &self,
         volume: VolumeId,
-        extents: &[u32],
+        extents: &[ExtentIndex],
         record: &[u8],
         metadata: Option<&ReplicaMetadata>,
     ) -> Result<(), StoreError> {
@@ -44,7 +44,7 @@ impl Store {
     fn create_in(
         &self,
         folder: &Path,
-        indices: &[u32],
+        indices: &[ExtentIndex],
         record: &[u8],
         metadata: Option<&ReplicaMetadata>,
     ) -> Result<(), StoreError> {
@@ -81,7 +81,7 @@ impl Store {
     pub fn grow(
         &self,
         volume: VolumeId,
-        indices: &[u32],
+        indices: &[ExtentIndex],
         record: &[u8],
         metadata: Option<&ReplicaMetadata>,
     ) -> Result<(), StoreError> {
@@ -95,28 +95,28 @@ impl Store {
             .and_then(|()| settle_extents(&writes, &extents, indices, metadata.is_some()))
             .and_then(|()| self.refuse_another_folder());
         if made.is_err() {
-            let _ = remove_surplus(&extents, first.into());
+            let _ = remove_surplus(&extents, first.0.into());
         }
         made
     }
 
     /// Makes the empty file of one more extent of a volume, which may have none on this drive yet.
-    pub fn add_extent(&self, volume: VolumeId, index: u32, record: &[u8]) -> Result<(), StoreError> {
+    pub fn add_extent(&self, volume: VolumeId, index: ExtentIndex, record: &[u8]) -> Result<(), StoreError> {
         if !self.folder(volume).exists() {
             return self.create(volume, &[index], record, None);
         }
         self.refuse_another_folder()?;
         let extents = self.extents(volume);
         // Replica metadata and checksums of an earlier replica say nothing of this one.
-        remove_if_there(&replica_metadata::metadata_path(&extents, index.into()))?;
-        remove_if_there(&checksums::checksum_path(&extents, index.into()))?;
-        remove_if_there(&journal::marker_path(&extents, index.into()))?;
+        remove_if_there(&replica_metadata::metadata_path(&extents, index))?;
+        remove_if_there(&checksums::checksum_path(&extents, index))?;
+        remove_if_there(&journal::marker_path(&extents, index))?;
         let writes = self.begin_writes()?;
         let made = create_extents(&extents, &[index], None)
             .and_then(|()| settle_extents(&writes, &extents, &[index], false))
             .and_then(|()| self.refuse_another_folder());
         if made.is_err() {
-            let _ = remove_if_there(&extents.join(extent_file_name(index.into())));
+            let _ = remove_if_there(&extents.join(extent_file_name(index)));
         }
         made
     }
@@ -129,7 +129,7 @@ impl Store {
         let pending_deletion = self.delete_extents_from(volume, extent_count(size_bytes))?;
         let tail = size_bytes % EXTENT_BYTES;
         if tail != 0 {
-            punch_tail(&self.extents(volume), extent_count(size_bytes) - 1, tail)?;
+            punch_tail(&self.extents(volume), ExtentIndex::holding(size_bytes), tail)?;
         }
         Ok(pending_deletion)
     }
@@ -140,13 +140,16 @@ impl Store {
     }
 
     /// Bytes that each of a volume's extent files occupies, by index, in no order.
-    pub fn used_by_extent(&self, volume: VolumeId) -> Result<Vec<(u64, u64)>, StoreError> {
+    pub fn used_by_extent(&self, volume: VolumeId) -> Result<Vec<(ExtentIndex, u64)>, StoreError> {
         let extents = self.extents(volume);
         let mut used = Vec::new();
         for entry in fs::read_dir(&extents).context("read", &extents)? {
             let entry = entry.context("read", &extents)?;
-            if let Some(index) = index_of(&entry) {
-                used.push((index, entry.metadata().map_or(0, |metadata| metadata.blocks() * 512)));
+            if let Some(index) = index_of(&entry).and_then(|index| u32::try_from(index).ok()) {
+                used.push((
+                    ExtentIndex(index),
+                    entry.metadata().map_or(0, |metadata| metadata.blocks() * 512),
+                ));
             }
         }
         Ok(used)
@@ -169,16 +172,16 @@ impl Store {
     pub fn forget_metadata(
         &self,
         volume: VolumeId,
-        extents: impl Iterator<Item = u32>,
+        extents: impl Iterator<Item = ExtentIndex>,
     ) -> Result<(), StoreError> {
         let folder = self.extents(volume);
-        let is_whole = |extent: &u32| {
-            let is_behind_none = || matches!(journal::read_marker(&folder, (*extent).into()), Ok(None));
+        let is_whole = |extent: &ExtentIndex| {
+            let is_behind_none = || matches!(journal::read_marker(&folder, *extent), Ok(None));
             extent_fault(&folder, *extent).is_none() && is_behind_none()
         };
         let mut whole = extents.filter(is_whole);
         whole.try_for_each(|extent| {
-            replica_metadata::forget(&replica_metadata::metadata_path(&folder, extent.into()))
+            replica_metadata::forget(&replica_metadata::metadata_path(&folder, extent))
         })
     }
 }
@@ -187,10 +190,10 @@ impl Store {
 /// yet.
 pub(crate) fn create_extents(
     extents: &Path,
-    indices: &[u32],
+    indices: &[ExtentIndex],
     metadata: Option<&ReplicaMetadata>,
 ) -> Result<(), StoreError> {
-    for index in indices.iter().copied().map(u64::from) {
+    for index in indices.iter().copied() {
         let path = extents.join(extent_file_name(index));
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(&path);
@@ -208,14 +211,14 @@ pub(crate) fn create_extents(
 fn settle_extents(
     writes: &WriteScope,
     extents: &Path,
-    indices: &[u32],
+    indices: &[ExtentIndex],
     has_metadata: bool,
 ) -> Result<(), StoreError> {
     if indices.len() as u64 > SINGLE_SYNC_FILES_MAX {
         writes.make_durable()?;
         return sync_folder(extents);
     }
-    for index in indices.iter().copied().map(u64::from) {
+    for index in indices.iter().copied() {
         let path = extents.join(extent_file_name(index));
         let metadata = has_metadata.then(|| replica_metadata::metadata_path(extents, index));
         for path in std::iter::once(path).chain(metadata) {
@@ -233,7 +236,7 @@ fn remove_surplus(extents: &Path, count: u64) -> Result<(), StoreError> {
 }
 
 /// Frees an extent file from `offset` to its end, if there is data. Its checksums are removed first.
-fn punch_tail(extents: &Path, index: u64, offset: u64) -> Result<(), StoreError> {
+fn punch_tail(extents: &Path, index: ExtentIndex, offset: u64) -> Result<(), StoreError> {
     let path = &extents.join(extent_file_name(index));
     let file = match OpenOptions::new().read(true).write(true).open(path) {
         // A missing extent is a fault that the check reports. It does not stop this function.

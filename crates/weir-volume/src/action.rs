@@ -1,5 +1,7 @@
 //! Requests and answers that go into a volume, and actions that come out of it.
 
+use weir_types::ExtentIndex;
+
 /// Number of one operation of one volume, from its start to its `Done`. After that the number may be used
 /// again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,7 +34,7 @@ pub struct Request {
     /// Kind of the operation.
     pub kind: Kind,
     /// Number of the extent.
-    pub extent: u32,
+    pub extent: ExtentIndex,
     /// Offset in the extent, in bytes.
     pub offset: u32,
     /// Length in bytes; at least 1.
@@ -102,7 +104,7 @@ pub enum Action {
     /// Open the extent's file and find its data ranges → [`crate::Volume::opened`].
     Open {
         /// Number of the extent.
-        extent: u32,
+        extent: ExtentIndex,
         /// Generation of the file.
         generation: Generation,
     },
@@ -111,7 +113,7 @@ pub enum Action {
         /// Operation whose buffer is used.
         operation: OperationId,
         /// Number of the extent.
-        extent: u32,
+        extent: ExtentIndex,
         /// Offset in the extent, in bytes, a multiple of 4096.
         offset: u32,
         /// Offset in the buffer, in bytes. It exceeds zero only for the rest of a short read.
@@ -124,7 +126,7 @@ pub enum Action {
         /// Operation whose buffer is used.
         operation: OperationId,
         /// Number of the extent.
-        extent: u32,
+        extent: ExtentIndex,
         /// Offset in the extent, in bytes, a multiple of 4096.
         offset: u32,
         /// Offset in the buffer, in bytes.
@@ -140,14 +142,14 @@ pub enum Action {
         /// Operation whose buffer is used.
         operation: OperationId,
         /// Number of the extent.
-        extent: u32,
+        extent: ExtentIndex,
         /// The block to read.
         edge: EdgeRead,
     },
     /// Reserve space ahead of writes → [`crate::Volume::allocated`].
     Allocate {
         /// Number of the extent.
-        extent: u32,
+        extent: ExtentIndex,
         /// Generation of the file.
         generation: Generation,
         /// Number of the allocation piece.
@@ -158,7 +160,7 @@ pub enum Action {
         /// Operation that asks for it.
         operation: OperationId,
         /// Number of the extent.
-        extent: u32,
+        extent: ExtentIndex,
         /// Offset in the extent, in bytes, a multiple of 4096.
         offset: u32,
         /// Length in bytes, a multiple of 4096.
@@ -169,7 +171,7 @@ pub enum Action {
         /// Operation that asks for it.
         operation: OperationId,
         /// Number of the extent.
-        extent: u32,
+        extent: ExtentIndex,
         /// Offset in the extent, in bytes, a multiple of 4096.
         offset: u32,
         /// Length in bytes, a multiple of 4096.
@@ -178,7 +180,7 @@ pub enum Action {
     /// Make all completed writes of the extent stable → [`crate::Volume::synced`].
     Sync {
         /// Number of the extent.
-        extent: u32,
+        extent: ExtentIndex,
         /// Generation of the file.
         generation: Generation,
     },
@@ -199,7 +201,7 @@ pub enum Action {
     /// The extent fails every operation from now on, and an operator must know.
     FailReplica {
         /// Number of the extent.
-        extent: u32,
+        extent: ExtentIndex,
         /// State of the extent's file.
         remains: Remains,
     },
@@ -230,7 +232,7 @@ impl Action {
     }
 
     /// The extent that the action concerns; `None` for ends of operations and flushes.
-    pub fn extent(&self) -> Option<u32> {
+    pub fn extent(&self) -> Option<ExtentIndex> {
         match *self {
             Action::Open { extent, .. }
             | Action::Read { extent, .. }

@@ -17,8 +17,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use weir_types::Emulation;
 use weir_types::emulation::Turns;
+use weir_types::{Emulation, ExtentIndex};
 
 /// Position on a drive at which an operation begins. Files are separate: no file begins where another ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Position {
     /// Volume of the file: a number that is unique on the drive.
     pub volume: u128,
     /// Number of the extent.
-    pub extent: u32,
+    pub extent: ExtentIndex,
     /// Offset in the extent, in bytes.
     pub offset: u64,
 }

@@ -3,13 +3,14 @@
 //! Reads and writes are split at multiples of [`PIECE_BYTES`], so that a piece fits one buffer and never
 //! crosses an extent. All other requests are split at extents.
 
+use weir_types::ExtentIndex;
 use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, PIECE_BYTES};
 
 /// A part of a request that lies within one extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Number of the extent.
-    pub extent: u32,
+    pub extent: ExtentIndex,
     /// Offset in the extent, in bytes.
     pub offset: u32,
     /// Length in bytes.
@@ -22,7 +23,7 @@ pub struct Part {
 fn first_part(request_offset: u64, start: u64, end: u64, window_bytes: u64) -> Part {
     let window_end = (start / window_bytes + 1) * window_bytes;
     Part {
-        extent: (start / EXTENT_BYTES) as u32,
+        extent: ExtentIndex::holding(start),
         offset: (start % EXTENT_BYTES) as u32,
         length: (window_end.min(end) - start) as u32,
         position: start - request_offset,
@@ -85,7 +86,7 @@ mod tests {
             let mut position = 0;
             while let Some(part) = next_piece(offset, length, position) {
                 prop_assert_eq!(part.position, position);
-                prop_assert_eq!(u64::from(part.extent) * EXTENT_BYTES + u64::from(part.offset), offset + position);
+                prop_assert_eq!(part.extent.start_bytes() + u64::from(part.offset), offset + position);
                 let (start, covered) = covering_blocks(part.offset, part.length);
                 prop_assert!(u64::from(covered) <= PIECE_BYTES && u64::from(start) < EXTENT_BYTES);
                 position += u64::from(part.length);

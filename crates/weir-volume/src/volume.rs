@@ -1,5 +1,6 @@
 //! Volume: the state machine of one replica of a volume and its extents.
 
+use weir_types::ExtentIndex;
 use weir_types::bounds::BLOCK_BYTES;
 
 use crate::action::{Action, Content, Fault, Generation, Kind, OperationId, Remains, Request};
@@ -19,7 +20,7 @@ pub struct Volume {
     operations: Operations,
     flushes: Flushes,
     /// Extents that a flush must sync.
-    touched: Vec<u32>,
+    touched: Vec<ExtentIndex>,
     /// True if an acknowledged write can no longer be made stable: every later flush must fail.
     has_lost_writes: bool,
     /// Generation of the newest replacement files.
@@ -47,8 +48,8 @@ impl Volume {
     }
 
     /// True if the file of an extent has this generation.
-    pub fn is_current(&self, extent: u32, generation: Generation) -> bool {
-        self.extents.get(extent as usize).is_some_and(|extent| extent.generation == generation)
+    pub fn is_current(&self, extent: ExtentIndex, generation: Generation) -> bool {
+        self.extents.get(extent.index()).is_some_and(|extent| extent.generation == generation)
     }
 
     /// Changes the size. No operation may be under way in removed extents.
@@ -57,7 +58,7 @@ impl Volume {
         assert!(self.extents.len() <= count || self.operations.len() == 0, "shrinking needs a quiet volume");
         let generation = self.next_generation();
         self.extents.resize_with(count, || Extent::new(generation));
-        self.touched.retain(|&extent| (extent as usize) < count);
+        self.touched.retain(|&extent| extent.index() < count);
     }
 
     /// Number of extents.
@@ -71,21 +72,21 @@ impl Volume {
     }
 
     /// True if the range is known to hold no data. An extent that is not open returns false.
-    pub fn is_hole(&self, extent: u32, offset: u32, length: u32) -> bool {
-        let extent = &self.extents[extent as usize];
+    pub fn is_hole(&self, extent: ExtentIndex, offset: u32, length: u32) -> bool {
+        let extent = &self.extents[extent.index()];
         extent.state == State::Ready && extent.map.is_hole(offset, length)
     }
 
     /// True if every operation on the extent fails.
-    pub fn has_failed(&self, extent: u32) -> bool {
-        self.extents.get(extent as usize).is_some_and(|extent| extent.state == State::Failed)
+    pub fn has_failed(&self, extent: ExtentIndex) -> bool {
+        self.extents.get(extent.index()).is_some_and(|extent| extent.state == State::Failed)
     }
 
     /// Starts an operation. It ends with an [`Action::Done`], in this call or later.
     pub fn start(&mut self, request: Request, actions: &mut Vec<Action>) -> OperationId {
         assert!(request.length > 0, "an empty request needs no operation");
         let id = self.operations.insert(request);
-        let Some(extent) = self.extents.get_mut(request.extent as usize) else {
+        let Some(extent) = self.extents.get_mut(request.extent.index()) else {
             self.finish(id, Err(Fault::OutOfRange), actions);
             return id;
         };
@@ -114,9 +115,9 @@ impl Volume {
             return self.start_read(id, operation, actions);
         }
         if self.conflicts(id, &operation) || self.needs_space(&operation, actions) {
-            return self.extents[operation.request.extent as usize].waiting.push_back(id);
+            return self.extents[operation.request.extent.index()].waiting.push_back(id);
         }
-        self.extents[operation.request.extent as usize].writing.push(id);
+        self.extents[operation.request.extent.index()].writing.push(id);
         match operation.request.kind {
             Kind::Write { .. } => self.start_write(id, operation, actions),
             _ => self.start_placement(id, operation, actions),
@@ -126,7 +127,7 @@ impl Volume {
     fn start_read(&mut self, id: OperationId, operation: Operation, actions: &mut Vec<Action>) {
         let Request { extent, .. } = operation.request;
         let (offset, length) = operation.blocks();
-        if self.extents[extent as usize].map.is_hole(offset, length) {
+        if self.extents[extent.index()].map.is_hole(offset, length) {
             return self.finish(id, Ok(Content::Hole), actions);
         }
         self.operations.get_mut(id).stage = Stage::Running { done: 0 };
@@ -135,7 +136,7 @@ impl Volume {
 
     /// True if the operation must wait for an overlapping one that runs or waits ahead of it.
     fn conflicts(&self, id: OperationId, operation: &Operation) -> bool {
-        let extent = &self.extents[operation.request.extent as usize];
+        let extent = &self.extents[operation.request.extent.index()];
         if extent.exclusive == 0 {
             return false;
         }
@@ -150,7 +151,7 @@ impl Volume {
     /// Asks for space if the write needs it; true if it must wait for the space.
     fn needs_space(&mut self, operation: &Operation, actions: &mut Vec<Action>) -> bool {
         let Request { extent: index, offset, .. } = operation.request;
-        let (extent, piece) = (&mut self.extents[index as usize], piece_of(offset));
+        let (extent, piece) = (&mut self.extents[index.index()], piece_of(offset));
         let is_write = matches!(operation.request.kind, Kind::Write { .. });
         if !is_write || extent.map.may_hold_data(piece) {
             return false;
@@ -194,7 +195,7 @@ impl Volume {
     fn start_placement(&mut self, id: OperationId, operation: Operation, actions: &mut Vec<Action>) {
         let Request { kind, extent, offset, length } = operation.request;
         self.operations.get_mut(id).stage = Stage::Running { done: 0 };
-        let map = &mut self.extents[extent as usize].map;
+        let map = &mut self.extents[extent.index()].map;
         if kind == Kind::Zero {
             map.set_range(offset, length);
             actions.push(Action::Zero { operation: id, extent, offset, length });
@@ -209,7 +210,7 @@ impl Volume {
     /// the waiting operations fail, and the next operation opens the extent again.
     pub fn opened(
         &mut self,
-        (extent, generation): (u32, Generation),
+        (extent, generation): (ExtentIndex, Generation),
         result: Result<AllocationMap, Fault>,
         actions: &mut Vec<Action>,
     ) {
@@ -218,7 +219,7 @@ impl Volume {
         }
         match result {
             Ok(map) => {
-                let extent_state = &mut self.extents[extent as usize];
+                let extent_state = &mut self.extents[extent.index()];
                 if extent_state.state == State::Opening {
                     extent_state.state = State::Ready;
                     extent_state.map = map;
@@ -230,8 +231,8 @@ impl Volume {
         }
     }
 
-    fn stay_closed(&mut self, extent: u32, fault: Fault, actions: &mut Vec<Action>) {
-        let state = &mut self.extents[extent as usize];
+    fn stay_closed(&mut self, extent: ExtentIndex, fault: Fault, actions: &mut Vec<Action>) {
+        let state = &mut self.extents[extent.index()];
         if state.state == State::Opening {
             state.state = State::Closed;
             for id in std::mem::take(&mut state.waiting) {
@@ -244,14 +245,14 @@ impl Volume {
     /// of the piece may have space, and the drive's own answer is the truth.
     pub fn allocated(
         &mut self,
-        (extent, generation): (u32, Generation),
+        (extent, generation): (ExtentIndex, Generation),
         piece: u32,
         actions: &mut Vec<Action>,
     ) {
         if !self.is_current(extent, generation) {
             return;
         }
-        let state = &mut self.extents[extent as usize];
+        let state = &mut self.extents[extent.index()];
         state.allocating.retain(|&other| other != piece);
         state.map.set(piece);
         self.retry_waiting(extent, actions);
@@ -261,7 +262,7 @@ impl Volume {
     /// for it fail.
     pub fn refused(
         &mut self,
-        (extent, generation): (u32, Generation),
+        (extent, generation): (ExtentIndex, Generation),
         piece: u32,
         fault: Fault,
         actions: &mut Vec<Action>,
@@ -269,7 +270,7 @@ impl Volume {
         if !self.is_current(extent, generation) {
             return;
         }
-        let state = &mut self.extents[extent as usize];
+        let state = &mut self.extents[extent.index()];
         state.allocating.retain(|&other| other != piece);
         let needs_it = |id: &OperationId| {
             let request = self.operations.get(*id).request;
@@ -342,7 +343,7 @@ impl Volume {
         actions: &mut Vec<Action>,
     ) {
         let Request { extent: index, kind, offset, length } = operation.request;
-        let extent = &mut self.extents[index as usize];
+        let extent = &mut self.extents[index.index()];
         let result = if extent.state == State::Failed { Err(Fault::Broken) } else { result };
         if kind == Kind::Release && result.is_ok() {
             extent.map.clear_within(offset, length);
@@ -357,14 +358,14 @@ impl Volume {
         self.retry_waiting(index, actions);
     }
 
-    fn touch(&mut self, index: u32) {
-        if !std::mem::replace(&mut self.extents[index as usize].is_touched, true) {
+    fn touch(&mut self, index: ExtentIndex) {
+        if !std::mem::replace(&mut self.extents[index.index()].is_touched, true) {
             self.touched.push(index);
         }
     }
 
-    fn untouch(&mut self, index: u32) {
-        if std::mem::take(&mut self.extents[index as usize].is_touched) {
+    fn untouch(&mut self, index: ExtentIndex) {
+        if std::mem::take(&mut self.extents[index.index()].is_touched) {
             self.touched.retain(|&other| other != index);
         }
     }
@@ -372,7 +373,7 @@ impl Volume {
     /// Removes an operation and reports its end.
     fn finish(&mut self, id: OperationId, result: Result<Content, Fault>, actions: &mut Vec<Action>) {
         let operation = self.operations.remove(id);
-        if let Some(extent) = self.extents.get_mut(operation.request.extent as usize) {
+        if let Some(extent) = self.extents.get_mut(operation.request.extent.index()) {
             if let Some(index) = extent.writing.iter().position(|&other| other == id) {
                 extent.writing.swap_remove(index);
             }
@@ -389,8 +390,8 @@ impl Volume {
 
     /// Lets every waiting operation try again, in order; those that still cannot run wait again. While an
     /// operation tries, only operations ahead of it are in the waiting list.
-    fn retry_waiting(&mut self, extent: u32, actions: &mut Vec<Action>) {
-        let extent = &mut self.extents[extent as usize];
+    fn retry_waiting(&mut self, extent: ExtentIndex, actions: &mut Vec<Action>) {
+        let extent = &mut self.extents[extent.index()];
         if extent.state != State::Ready || extent.waiting.is_empty() {
             return;
         }
@@ -405,18 +406,18 @@ impl Volume {
     }
 
     /// Makes all acknowledged writes of an extent stable; ends with [`Action::Flushed`].
-    pub fn flush_extent(&mut self, flush: u32, extent: u32, actions: &mut Vec<Action>) {
+    pub fn flush_extent(&mut self, flush: u32, extent: ExtentIndex, actions: &mut Vec<Action>) {
         self.flush_those(flush, |index| index == extent, actions);
     }
 
-    fn flush_those(&mut self, flush: u32, is_meant: impl Fn(u32) -> bool, actions: &mut Vec<Action>) {
+    fn flush_those(&mut self, flush: u32, is_meant: impl Fn(ExtentIndex) -> bool, actions: &mut Vec<Action>) {
         let mut waits = 0;
         for &index in self.touched.iter().filter(|index| is_meant(**index)) {
-            match self.extents[index as usize].sync.join(flush) {
+            match self.extents[index.index()].sync.join(flush) {
                 Join::Clean => continue,
                 Join::Wait => {}
                 Join::Begin => {
-                    let generation = self.extents[index as usize].generation;
+                    let generation = self.extents[index.index()].generation;
                     actions.push(Action::Sync { extent: index, generation });
                 }
             }
@@ -437,7 +438,7 @@ impl Volume {
     /// be gone, so the extent is failed.
     pub fn synced(
         &mut self,
-        (extent, generation): (u32, Generation),
+        (extent, generation): (ExtentIndex, Generation),
         result: Result<(), Fault>,
         actions: &mut Vec<Action>,
     ) {
@@ -445,15 +446,15 @@ impl Volume {
             return;
         }
         if result.is_err() {
-            self.extents[extent as usize].sync.is_dirty = true;
+            self.extents[extent.index()].sync.is_dirty = true;
             self.fail(extent, false, actions);
             return;
         }
-        let (served, is_next_wanted) = self.extents[extent as usize].sync.ended();
+        let (served, is_next_wanted) = self.extents[extent.index()].sync.ended();
         if is_next_wanted {
             actions.push(Action::Sync { extent, generation });
         }
-        if !self.extents[extent as usize].sync.concerns_flush() {
+        if !self.extents[extent.index()].sync.concerns_flush() {
             self.untouch(extent);
         }
         self.finish_flushes(served, true, actions);
@@ -470,30 +471,30 @@ impl Volume {
     /// True if an extent has no operation under way and nothing that an operation waits for, so that it may
     /// be renewed. Other answers to a failed extent may arrive later; they are not taken for answers of the
     /// next file.
-    pub fn is_idle(&self, index: u32) -> bool {
-        let Some(extent) = self.extents.get(index as usize) else { return true };
+    pub fn is_idle(&self, index: ExtentIndex) -> bool {
+        let Some(extent) = self.extents.get(index.index()) else { return true };
         let is_allocating = extent.state != State::Failed && !extent.allocating.is_empty();
         let is_busy = extent.state == State::Opening || extent.sync.is_running() || is_allocating;
         !is_busy && !self.operations.iter().any(|operation| operation.request.extent == index)
     }
 
     /// Resets an extent whose file was replaced. No operation may be under way in it.
-    pub fn renew(&mut self, index: u32) {
+    pub fn renew(&mut self, index: ExtentIndex) {
         self.untouch(index);
         let generation = self.next_generation();
-        let extent = &mut self.extents[index as usize];
+        let extent = &mut self.extents[index.index()];
         assert!(extent.writing.is_empty() && extent.waiting.is_empty(), "what was begun has been answered");
         *extent = Extent::new(generation);
     }
 
     /// Fails an extent: all waiting and all later operations on it fail.
-    pub fn fail_replica(&mut self, index: u32, actions: &mut Vec<Action>) {
+    pub fn fail_replica(&mut self, index: ExtentIndex, actions: &mut Vec<Action>) {
         self.fail(index, true, actions);
     }
 
     /// Fails an extent. `is_unchanged` is true if the operation that failed is known to have changed nothing.
-    fn fail(&mut self, index: u32, is_unchanged: bool, actions: &mut Vec<Action>) {
-        let Some(extent) = self.extents.get_mut(index as usize) else { return };
+    fn fail(&mut self, index: ExtentIndex, is_unchanged: bool, actions: &mut Vec<Action>) {
+        let Some(extent) = self.extents.get_mut(index.index()) else { return };
         if extent.state == State::Failed {
             return;
         }
@@ -523,12 +524,14 @@ mod tests {
 
     use super::*;
 
+    const FIRST: ExtentIndex = ExtentIndex(0);
+
     /// Completes a write to the file of a generation, and begins a flush.
     fn write_and_flush(volume: &mut Volume, generation: Generation, flush: u32) -> Vec<Action> {
-        let (file, mut actions) = ((0, generation), Vec::new());
+        let (file, mut actions) = ((FIRST, generation), Vec::new());
         let kind = Kind::Write { is_durable: false };
-        let id = volume.start(Request { kind, extent: 0, offset: 0, length: 4096 }, &mut actions);
-        assert_eq!(actions, [Action::Open { extent: 0, generation }]);
+        let id = volume.start(Request { kind, extent: FIRST, offset: 0, length: 4096 }, &mut actions);
+        assert_eq!(actions, [Action::Open { extent: FIRST, generation }]);
         volume.opened(file, Ok(AllocationMap::default()), &mut actions);
         volume.allocated(file, 0, &mut actions);
         volume.completed(id, Ok(4096), &mut actions);
@@ -542,20 +545,20 @@ mod tests {
     fn late_answer_is_not_applied_to_the_next_file() {
         let mut volume = Volume::new(EXTENT_BYTES);
         let (first, second) = (Generation(0), Generation(1));
-        let sync = |generation| vec![Action::Sync { extent: 0, generation }];
+        let sync = |generation| vec![Action::Sync { extent: FIRST, generation }];
         assert_eq!(write_and_flush(&mut volume, first, 1), sync(first));
-        volume.fail_replica(0, &mut Vec::new());
-        assert!(volume.is_idle(0), "nothing waits for the sync any more");
-        volume.renew(0);
+        volume.fail_replica(FIRST, &mut Vec::new());
+        assert!(volume.is_idle(FIRST), "nothing waits for the sync any more");
+        volume.renew(FIRST);
         assert_eq!(write_and_flush(&mut volume, second, 2), sync(second));
         let mut actions = Vec::new();
-        volume.synced((0, first), Ok(()), &mut actions);
+        volume.synced((FIRST, first), Ok(()), &mut actions);
         assert_eq!(actions, [], "what the next file has is not stable yet");
-        volume.synced((0, first), Err(Fault::Broken), &mut actions);
-        volume.opened((0, first), Err(Fault::Broken), &mut actions);
-        volume.allocated((0, first), 7, &mut actions);
-        assert!(actions.is_empty() && !volume.has_failed(0) && volume.is_hole(0, 7 << 20, 4096));
-        volume.synced((0, second), Ok(()), &mut actions);
+        volume.synced((FIRST, first), Err(Fault::Broken), &mut actions);
+        volume.opened((FIRST, first), Err(Fault::Broken), &mut actions);
+        volume.allocated((FIRST, first), 7, &mut actions);
+        assert!(actions.is_empty() && !volume.has_failed(FIRST) && volume.is_hole(FIRST, 7 << 20, 4096));
+        volume.synced((FIRST, second), Ok(()), &mut actions);
         assert!(matches!(actions[..], [Action::Flushed { flush: 2, .. }]));
     }
 }

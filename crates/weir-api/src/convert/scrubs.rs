@@ -68,18 +68,19 @@ fn ranges(rest: &ChecksumCounters) -> Vec<DamagedRange> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_types::ExtentIndex;
     use weir_volume::mirror::Damaged;
 
     #[test]
     fn adjacent_damaged_blocks_form_one_range() {
         let block = |block, expected| Damaged { block, expected };
         let mut rest = ChecksumCounters::default();
-        rest.damaged.insert(0, vec![block(1, Some(7)), block(2, Some(8)), block(3, None)]);
-        rest.damaged.insert(1, vec![block(0, Some(1))]);
+        rest.damaged.insert(ExtentIndex(0), vec![block(1, Some(7)), block(2, Some(8)), block(3, None)]);
+        rest.damaged.insert(ExtentIndex(1), vec![block(0, Some(1))]);
         let found: Vec<_> =
             ranges(&rest).iter().map(|range| (range.offset, range.length, range.is_undecided)).collect();
         assert_eq!(found, [(4096, 8192, false), (12_288, 4096, true), (1 << 30, 4096, false)]);
-        rest.damaged.insert(2, (0..100).map(|number| block(2 * number, Some(1))).collect());
+        rest.damaged.insert(ExtentIndex(2), (0..100).map(|number| block(2 * number, Some(1))).collect());
         assert_eq!(ranges(&rest).len(), DAMAGED_RANGES_SHOWN_MAX);
     }
 }

@@ -122,8 +122,8 @@ impl AlarmList {
         };
         for (drive, fault) in faults {
             let slot = placement.replicas_of(fault.extent).find(|(_, other)| other == drive);
-            if let (Some((slot, _)), Ok(extent)) = (slot, u32::try_from(fault.extent)) {
-                self.core.engine.fail_replica(volume, (extent, slot), fault.message.clone());
+            if let Some((slot, _)) = slot {
+                self.core.engine.fail_replica(volume, (fault.extent, slot), fault.message.clone());
             }
         }
     }

@@ -156,17 +156,19 @@ impl AlarmList {
 
 #[cfg(test)]
 mod tests {
+    use weir_types::ExtentIndex;
+
     use super::*;
 
-    fn alarm(source: AlarmSource, extent: Option<u64>, message: &str) -> ActiveAlarm {
+    fn alarm(source: AlarmSource, extent: Option<ExtentIndex>, message: &str) -> ActiveAlarm {
         let volume = Some(VolumeId(uuid::Uuid::nil()));
         ActiveAlarm { source, volume, drive: None, extent, message: message.to_owned() }
     }
 
     #[test]
     fn one_alarm_for_each_object_and_cause() {
-        let of_extents =
-            (0..2447).map(|extent| alarm(AlarmSource::DataPlane, Some(extent), &format!("{extent} failed")));
+        let of_extents = ExtentIndex::first(2447)
+            .map(|extent| alarm(AlarmSource::DataPlane, Some(extent), &format!("{extent} failed")));
         let of_volume = ["3 of 6 replicas are missing", "2 of 6 replicas are missing", "no drive is free"];
         let of_volume = of_volume.iter().map(|message| alarm(AlarmSource::Replicas, None, message));
         let folded = folded(of_extents.chain(of_volume).collect());

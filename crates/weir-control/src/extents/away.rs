@@ -7,7 +7,7 @@ use weir_plan::replica_return::{self, JournalOf, Verdict};
 use weir_reactor::Descriptor;
 use weir_store::replica_metadata::{self, metadata_file_name};
 use weir_store::{extent_fault, extent_file_name};
-use weir_types::{DriveId, VolumeId};
+use weir_types::{DriveId, ExtentIndex, VolumeId};
 use weir_volume::mirror::ReplicaMetadata;
 
 use crate::extents::Extents;
@@ -38,23 +38,23 @@ impl Extents {
         &self,
         volume: VolumeId,
         drive: DriveId,
-        extent: u32,
+        extent: ExtentIndex,
     ) -> std::io::Result<OwnedFd> {
         let store = self.core.store(drive).map_err(|error| std::io::Error::other(error.message))?;
-        Descriptor::open_direct(&store.extents(volume).join(extent_file_name(extent.into())))
+        Descriptor::open_direct(&store.extents(volume).join(extent_file_name(extent)))
     }
 
     /// Unreachable replicas whose drives are present, with these drives.
-    pub(crate) fn replicas_away(&self, volume: &VolumeRecord) -> Vec<((u32, usize), DriveId)> {
+    pub(crate) fn replicas_away(&self, volume: &VolumeRecord) -> Vec<((ExtentIndex, usize), DriveId)> {
         let model = self.core.model();
         let Some(open) = model.open.get(&volume.id) else { return Vec::new() };
         let faults = open.faults();
-        let of_extent = |extent: u32| {
-            let replicas = volume.placement.replicas_of(extent.into());
+        let of_extent = |extent: ExtentIndex| {
+            let replicas = volume.placement.replicas_of(extent);
             replicas.map(move |(slot, drive)| ((extent, slot), drive))
         };
         let replicas = faults.away.keys().copied().flat_map(of_extent);
-        let is_away = |((extent, slot), drive): &((u32, usize), DriveId)| {
+        let is_away = |((extent, slot), drive): &((ExtentIndex, usize), DriveId)| {
             faults.is_away(*extent, *slot) && model.is_there(*drive)
         };
         replicas.filter(is_away).collect()
@@ -64,7 +64,7 @@ impl Extents {
     ///
     /// The drive must be in place before and after its files are examined. Otherwise replicas on a drive that
     /// goes or comes in between would be given up and resynced in full.
-    pub(crate) fn damaged_replicas(&self, volume: &VolumeRecord) -> BTreeSet<(u32, usize)> {
+    pub(crate) fn damaged_replicas(&self, volume: &VolumeRecord) -> BTreeSet<(ExtentIndex, usize)> {
         let away = self.replicas_away(volume).into_iter();
         let damaged = away.filter(|(replica, drive)| {
             let is_broken = || self.state_of(volume.id, *drive, *replica) == AwayState::Damaged;
@@ -79,9 +79,7 @@ impl Extents {
         let (folder, extent) = (store.extents(volume), replica.0);
         let place = self.journals.journal_of(volume, drive, replica);
         let (metadata, journal, journal_of) = match place {
-            JournalPlace::Direct => {
-                (Some(folder.join(metadata_file_name(extent.into()))), None, JournalOf::None)
-            }
+            JournalPlace::Direct => (Some(folder.join(metadata_file_name(extent))), None, JournalOf::None),
             JournalPlace::Journaled(journal, metadata) => {
                 let is_in_place = self.core.is_in_place(journal);
                 (Some(metadata), Some(journal), JournalOf::Known { is_in_place })

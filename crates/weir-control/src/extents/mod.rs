@@ -10,7 +10,7 @@ use weir_engine_interface::{DriveSpec, VolumeHome, VolumeLayout};
 use weir_qos::DriveModel;
 use weir_store::checksums::{self, checksum_file_name};
 use weir_store::{ExtentFault, Store, epoch_record, extent_count, extent_fault, extents_folder};
-use weir_types::{DriveId, VolumeId};
+use weir_types::{DriveId, ExtentIndex, VolumeId};
 use weir_volume::mirror::ChecksumHeader;
 
 use crate::absences::Absences;
@@ -88,10 +88,14 @@ impl Extents {
         let epoch = self.first_epoch(volume, 0)?;
         let (replica, metadata) = (self.core.record_backup(volume)?, first_metadata(volume, epoch));
         for (drive, store) in self.core.stores_of(volume)? {
-            let extents: Vec<u32> = volume.placement.extents_on(drive, volume.size_bytes).collect();
+            let extents: Vec<ExtentIndex> = volume.placement.extents_on(drive, volume.size_bytes).collect();
             store.create(volume.id, &extents, &replica.content, metadata.as_ref())?;
         }
-        self.journals.put_behind_journals(volume, 0..extent_count(volume.size_bytes), metadata.as_ref())?;
+        self.journals.put_behind_journals(
+            volume,
+            ExtentIndex::all_of(volume.size_bytes),
+            metadata.as_ref(),
+        )?;
         self.begin_epoch_records(volume, 0, epoch)
     }
 
@@ -105,17 +109,18 @@ impl Extents {
         volume: &VolumeRecord,
         old: &VolumeRecord,
         epoch: u64,
-    ) -> Outcome<Vec<((u32, usize), DriveId)>> {
+    ) -> Outcome<Vec<((ExtentIndex, usize), DriveId)>> {
         let (replica, metadata) = (self.core.record_backup(old)?, first_metadata(volume, epoch));
+        let first = extent_count(old.size_bytes);
         for (drive, store) in self.core.stores_of(volume)? {
-            let is_new = |extent: &u32| u64::from(*extent) >= extent_count(old.size_bytes);
             let extents = volume.placement.extents_on(drive, volume.size_bytes);
-            let extents: Vec<u32> = extents.filter(is_new).collect();
+            let is_new = |extent: &ExtentIndex| u64::from(extent.0) >= first;
+            let extents: Vec<ExtentIndex> = extents.filter(is_new).collect();
             store.grow(volume.id, &extents, &replica.content, metadata.as_ref())?;
         }
-        let new = extent_count(old.size_bytes)..extent_count(volume.size_bytes);
-        let bindings = self.journals.put_behind_journals(volume, new.clone(), metadata.as_ref())?;
-        self.begin_epoch_records(volume, new.start, epoch).map(|()| bindings)
+        let new = ExtentIndex::all_of(volume.size_bytes).skip(first as usize);
+        let bindings = self.journals.put_behind_journals(volume, new, metadata.as_ref())?;
+        self.begin_epoch_records(volume, first, epoch).map(|()| bindings)
     }
 
     /// Deletes a volume's extents beyond a size on all present drives, and reclaims their space.
@@ -167,7 +172,12 @@ impl Extents {
 
     /// Reclaims the space of an extent replica that is no longer part of a volume, or never became part of
     /// it.
-    pub(crate) fn give_back_extent(&self, volume: &VolumeRecord, drive: DriveId, extent: u32) -> Outcome<()> {
+    pub(crate) fn give_back_extent(
+        &self,
+        volume: &VolumeRecord,
+        drive: DriveId,
+        extent: ExtentIndex,
+    ) -> Outcome<()> {
         if let Some(id) = self.core.store(drive)?.delete_extents_at(volume.id, &[extent])? {
             self.reclaims.give_back_part(id, drive, "a replica of an extent of", volume);
         }
@@ -180,7 +190,7 @@ impl Extents {
             return Ok(());
         }
         for (drive, store) in self.core.stores_there(volume) {
-            let own: Vec<u32> = volume.placement.extents_on(drive, volume.size_bytes).collect();
+            let own: Vec<ExtentIndex> = volume.placement.extents_on(drive, volume.size_bytes).collect();
             let strays = store.strays(volume.id, &own)?;
             if let Some(id) = store.delete_extents_at(volume.id, &strays)? {
                 self.reclaims.give_back_part(id, drive, "stray extents of", volume);
@@ -221,7 +231,7 @@ impl Extents {
     /// read.
     ///
     /// A volume that was never scrubbed has none.
-    pub(crate) fn headers(&self, volume: &VolumeRecord) -> Vec<(u32, usize, Option<ChecksumHeader>)> {
+    pub(crate) fn headers(&self, volume: &VolumeRecord) -> Vec<(ExtentIndex, usize, Option<ChecksumHeader>)> {
         let mut found = Vec::new();
         for (drive, store) in self.core.stores_there(volume) {
             let folder = store.extents(volume.id);
@@ -230,11 +240,11 @@ impl Extents {
                 Vec::new()
             });
             for extent in extents {
-                let mut replicas = volume.placement.replicas_of(extent.into());
+                let mut replicas = volume.placement.replicas_of(extent);
                 let Some((slot, _)) = replicas.find(|(_, home)| *home == drive) else { continue };
-                let path = folder.join(checksum_file_name(extent.into()));
+                let path = folder.join(checksum_file_name(extent));
                 let headers = checksums::read_header(&path).inspect_err(|error| {
-                    tracing::warn!(volume = %volume.id, extent, %error, "cannot read {}", path.display());
+                    tracing::warn!(volume = %volume.id, extent = extent.0, %error, "cannot read {}", path.display());
                 });
                 found.push((extent, slot, headers.ok()));
             }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use weir_store::replica_metadata::{self, metadata_file_name};
 use weir_store::{ExtentFault, Faults, epoch_record, extent_count, extent_fault};
-use weir_types::DriveId;
+use weir_types::{DriveId, ExtentIndex};
 use weir_volume::mirror::epoch_record::first_epoch;
 use weir_volume::mirror::{EpochRecord, Found, RecoveredExtent, ReplicaMetadata, ReplicaState};
 
@@ -48,7 +48,11 @@ struct Look {
 }
 
 impl Look {
-    fn at(&mut self, extent: u32, replicas: impl Iterator<Item = (usize, DriveId)>) -> Vec<(usize, Found)> {
+    fn at(
+        &mut self,
+        extent: ExtentIndex,
+        replicas: impl Iterator<Item = (usize, DriveId)>,
+    ) -> Vec<(usize, Found)> {
         let found: Vec<_> =
             replicas.map(|(slot, drive)| (slot, drive, self.at_replica((extent, slot), drive))).collect();
         if found.len() > 1 {
@@ -65,7 +69,7 @@ impl Look {
             return Found::Nothing;
         }
         let path = match self.journaled.get(&(extent, slot)) {
-            None => folder.join(metadata_file_name(extent.into())),
+            None => folder.join(metadata_file_name(extent)),
             Some(Some(path)) => path.clone(),
             Some(None) => return Found::Nothing,
         };
@@ -74,23 +78,23 @@ impl Look {
             Ok(None) => Found::Bare,
             Err(error) => {
                 let message = format!("a replica is not used, because its metadata is of no use: {error}");
-                self.all_metadata.push(ExtentFault { extent: extent.into(), message });
+                self.all_metadata.push(ExtentFault { extent, message });
                 Found::Nothing
             }
         }
     }
 
-    fn miss_metadata(&mut self, extent: u32, drive: DriveId) {
-        let path = self.folders.get(&drive).map(|folder| folder.join(metadata_file_name(extent.into())));
+    fn miss_metadata(&mut self, extent: ExtentIndex, drive: DriveId) {
+        let path = self.folders.get(&drive).map(|folder| folder.join(metadata_file_name(extent)));
         let path = path.unwrap_or_default();
         let message = format!("a replica is not used, because its metadata {} is missing", path.display());
-        self.all_metadata.push(ExtentFault { extent: extent.into(), message });
+        self.all_metadata.push(ExtentFault { extent, message });
     }
 }
 
 /// The extents from `first` on of a volume of this size.
-fn extents(first: u64, size_bytes: u64) -> Range<u32> {
-    let number = |extents: u64| u32::try_from(extents).expect("a volume's size is bounded");
+fn extents(first: u64, size_bytes: u64) -> Range<ExtentIndex> {
+    let number = |extents: u64| ExtentIndex(u32::try_from(extents).expect("a volume's size is bounded"));
     number(first)..number(extent_count(size_bytes))
 }
 
@@ -130,7 +134,8 @@ impl Extents {
             None => RecoveredExtent::bare(0, epoch),
             Some(metadata) => RecoveredExtent::new(metadata),
         };
-        extents(first, volume.size_bytes).map(|_| recovered_extent()).collect()
+        let new = first..extent_count(volume.size_bytes);
+        new.map(|_| recovered_extent()).collect()
     }
 
     /// The recovered extents of a volume that is opened; empty if no extent ever had more than one replica.
@@ -148,10 +153,10 @@ impl Extents {
             epoch_record::read_all(&self.core.epoch_records(volume.id), extent_count(volume.size_bytes))?;
         let mut look = self.look_at(volume);
         let (mut recovered_extents, mut first_fault, mut unservable) = (Vec::new(), None, 0_u64);
-        for (extent, epoch_record) in (0..).zip(epoch_records) {
-            let found = look.at(extent, volume.placement.replicas_of(extent.into()));
+        for (extent, epoch_record) in (0..).map(ExtentIndex).zip(epoch_records) {
+            let found = look.at(extent, volume.placement.replicas_of(extent));
             if epoch_record.is_failed {
-                look.files.push(ExtentFault { extent: extent.into(), message: FAILED_BEFORE.to_owned() });
+                look.files.push(ExtentFault { extent, message: FAILED_BEFORE.to_owned() });
             }
             match RecoveredExtent::find(found, epoch_record) {
                 Ok(recovered_extent) => recovered_extents.push(recovered_extent),
@@ -172,15 +177,15 @@ impl Extents {
     }
 
     /// The extents of a volume that the replicas on present drives could serve, according to their files.
-    pub(crate) fn servable_extents(&self, volume: &VolumeRecord) -> Outcome<BTreeSet<u32>> {
+    pub(crate) fn servable_extents(&self, volume: &VolumeRecord) -> Outcome<BTreeSet<ExtentIndex>> {
         let epoch_records =
             epoch_record::read_all(&self.core.epoch_records(volume.id), extent_count(volume.size_bytes))?;
         let mut look = self.look_at(volume);
-        let mut is_servable = |(extent, epoch_record): &(u32, EpochRecord)| {
-            let found = look.at(*extent, volume.placement.replicas_of((*extent).into()));
+        let mut is_servable = |(extent, epoch_record): &(ExtentIndex, EpochRecord)| {
+            let found = look.at(*extent, volume.placement.replicas_of(*extent));
             !epoch_record.is_failed && RecoveredExtent::find(found, *epoch_record).is_ok()
         };
-        let servable = (0..).zip(epoch_records).filter(|extent| is_servable(extent));
+        let servable = (0..).map(ExtentIndex).zip(epoch_records).filter(|extent| is_servable(extent));
         Ok(servable.map(|(extent, _)| extent).collect())
     }
 
@@ -195,7 +200,7 @@ impl Extents {
     fn journaled_metadata(&self, volume: &VolumeRecord) -> BTreeMap<ExtentReplica, Option<PathBuf>> {
         // The decision made when the journals became ready counts, and not a second examination.
         let bindings = self.journals.bindings(volume.id);
-        let metadata = |extent: u32, slot: usize, drive: DriveId| {
+        let metadata = |extent: ExtentIndex, slot: usize, drive: DriveId| {
             let metadata = match self.journals.journal_of(volume.id, drive, (extent, slot)) {
                 JournalPlace::Direct => return None,
                 JournalPlace::Journaled(_, path) if bindings.contains_key(&(extent, slot)) => Some(path),
@@ -203,11 +208,11 @@ impl Extents {
             };
             Some(((extent, slot), metadata))
         };
-        let of_extent = |extent: u32| {
-            let replicas = volume.placement.replicas_of(extent.into());
+        let of_extent = |extent: ExtentIndex| {
+            let replicas = volume.placement.replicas_of(extent);
             replicas.filter_map(move |(slot, drive)| metadata(extent, slot, drive))
         };
-        extents(0, volume.size_bytes).flat_map(of_extent).collect()
+        ExtentIndex::all_of(volume.size_bytes).flat_map(of_extent).collect()
     }
 }
 

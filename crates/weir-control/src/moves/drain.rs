@@ -6,9 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_plan::failure_domain::Room;
 use weir_plan::replica_plan::{Candidate, Unreachable, Wish, unreachable};
-use weir_store::extent_count;
 use weir_types::units::Size;
-use weir_types::{ClassPolicy, DriveId};
+use weir_types::{ClassPolicy, DriveId, ExtentIndex};
 use weir_volume::mirror::ReplicaState;
 
 use crate::engine::OpenVolume;
@@ -61,21 +60,21 @@ fn available(usages: &Usages) -> BTreeMap<u64, u64> {
 }
 
 /// A replica of an extent: the extent, its slot and its drive.
-type Replica = (u32, (usize, DriveId));
+type Replica = (ExtentIndex, (usize, DriveId));
 
 /// True if an extent of a volume on a missing drive has no complete replica on a present drive.
 fn has_last_replica(model: &Model, missing: &Drive, volume: &VolumeRecord) -> bool {
     let is_good = has_everything(model, volume);
     let mut extents = volume.placement.extents_on(missing.record.id, volume.size_bytes);
-    extents.any(|extent| !volume.placement.replicas_of(extent.into()).any(|replica| is_good(extent, replica)))
+    extents.any(|extent| !volume.placement.replicas_of(extent).any(|replica| is_good(extent, replica)))
 }
 
 /// Returns a test for replicas of a volume: reachable, on a present drive, and in sync.
-fn has_everything(model: &Model, volume: &VolumeRecord) -> impl Fn(u32, (usize, DriveId)) -> bool {
+fn has_everything(model: &Model, volume: &VolumeRecord) -> impl Fn(ExtentIndex, (usize, DriveId)) -> bool {
     let status = model.open.get(&volume.id).map(OpenVolume::status).unwrap_or_default();
     move |extent, (slot, drive)| {
         // Nothing is known of a volume that is not open: none of its replicas has everything.
-        let state = status.replica_states.get(extent as usize).map(|states| states[slot]);
+        let state = status.replica_states.get(extent.index()).map(|states| states[slot]);
         model.is_there(drive) && state == Some(ReplicaState::InSync) && !status.faults.is_away(extent, slot)
     }
 }
@@ -191,7 +190,7 @@ impl Moves {
     /// Bytes that replicas of a volume on these drives occupy. For a missing drive, they are estimated from
     /// other replicas of the same extents.
     fn used_bytes_on(&self, volume: &VolumeRecord, drives: &BTreeSet<DriveId>) -> u64 {
-        let mut used: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut used: BTreeMap<ExtentIndex, u64> = BTreeMap::new();
         for (_, store) in self.core.stores_there(volume) {
             // An unreadable folder has an alarm, and holds nothing that could be moved.
             for (extent, bytes) in store.used_by_extent(volume.id).unwrap_or_default() {
@@ -200,7 +199,7 @@ impl Moves {
             }
         }
         let on = |drive: &DriveId| volume.placement.extents_on(*drive, volume.size_bytes).collect::<Vec<_>>();
-        drives.iter().flat_map(on).filter_map(|extent| used.get(&u64::from(extent))).sum()
+        drives.iter().flat_map(on).filter_map(|extent| used.get(&extent)).sum()
     }
 
     fn refuse_shortage(&self, drive: &DriveRecord, loads: &[Load], shortage: &Shortage) -> ControlError {
@@ -224,9 +223,8 @@ impl Moves {
 
     /// The replicas of a volume that another complete replica can replace, on a drive that is present.
     pub(crate) fn replaceable(&self, volume: &VolumeRecord) -> Outcome<Vec<Replica>> {
-        let replicas =
-            |extent: u64| volume.placement.replicas_of(extent).map(move |replica| (extent as u32, replica));
-        let all = (0..extent_count(volume.size_bytes)).flat_map(replicas);
+        let replicas = |extent| volume.placement.replicas_of(extent).map(move |replica| (extent, replica));
+        let all = ExtentIndex::all_of(volume.size_bytes).flat_map(replicas);
         let model = self.core.model();
         if !model.open.contains_key(&volume.id) {
             drop(model);
@@ -236,7 +234,7 @@ impl Moves {
         }
         let is_good = has_everything(&model, volume);
         let others_have = |(extent, (slot, _)): &Replica| {
-            let others = volume.placement.replicas_of((*extent).into());
+            let others = volume.placement.replicas_of(*extent);
             others.filter(|(other, _)| other != slot).any(|other| is_good(*extent, other))
         };
         Ok(all.filter(others_have).collect())

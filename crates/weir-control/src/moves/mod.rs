@@ -23,7 +23,7 @@ use weir_plan::replica_plan::{
 };
 use weir_store::{epoch_record, extent_count};
 use weir_types::bounds::REPLICA_SLOTS_MAX;
-use weir_types::{Class, ClassPolicy, DriveId, Name, VolumeId};
+use weir_types::{Class, ClassPolicy, DriveId, ExtentIndex, Name, VolumeId};
 use weir_volume::mirror::{ReplicaState, ReplicaStates, Slots};
 
 use crate::absences::Absences;
@@ -141,22 +141,22 @@ struct Look {
     classes: BTreeMap<DriveId, Option<Class>>,
     drain: BTreeSet<DriveId>,
     /// The journal's drive of each bound replica.
-    bindings: BTreeMap<(u32, usize), DriveId>,
+    bindings: BTreeMap<(ExtentIndex, usize), DriveId>,
     /// Missing drives, by name.
     missing: BTreeMap<DriveId, Name>,
     /// Unreachable replicas on drives that are present.
-    away: BTreeMap<u32, Slots>,
+    away: BTreeMap<ExtentIndex, Slots>,
     /// Replicas whose files are damaged or gone, on drives that are present.
-    damaged: BTreeSet<(u32, usize)>,
+    damaged: BTreeSet<(ExtentIndex, usize)>,
 }
 
 impl Look {
     /// The replica states of an extent: from its replica metadata, or from the record if it never had several
     /// replicas.
-    fn replica_states(&self, extent: u32) -> ReplicaStates {
+    fn replica_states(&self, extent: ExtentIndex) -> ReplicaStates {
         let recorded = || {
             let mut replica_states = ReplicaStates::default();
-            let replicas = self.record.placement.replicas_of(extent.into());
+            let replicas = self.record.placement.replicas_of(extent);
             replicas.for_each(|(slot, _)| replica_states[slot] = ReplicaState::InSync);
             replica_states
         };
@@ -165,16 +165,16 @@ impl Look {
         let is_told = |replica_states: &ReplicaStates| {
             replica_states.iter().any(|replica_state| *replica_state != ReplicaState::Absent)
         };
-        self.replica_states.get(extent as usize).copied().filter(is_told).unwrap_or_else(recorded)
+        self.replica_states.get(extent.index()).copied().filter(is_told).unwrap_or_else(recorded)
     }
 
-    fn drive(&self, extent: u32, slot: usize) -> Option<DriveId> {
-        let mut replicas = self.record.placement.replicas_of(extent.into());
+    fn drive(&self, extent: ExtentIndex, slot: usize) -> Option<DriveId> {
+        let mut replicas = self.record.placement.replicas_of(extent);
         replicas.find(|(other, _)| *other == slot).map(|(_, drive)| drive)
     }
 
     /// The replicas of an extent that its replica metadata or its record names.
-    fn replicas(&self, extent: u32) -> Vec<ReplicaNow> {
+    fn replicas(&self, extent: ExtentIndex) -> Vec<ReplicaNow> {
         let replica_states = self.replica_states(extent);
         let replica = |slot: usize| {
             let drive = self.drive(extent, slot);
@@ -193,10 +193,10 @@ impl Look {
     }
 
     /// The progress, and the next step if there is one.
-    fn next(&self) -> (MoveView, Option<(u32, Step)>) {
+    fn next(&self) -> (MoveView, Option<(ExtentIndex, Step)>) {
         let (mut view, mut next) = (MoveView::default(), None);
         let mut extents_left = 0;
-        for extent in 0..extent_count(self.record.size_bytes) as u32 {
+        for extent in ExtentIndex::all_of(self.record.size_bytes) {
             let replicas = self.replicas(extent);
             match next_step(&replicas, &self.wishes, &self.candidates) {
                 Step::Done => continue,
@@ -218,7 +218,7 @@ impl Look {
         (view, next)
     }
 
-    fn is_reachable(&self, extent: u32, replica: &ReplicaNow) -> bool {
+    fn is_reachable(&self, extent: ExtentIndex, replica: &ReplicaNow) -> bool {
         let is_away = self.away.get(&extent).is_some_and(|slots| slots.contains(replica.slot));
         !is_away && replica.drive.is_some_and(|drive| !self.missing.contains_key(&drive))
     }
@@ -232,8 +232,8 @@ impl Look {
     }
 
     /// The replicas of an extent that its record names.
-    fn recorded(&self, extent: u32) -> Slots {
-        self.record.placement.replicas_of(extent.into()).map(|(slot, _)| slot).collect()
+    fn recorded(&self, extent: ExtentIndex) -> Slots {
+        self.record.placement.replicas_of(extent).map(|(slot, _)| slot).collect()
     }
 }
 
@@ -432,7 +432,7 @@ impl Moves {
         look.drain.extend(drain);
         look.candidates.retain(|candidate| !drain.contains(&candidate.room.drive));
         let behind = look.bindings.iter().filter(|(_, on)| **on == journal).map(|((extent, _), _)| *extent);
-        behind.collect::<BTreeSet<u32>>().into_iter().find_map(|extent| {
+        behind.collect::<BTreeSet<ExtentIndex>>().into_iter().find_map(|extent| {
             match next_step(&look.replicas(extent), &look.wishes, &look.candidates) {
                 Step::Blocked(wish) => {
                     Some(Stranded { why: blocked_words(wish, look.wishes.len()), class: class_words(wish) })
@@ -469,7 +469,7 @@ impl Moves {
     }
 
     /// Takes a step; false if it cannot be taken now.
-    fn take_step(&self, look: &Look, extent: u32, step: Step) -> Outcome<bool> {
+    fn take_step(&self, look: &Look, extent: ExtentIndex, step: Step) -> Outcome<bool> {
         match step {
             Step::Add { slot, drive } => self.add_replica(look, (extent, slot), drive),
             Step::Remove(slot) => self.remove_replica(look, (extent, slot)),
@@ -477,13 +477,18 @@ impl Moves {
         }
     }
 
-    fn add_replica(&self, look: &Look, (extent, slot): (u32, usize), drive: DriveId) -> Outcome<bool> {
+    fn add_replica(
+        &self,
+        look: &Look,
+        (extent, slot): (ExtentIndex, usize),
+        drive: DriveId,
+    ) -> Outcome<bool> {
         let mut record = look.record.clone();
         let count = extent_count(record.size_bytes);
         // First of all: a full state folder prevents a new replica, and never blocks a write that waits for
         // one.
         epoch_record::prepare(&self.core.epoch_records(record.id), count)?;
-        record.placement.set(count, (extent.into(), slot), Some(drive));
+        record.placement.set(count, (extent, slot), Some(drive));
         record.generation += 1;
         let homes = self.extents.layout(&record)?.homes;
         let (mut journal, mut refusal) = (None, None);
@@ -530,7 +535,7 @@ impl Moves {
         &self,
         record: &VolumeRecord,
         homes: &[VolumeHome],
-        (replica, drive): ((u32, usize), DriveId),
+        (replica, drive): ((ExtentIndex, usize), DriveId),
         journal: Option<DriveId>,
     ) -> Result<bool, EngineError> {
         let place = record.placement.places().position(|other| other == Some(drive));
@@ -539,7 +544,7 @@ impl Moves {
         self.core.engine.add_replica(record.id, replica, (homes, home), journal)
     }
 
-    fn remove_replica(&self, look: &Look, (extent, slot): (u32, usize)) -> Outcome<bool> {
+    fn remove_replica(&self, look: &Look, (extent, slot): (ExtentIndex, usize)) -> Outcome<bool> {
         let drive = look.drive(extent, slot);
         let is_held = self.is_any_other_out_of_place(&look.record, (extent, slot));
         if is_held || !may_be_removed(look.recorded(extent), slot) {
@@ -553,7 +558,7 @@ impl Moves {
                 Ok(if is_removed { Ended::Done } else { Ended::Refused })
             }
             Action::Unrecord => {
-                record.placement.set(extent_count(record.size_bytes), (extent.into(), slot), None);
+                record.placement.set(extent_count(record.size_bytes), (extent, slot), None);
                 record.generation += 1;
                 self.core.save_volume(&record, look.revision)?;
                 self.core.write_record_backups(&mut Tickets::default(), [&record]);
@@ -567,7 +572,12 @@ impl Moves {
     }
 
     /// Deletes the file of a replica that nothing names any more; without a drive, wherever such a file is.
-    fn delete_file_of(&self, record: &VolumeRecord, extent: u32, drive: Option<DriveId>) -> Outcome<()> {
+    fn delete_file_of(
+        &self,
+        record: &VolumeRecord,
+        extent: ExtentIndex,
+        drive: Option<DriveId>,
+    ) -> Outcome<()> {
         let Some(drive) = drive else {
             self.extents.delete_strays(record)?;
             return self.extents.delete_stray_extents(record);
@@ -584,8 +594,8 @@ impl Moves {
     /// drive is not known as missing yet.
     ///
     /// Recent writes to this replica may not be on the drive.
-    fn is_any_other_out_of_place(&self, record: &VolumeRecord, (extent, slot): (u32, usize)) -> bool {
-        let mut others = record.placement.replicas_of(extent.into()).filter(|(other, _)| *other != slot);
+    fn is_any_other_out_of_place(&self, record: &VolumeRecord, (extent, slot): (ExtentIndex, usize)) -> bool {
+        let mut others = record.placement.replicas_of(extent).filter(|(other, _)| *other != slot);
         let is_out = |drive: DriveId| self.core.store(drive).is_ok() && !self.core.is_in_place(drive);
         others.any(|(other, drive)| {
             is_out(drive) || self.journals.drive_of(record.id, (extent, other)).is_some_and(is_out)

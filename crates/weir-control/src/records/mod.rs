@@ -18,8 +18,8 @@ use weir_types::control_bounds::{
     OVER_COMMIT_PERCENT, OVER_PROVISION_PERCENT, REPLICAS_MAX, RESERVE_PERCENT,
 };
 use weir_types::{
-    AdaptiveTerms, Class, ClassPolicy, DriveId, Emulation, MeasuredDirection, Name, PolicyGroupId, Terms,
-    VolumeId,
+    AdaptiveTerms, Class, ClassPolicy, DriveId, Emulation, ExtentIndex, MeasuredDirection, Name,
+    PolicyGroupId, Terms, VolumeId,
 };
 
 use crate::error::{ControlError, Outcome};
@@ -458,7 +458,7 @@ pub enum GroupKind {
 }
 
 /// A replica of an extent: its extent and its slot.
-pub(crate) type ExtentReplica = (u32, usize);
+pub(crate) type ExtentReplica = (ExtentIndex, usize);
 
 impl TemplateRecord {
     /// The classes of the replicas, in the form that the command line accepts.

@@ -9,10 +9,9 @@
 
 use serde::{Deserialize, Serialize};
 use weir_engine_interface::{NO_HOME, home_beyond_list};
-use weir_store::extent_count;
-use weir_types::DriveId;
 use weir_types::bounds::{EXTENT_BYTES, REPLICA_SLOTS_MAX};
 use weir_types::control_bounds::DRIVES_MAX;
+use weir_types::{DriveId, ExtentIndex};
 
 /// A replica's drive is stored as a one-byte index into the list of drives. One value means "none".
 const _: () = assert!(DRIVES_MAX <= NO_HOME as usize);
@@ -102,13 +101,13 @@ impl Placement {
     /// Sets or removes the drive of an extent replica, in a volume of `count` extents.
     ///
     /// The caller must leave another replica when it removes one.
-    pub fn set(&mut self, count: u64, (extent, slot): (u64, usize), drive: Option<DriveId>) {
+    pub fn set(&mut self, count: u64, (extent, slot): (ExtentIndex, usize), drive: Option<DriveId>) {
         let slots = self.replicas.len().max(slot + 1);
         self.replicas.resize(slots, Vec::new());
         let index = drive.map_or(NO_HOME, |drive| self.index_of(drive));
         let list = &mut self.replicas[slot];
         list.resize(count as usize, home_beyond_list(slot));
-        list[extent as usize] = index;
+        list[extent.index()] = index;
     }
 
     /// Forgets a drive that holds no replica of a volume of `count` extents; its position becomes a gap.
@@ -116,8 +115,10 @@ impl Placement {
     /// Returns false if the drive holds a replica, or is the only drive.
     pub fn forget(&mut self, count: u64, drive: DriveId) -> bool {
         let Some(place) = self.drives.iter().position(|known| *known == drive) else { return false };
-        let is_there = |extent: u64| (0..self.replicas.len()).any(|slot| self.is_at(place, slot, extent));
-        let is_needed = (0..count).any(is_there) || self.gone_count() + 1 == self.drives.len();
+        let is_there =
+            |extent: ExtentIndex| (0..self.replicas.len()).any(|slot| self.is_at(place, slot, extent));
+        let is_needed =
+            ExtentIndex::first(count as u32).any(is_there) || self.gone_count() + 1 == self.drives.len();
         if !is_needed {
             self.drives[place] = GONE;
         }
@@ -175,16 +176,16 @@ impl Placement {
         self.drives.contains(&drive)
     }
 
-    fn index(&self, slot: usize, extent: u64) -> u8 {
-        self.replicas[slot].get(extent as usize).copied().unwrap_or(home_beyond_list(slot))
+    fn index(&self, slot: usize, extent: ExtentIndex) -> u8 {
+        self.replicas[slot].get(extent.index()).copied().unwrap_or(home_beyond_list(slot))
     }
 
-    fn is_at(&self, place: usize, slot: usize, extent: u64) -> bool {
+    fn is_at(&self, place: usize, slot: usize, extent: ExtentIndex) -> bool {
         usize::from(self.index(slot, extent)) == place
     }
 
     /// The replicas of an extent: their slots and drives, in the order of the slots.
-    pub fn replicas_of(&self, extent: u64) -> impl Iterator<Item = (usize, DriveId)> {
+    pub fn replicas_of(&self, extent: ExtentIndex) -> impl Iterator<Item = (usize, DriveId)> {
         let home = move |slot| {
             let drive = self.drives.get(usize::from(self.index(slot, extent)))?;
             Some((slot, *drive))
@@ -193,12 +194,12 @@ impl Placement {
     }
 
     /// The extents of a volume of this size that have a replica on a drive, in order.
-    pub fn extents_on(&self, drive: DriveId, size_bytes: u64) -> impl Iterator<Item = u32> {
+    pub fn extents_on(&self, drive: DriveId, size_bytes: u64) -> impl Iterator<Item = ExtentIndex> {
         let place = self.drives.iter().position(|known| *known == drive);
-        let is_there = move |extent: &u64| {
+        let is_there = move |extent: &ExtentIndex| {
             place.is_some_and(|place| (0..self.replicas.len()).any(|slot| self.is_at(place, slot, *extent)))
         };
-        (0..extent_count(size_bytes)).filter(is_there).map(|extent| extent as u32)
+        ExtentIndex::all_of(size_bytes).filter(is_there)
     }
 
     /// Bytes that a volume of this size may come to occupy on a drive.
@@ -206,7 +207,7 @@ impl Placement {
         if self.drives == [drive] {
             return size_bytes;
         }
-        let bytes = |extent: u32| (size_bytes - u64::from(extent) * EXTENT_BYTES).min(EXTENT_BYTES);
+        let bytes = |extent: ExtentIndex| (size_bytes - extent.start_bytes()).min(EXTENT_BYTES);
         self.extents_on(drive, size_bytes).map(bytes).sum()
     }
 
@@ -227,7 +228,7 @@ impl Placement {
     pub fn drives_by_replica(&self, size_bytes: u64) -> Vec<Vec<DriveId>> {
         let drives_of = |slot: usize| {
             let mut is_used = vec![false; self.drives.len()];
-            for extent in 0..extent_count(size_bytes) {
+            for extent in ExtentIndex::all_of(size_bytes) {
                 if let Some(is_used) = is_used.get_mut(usize::from(self.index(slot, extent))) {
                     *is_used = true;
                 }
@@ -242,9 +243,10 @@ impl Placement {
     /// size.
     pub fn is_covered(&self, size_bytes: u64, is_there: impl Fn(DriveId) -> bool) -> bool {
         let is_there: Vec<bool> = self.drives.iter().map(|drive| is_there(*drive)).collect();
-        let has =
-            |slot: usize, extent: u64| is_there.get(usize::from(self.index(slot, extent))) == Some(&true);
-        (0..extent_count(size_bytes)).all(|extent| (0..self.replicas.len()).any(|slot| has(slot, extent)))
+        let has = |slot: usize, extent: ExtentIndex| {
+            is_there.get(usize::from(self.index(slot, extent))) == Some(&true)
+        };
+        ExtentIndex::all_of(size_bytes).all(|extent| (0..self.replicas.len()).any(|slot| has(slot, extent)))
     }
 }
 
@@ -287,10 +289,10 @@ impl Placement {
             ));
         }
         let extents = replicas.iter().map(Vec::len).max().unwrap_or(0);
-        (0..extents as u64).try_for_each(|extent| self.check_extent(extent))
+        ExtentIndex::first(extents as u32).try_for_each(|extent| self.check_extent(extent))
     }
 
-    fn check_extent(&self, extent: u64) -> Result<(), String> {
+    fn check_extent(&self, extent: ExtentIndex) -> Result<(), String> {
         let slots = 0..self.replicas.len();
         let places: Vec<u8> =
             slots.map(|slot| self.index(slot, extent)).filter(|at| *at != NO_HOME).collect();
@@ -412,7 +414,7 @@ mod tests {
     /// The drives of all replicas of each extent.
     fn homes(placement: &Placement, count: usize) -> Vec<Vec<DriveId>> {
         let of = |extent| placement.replicas_of(extent).map(|(_, drive)| drive).collect();
-        (0..count as u64).map(of).collect()
+        ExtentIndex::first(count as u32).map(of).collect()
     }
 
     /// Forgets a drive if it holds nothing. No other drive may change its position, and compaction must
@@ -436,7 +438,9 @@ mod tests {
         prop_assert_eq!(compacted.check(), Ok(()));
         prop_assert_eq!(compacted.has_replicas(), placement.has_replicas());
         let by_number = |placement: &Placement| -> Vec<Vec<(usize, DriveId)>> {
-            (0..oracle.len() as u64).map(|extent| placement.replicas_of(extent).collect()).collect()
+            ExtentIndex::first(oracle.len() as u32)
+                .map(|extent| placement.replicas_of(extent).collect())
+                .collect()
         };
         prop_assert_eq!(by_number(&compacted), by_number(placement));
         Ok(())
@@ -462,8 +466,8 @@ mod tests {
                 prop_assert_eq!(&serde_json::from_str::<Placement>(&text).unwrap(), &placement);
                 let size_bytes = oracle.len() as u64 * EXTENT_BYTES;
                 for number in 0..5 {
-                    let has = |extent: &u32| oracle[*extent as usize].contains(&drive(number));
-                    let there: Vec<u32> = (0..oracle.len() as u32).filter(has).collect();
+                    let has = |extent: &ExtentIndex| oracle[extent.index()].contains(&drive(number));
+                    let there: Vec<ExtentIndex> = ExtentIndex::first(oracle.len() as u32).filter(has).collect();
                     prop_assert_eq!(placement.extents_on(drive(number), size_bytes).collect::<Vec<_>>(), there);
                 }
                 let is_there = |drive_id: DriveId| drive_id != drive(away);

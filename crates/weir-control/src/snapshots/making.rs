@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use weir_engine_interface::{EngineError, SnapshotProgress, SnapshotSpec};
 use weir_store::{Store, WriteScope, epoch_record, extent_count};
 use weir_types::units::Size;
-use weir_types::{DriveId, VolumeId};
+use weir_types::{DriveId, ExtentIndex, VolumeId};
 use weir_volume::mirror::{EpochRecord, ReplicaMetadata, ReplicaState, Slots};
 
 use crate::catalogue::Transaction;
@@ -95,8 +95,8 @@ pub(crate) fn placement_like(source: &VolumeRecord) -> Placement {
     placement.compacted()
 }
 
-fn is_on(volume: &VolumeRecord, drive: DriveId, extent: u32) -> bool {
-    volume.placement.replicas_of(extent.into()).any(|(_, on)| on == drive)
+fn is_on(volume: &VolumeRecord, drive: DriveId, extent: ExtentIndex) -> bool {
+    volume.placement.replicas_of(extent).any(|(_, on)| on == drive)
 }
 
 /// The metadata of an extent whose replicas are all in sync.
@@ -168,7 +168,7 @@ impl SnapshotMaker {
         self.core.catalogue.commit(Transaction::default().compare(&key, 0).put(&key, target)?)?;
         let mut targets = BTreeMap::new();
         for (drive, store) in self.core.stores_there(source) {
-            let extents: Vec<u32> = target.placement.extents_on(drive, target.size_bytes).collect();
+            let extents: Vec<ExtentIndex> = target.placement.extents_on(drive, target.size_bytes).collect();
             targets.insert(drive, store.begin_snapshot(target.id, &extents)?);
         }
         Ok(SnapshotSpec { volume: source.id, targets, progress })
@@ -282,14 +282,15 @@ impl SnapshotMaker {
         let mut target = pair.target.clone();
         let count = extent_count(target.size_bytes);
         let has_replicas = target.placement.has_replicas();
-        for (extent, slots) in (0..).zip(in_snapshot) {
+        for (extent, slots) in (0..).map(ExtentIndex).zip(in_snapshot) {
             let missed: Vec<usize> = target.placement.replicas_of(extent).map(|(slot, _)| slot).collect();
             for slot in missed.into_iter().filter(|slot| !slots.contains(*slot)) {
                 target.placement.set(count, (extent, slot), None);
             }
         }
         if has_replicas {
-            let extents = 0..u32::try_from(count).expect("a volume's size is bounded");
+            let end = u32::try_from(count).expect("a volume's size is bounded");
+            let extents = ExtentIndex(0)..ExtentIndex(end);
             epoch_record::begin(&self.core.epoch_records(target.id), extents, FIRST_EPOCH_RECORD)?;
         }
         // No request goes to a drive that did not answer before.
@@ -305,10 +306,10 @@ impl SnapshotMaker {
         let record = self.core.record_backup(&target)?;
         for (drive, store) in self.core.stores_of(&target)? {
             let made = pair.target.placement.extents_on(drive, target.size_bytes);
-            let (kept, missed): (Vec<u32>, Vec<u32>) =
+            let (kept, missed): (Vec<ExtentIndex>, Vec<ExtentIndex>) =
                 made.partition(|extent| is_on(&target, drive, *extent));
-            let metadata = |extent: &u32| (*extent, metadata_of(in_snapshot[*extent as usize]));
-            let all_metadata: Vec<(u32, ReplicaMetadata)> =
+            let metadata = |extent: &ExtentIndex| (*extent, metadata_of(in_snapshot[extent.index()]));
+            let all_metadata: Vec<(ExtentIndex, ReplicaMetadata)> =
                 if has_replicas { kept.iter().map(metadata).collect() } else { Vec::new() };
             store.complete_snapshot(target.id, &missed, &all_metadata, &record.content)?;
         }

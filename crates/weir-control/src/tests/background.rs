@@ -1,6 +1,6 @@
 //! Tests of reclaims and their background policies against real files.
 
-use weir_types::BackgroundKind;
+use weir_types::{BackgroundKind, ExtentIndex};
 
 use super::*;
 
@@ -66,7 +66,7 @@ fn deleted_name_is_free_at_once_and_next_daemon_continues_reclaim() {
     assert_eq!(folders(&state), 2);
     let store = default_store(&world.control);
     for (id, extents) in [(kept, 2), (new, 3)] {
-        assert_eq!(super::check_extents(&store.extents(id), 0..extents), []);
+        assert_eq!(super::check_extents(&store.extents(id), ExtentIndex::first(extents as u32)), []);
     }
     drop(world);
     assert!(World::start(&state).control.background.background_jobs().is_empty());
@@ -183,7 +183,7 @@ fn shrunk_and_regrown_volume_holds_no_old_data() {
     for round in 1..=3 {
         resize(GIB / 2);
         resize(10 * GIB);
-        assert_eq!(super::check_extents(&store.extents(id), 0..10), []);
+        assert_eq!(super::check_extents(&store.extents(id), ExtentIndex::first(10)), []);
         let used = store.used_bytes(id).unwrap();
         assert!(used <= 64 << 10, "{used} bytes are in the volume, of which all but one block was cut off");
         assert_eq!(world.control.background.background_jobs().len(), round);
@@ -196,7 +196,7 @@ fn shrunk_and_regrown_volume_holds_no_old_data() {
     world.control.background.reset_background_policy(BackgroundKind::Reclaim, None).unwrap();
     settle(&world.control);
     assert_eq!((folders(&state), world.control.alarms.alarms()), (1, vec![]));
-    assert_eq!(super::check_extents(&store.extents(id), 0..10), []);
+    assert_eq!(super::check_extents(&store.extents(id), ExtentIndex::first(10)), []);
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn pending_deletion_with_id_of_live_volume_is_not_reclaimed() {
     assert!(world.control.background.background_jobs().is_empty());
     let alarms = world.control.alarms.alarms();
     assert!(alarms.len() == 1 && alarms[0].message.contains("is left alone"), "{alarms:?}");
-    assert_eq!(super::check_extents(&store.extents(id), 0..1), []);
+    assert_eq!(super::check_extents(&store.extents(id), ExtentIndex::first(1)), []);
     assert!(pending_deletion.exists());
 }
 

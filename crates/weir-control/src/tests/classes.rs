@@ -1,6 +1,6 @@
 //! Tests of volumes that are placed by class on pools of several drives, against real files.
 
-use weir_types::ClassPolicy;
+use weir_types::{ClassPolicy, ExtentIndex};
 
 use super::*;
 use crate::drives::AddDrive;
@@ -116,7 +116,13 @@ fn stray_extents_are_reclaimed_unless_newer_than_catalogue() {
         let mut record = made.clone();
         record.generation = generation;
         let replica = world.control.core.record_backup(&record).unwrap();
-        world.control.core.store(two).unwrap().create(made.id, &[7], &replica.content, None).unwrap();
+        world
+            .control
+            .core
+            .store(two)
+            .unwrap()
+            .create(made.id, &[ExtentIndex(7)], &replica.content, None)
+            .unwrap();
     };
     stray(0);
     world.control.serving.extents.delete_strays(&made).unwrap();

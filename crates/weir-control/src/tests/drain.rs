@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::FileExt;
 
-use weir_types::BackgroundKind;
+use weir_types::{BackgroundKind, ExtentIndex};
 use weir_volume::mirror::ReplicaState;
 
 use super::*;
@@ -69,14 +69,14 @@ fn go_on(world: &World) {
 }
 
 /// The content of an extent in these tests.
-fn content(extent: u32) -> Vec<u8> {
-    vec![extent as u8 + 1; 64 << 10]
+fn content(extent: ExtentIndex) -> Vec<u8> {
+    vec![extent.0 as u8 + 1; 64 << 10]
 }
 
 /// Writes the content into all replicas of some extents, as if it had been there before the daemon started.
-fn fill(world: &World, volume: &VolumeRecord, extents: impl Iterator<Item = u32>) {
+fn fill(world: &World, volume: &VolumeRecord, extents: impl Iterator<Item = ExtentIndex>) {
     for extent in extents {
-        for (_, drive) in volume.placement.replicas_of(extent.into()) {
+        for (_, drive) in volume.placement.replicas_of(extent) {
             let path =
                 world.control.core.store(drive).unwrap().extents(volume.id).join(format!("{extent:08}"));
             let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
@@ -86,10 +86,10 @@ fn fill(world: &World, volume: &VolumeRecord, extents: impl Iterator<Item = u32>
 }
 
 /// Checks that all replicas of some extents hold the content.
-fn assert_filled(world: &World, text: &str, extents: impl Iterator<Item = u32>) {
+fn assert_filled(world: &World, text: &str, extents: impl Iterator<Item = ExtentIndex>) {
     let volume = record(world, text);
     for extent in extents {
-        for (_, drive) in volume.placement.replicas_of(extent.into()) {
+        for (_, drive) in volume.placement.replicas_of(extent) {
             let path =
                 world.control.core.store(drive).unwrap().extents(volume.id).join(format!("{extent:08}"));
             let mut found = content(extent);
@@ -105,13 +105,13 @@ fn assert_filled(world: &World, text: &str, extents: impl Iterator<Item = u32>) 
 pub(super) fn assert_whole(world: &World, text: &str, replicas: usize) {
     let record = record(world, text);
     let replica_states = world.control.core.model().open[&record.id].status().replica_states;
-    for extent in 0..record.size_bytes.div_ceil(EXTENT_BYTES) {
+    for extent in ExtentIndex::all_of(record.size_bytes) {
         let found: Vec<_> = record.placement.replicas_of(extent).collect();
         assert_eq!(found.len(), replicas, "extent {extent}");
         for (slot, drive) in found {
             assert!(world.control.core.model().is_there(drive));
             let told = replica_states
-                .get(extent as usize)
+                .get(extent.index())
                 .filter(|all| all.iter().any(|s| *s != ReplicaState::Absent));
             assert!(told.is_none_or(|all| all[slot] == ReplicaState::InSync), "extent {extent}: {told:?}");
         }
@@ -249,7 +249,7 @@ fn cancelled_drain_keeps_remaining_extents() {
     let drives = high(&world, &state, &["one", "two"]);
     let made = make(&world, "vol1", 12, 1);
     let before = extents_on(&world, "vol1", drives[0]);
-    fill(&world, &made, 6..12);
+    fill(&world, &made, ExtentIndex(6).onward(12));
     hold_up(&world);
     assert!(remove(&world, "one").unwrap().is_some());
     let id = made.id;
@@ -268,12 +268,12 @@ fn cancelled_drain_keeps_remaining_extents() {
     let stayed = extents_on(&world, "vol1", drives[0]);
     assert!(stayed > 0 && stayed < before, "{stayed} of {before}");
     assert_whole(&world, "vol1", 1);
-    assert_filled(&world, "vol1", 6..12);
+    assert_filled(&world, "vol1", ExtentIndex(6).onward(12));
     assert!(!is_gone(&world, "one"));
     assert!(remove(&world, "one").unwrap().is_some());
     go_on_until(&world, || is_gone(&world, "one"));
     assert_whole(&world, "vol1", 1);
-    assert_filled(&world, "vol1", 6..12);
+    assert_filled(&world, "vol1", ExtentIndex(6).onward(12));
 }
 
 #[test]
@@ -282,16 +282,16 @@ fn drain_continues_after_restart() {
     let mut world = World::start(&state);
     let drives = high(&world, &state, &["one", "two", "three"]);
     let (single, double) = (make(&world, "single", 9, 1), make(&world, "double", 6, 2));
-    fill(&world, &single, 0..9);
-    fill(&world, &double, 0..6);
+    fill(&world, &single, ExtentIndex::first(9));
+    fill(&world, &double, ExtentIndex::first(6));
     hold_up(&world);
     assert!(remove(&world, "one").unwrap().is_some());
     for _ in 0..3 {
         // Both volumes have new replicas that are not in sync yet.
         let is_between = |world: &World, text: &str, replicas: usize| {
             let record = record(world, text);
-            let extents = 0..record.size_bytes / EXTENT_BYTES;
-            extents.into_iter().any(|extent| record.placement.replicas_of(extent).count() > replicas)
+            let mut extents = ExtentIndex::all_of(record.size_bytes);
+            extents.any(|extent| record.placement.replicas_of(extent).count() > replicas)
         };
         go_on_until(&world, || is_between(&world, "single", 1) && is_between(&world, "double", 2));
         let view = world.control.drives.drive(&name("one")).unwrap();
@@ -301,8 +301,8 @@ fn drain_continues_after_restart() {
     }
     go_on(&world);
     go_on_until(&world, || is_gone(&world, "one"));
-    assert_filled(&world, "single", 0..9);
-    assert_filled(&world, "double", 0..6);
+    assert_filled(&world, "single", ExtentIndex::first(9));
+    assert_filled(&world, "double", ExtentIndex::first(6));
     for (text, replicas) in [("single", 1), ("double", 2)] {
         assert_whole(&world, text, replicas);
         assert!(!record(&world, text).placement.names(drives[0]));
@@ -389,8 +389,8 @@ fn slots_of_removed_drives_count_until_next_start() {
     // As if drives had come and gone since the start.
     for number in 0..weir_types::control_bounds::DRIVES_MAX as u128 - 4 {
         let past = DriveId(uuid::Uuid::from_u128(number + 1));
-        made.placement.set(1, (0, 1), Some(past));
-        made.placement.set(1, (0, 1), None);
+        made.placement.set(1, (ExtentIndex(0), 1), Some(past));
+        made.placement.set(1, (ExtentIndex(0), 1), None);
         assert!(made.placement.forget(1, past));
     }
     world.control.core.save_volume(&made, revision).unwrap();
@@ -509,7 +509,7 @@ fn replica_is_not_removed_while_others_are_misplaced() {
     let world = World::start(&state);
     high(&world, &state, &["one", "two"]);
     make(&world, "double", 1, 2);
-    let replicas = || record(&world, "double").placement.replicas_of(0).count();
+    let replicas = || record(&world, "double").placement.replicas_of(ExtentIndex(0)).count();
     let one = ModifyVolume { replicas: Some(1), ..ModifyVolume::default() };
     world.control.volumes.modify_volume(None, &name("double"), one).unwrap();
     let places = ["one", "two"].map(|text| (state.join(text), state.join(format!("{text}.away"))));

@@ -1,6 +1,6 @@
 //! Tests of an engine that refuses an order, hangs in one, or reports a drive that fails; and of scrubs.
 
-use weir_types::BackgroundKind;
+use weir_types::{BackgroundKind, ExtentIndex};
 
 use super::drain::{assert_whole, high, make, record};
 use super::*;
@@ -25,7 +25,11 @@ fn refused_replica_is_reported_and_added_once_accepted() {
     world.control.settle_moves();
     let blocked = || world.control.moves.moves_of(id).and_then(|moves| moves.blocked_reason);
     assert!(blocked().is_some_and(|reason| reason.contains("no space for its metadata")), "{:?}", blocked());
-    assert_eq!(record(&world, "vol1").placement.replicas_of(0).count(), 1, "nothing was recorded");
+    assert_eq!(
+        record(&world, "vol1").placement.replicas_of(ExtentIndex(0)).count(),
+        1,
+        "nothing was recorded"
+    );
     let alarms = world.control.alarms.alarms();
     assert!(alarms.iter().any(|alarm| alarm.message.contains("no space for its metadata")), "{alarms:?}");
     world.engine.refuse(Order::AddReplica, None);

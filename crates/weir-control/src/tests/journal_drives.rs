@@ -1,5 +1,6 @@
 //! Tests of drives with write journals that go, come back, or come back as others, against real files.
 
+use weir_types::ExtentIndex;
 use weir_volume::mirror::ReplicaState;
 
 use super::drain::{
@@ -77,7 +78,7 @@ fn replica_is_out_of_service_while_its_journal_drive_is_away() {
     go_on_until(&world, || is_in_sync(&world, &volume));
     let id = id_of(&world, &drive);
     let slot = slot_behind(&world, &volume, id);
-    let is_away = || world.control.core.model().open[&volume.id].faults().is_away(0, slot);
+    let is_away = || world.control.core.model().open[&volume.id].faults().is_away(ExtentIndex(0), slot);
     assert!(!is_away());
     let (here, away) = (state.join(&drive), state.join("away"));
     std::fs::rename(&here, &away).unwrap();
@@ -128,7 +129,7 @@ fn replica_is_not_removed_while_journal_of_other_is_misplaced() {
     template("slow", &[Class::Low]);
     let request = CreateVolume { template: Some(name("both")), ..volume(None, "vol1", GIB) };
     let made = world.control.volumes.create_volume(request).unwrap().record;
-    let replicas = || record(&world, "vol1").placement.replicas_of(0).count();
+    let replicas = || record(&world, "vol1").placement.replicas_of(ExtentIndex(0)).count();
     let change = ModifyVolume { template: Some(Some(name("slow"))), ..ModifyVolume::default() };
     world.control.volumes.modify_volume(None, &name("vol1"), change).unwrap();
     let drive = journal_drive(&world, &made);

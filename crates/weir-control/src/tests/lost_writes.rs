@@ -13,6 +13,7 @@ use crate::records::LostWrites;
 use crate::records::VolumeRecord;
 use weir_store::journal::read_marker;
 use weir_store::{MARKER_FILE, extent_file_name};
+use weir_types::ExtentIndex;
 
 /// A file that cannot be made durable, because procfs refuses to sync.
 const NEVER_DURABLE: &str = "/proc/version";
@@ -76,8 +77,8 @@ fn add(world: &World, state: &Path, names: &[&str], class: Class) -> Vec<DriveId
     names.iter().map(add).collect()
 }
 
-fn file_on(world: &World, drive: DriveId, volume: VolumeId, extent: u32) -> PathBuf {
-    world.control.core.store(drive).unwrap().extents(volume).join(extent_file_name(extent.into()))
+fn file_on(world: &World, drive: DriveId, volume: VolumeId, extent: ExtentIndex) -> PathBuf {
+    world.control.core.store(drive).unwrap().extents(volume).join(extent_file_name(extent))
 }
 
 fn name_of(world: &World, drive: DriveId) -> Name {
@@ -115,7 +116,7 @@ fn replica_on_accepted_drive_with_lost_writes_is_resynced() {
     let world = World::start(&state);
     let drives = add(&world, &state, &["one", "two", "three"], Class::High);
     let made = make(&world, 1, 3);
-    let path = file_on(&world, drives[1], made.id, 0);
+    let path = file_on(&world, drives[1], made.id, ExtentIndex(0));
     drop(world);
     change(&path);
     lose_writes(&state, drives[1]);
@@ -138,8 +139,9 @@ fn replica_behind_journal_on_accepted_drive_is_resynced() {
     let slow = add(&world, &state, &["s1", "s2"], Class::Low);
     let request = CreateVolume { template: Some(name("hybrid")), ..volume(None, "vol1", GIB) };
     let made = world.control.volumes.create_volume(request).unwrap().record;
-    let path = file_on(&world, slow[0], made.id, 0);
-    let behind = read_marker(path.parent().unwrap(), 0).unwrap().expect("it is behind a journal");
+    let path = file_on(&world, slow[0], made.id, ExtentIndex(0));
+    let behind =
+        read_marker(path.parent().unwrap(), ExtentIndex(0)).unwrap().expect("it is behind a journal");
     drop(world);
     change(&path);
     lose_writes(&state, behind.drive);
@@ -150,8 +152,8 @@ fn replica_behind_journal_on_accepted_drive_is_resynced() {
 }
 
 /// The drives that hold the replicas of an extent.
-fn homes(volume: &VolumeRecord, extent: u32) -> Vec<DriveId> {
-    volume.placement.replicas_of(extent.into()).map(|(_, drive)| drive).collect()
+fn homes(volume: &VolumeRecord, extent: ExtentIndex) -> Vec<DriveId> {
+    volume.placement.replicas_of(extent).map(|(_, drive)| drive).collect()
 }
 
 #[test]
@@ -162,12 +164,14 @@ fn replica_is_resynced_while_another_extent_is_unserved() {
     let made = make(&world, 6, 2);
     // Extent 0 is only on the two drives that lost writes. Extent `shared` is on one of them and on another
     // drive.
-    let both = homes(&made, 0);
-    let shared =
-        (1..6).find(|extent| homes(&made, *extent).iter().filter(|home| both.contains(home)).count() == 1);
+    let both = homes(&made, ExtentIndex(0));
+    let shared = ExtentIndex(1)
+        .onward(6)
+        .find(|extent| homes(&made, *extent).iter().filter(|home| both.contains(home)).count() == 1);
     let shared = shared.expect("extents are spread");
     let lost = homes(&made, shared).into_iter().find(|home| both.contains(home)).unwrap();
-    let (path, alone) = (file_on(&world, lost, made.id, shared), file_on(&world, lost, made.id, 0));
+    let (path, alone) =
+        (file_on(&world, lost, made.id, shared), file_on(&world, lost, made.id, ExtentIndex(0)));
     drop(world);
     change(&path);
     change(&alone);
@@ -178,7 +182,7 @@ fn replica_is_resynced_while_another_extent_is_unserved() {
     assert!(world.exports.find("vol1").is_some());
     let other = both.iter().find(|drive| **drive != lost).unwrap();
     world.control.returns.accept_drive(&name_of(&world, *other)).unwrap();
-    let other = file_on(&world, *other, made.id, 0);
+    let other = file_on(&world, *other, made.id, ExtentIndex(0));
     wait_until_in_sync(&world, made.id, || !is_changed(&path) && is_changed(&other));
     assert!(is_changed(&alone), "nobody else has it");
 }
@@ -191,7 +195,8 @@ fn missing_drive_with_only_complete_journal_is_not_removed() {
     add(&world, &state, &["s1", "s2"], Class::Low);
     let request = CreateVolume { template: Some(name("hybrid")), ..volume(None, "vol1", GIB) };
     let made = world.control.volumes.create_volume(request).unwrap().record;
-    let home = homes(&made, 0).into_iter().find(|home| fast.contains(home)).expect("one is fast");
+    let home =
+        homes(&made, ExtentIndex(0)).into_iter().find(|home| fast.contains(home)).expect("one is fast");
     let journaled = fast.iter().find(|drive| **drive != home).unwrap();
     let journal = name_of(&world, *journaled);
     drop(world);

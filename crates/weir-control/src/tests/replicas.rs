@@ -8,6 +8,7 @@ use crate::drives::AddDrive;
 use crate::records::VolumeRecord;
 use weir_store::epoch_record;
 use weir_store::replica_metadata::{self, metadata_file_name};
+use weir_types::ExtentIndex;
 use weir_types::control_bounds::REPLICAS_MAX;
 
 /// A drive of class high in a zone and a rack, as if it had been measured.
@@ -59,8 +60,8 @@ fn assert_whole(world: &World, record: &VolumeRecord) {
     let extents = record.size_bytes.div_ceil(EXTENT_BYTES);
     let epoch_records =
         epoch_record::read_all(&world.control.core.epoch_records(record.id), extents).unwrap();
-    for extent in 0..extents {
-        let EpochRecord { allocated, committed, is_failed } = epoch_records[extent as usize];
+    for extent in ExtentIndex::all_of(record.size_bytes) {
+        let EpochRecord { allocated, committed, is_failed } = epoch_records[extent.index()];
         assert!(allocated == committed && committed > 0 && !is_failed);
         let replicas: Vec<_> = record.placement.replicas_of(extent).collect();
         assert_eq!(replicas.len(), usize::from(record.replicas));
@@ -185,7 +186,7 @@ fn replicas_are_in_different_zones_or_refused_or_forced() {
     }
     let made = world.control.volumes.create_volume(copied("vol1", 4 * GIB, 2)).unwrap().record;
     let zone_of = |drive: DriveId| world.control.core.model().drives[&drive].record.zone.clone().unwrap();
-    for extent in 0..4 {
+    for extent in ExtentIndex::first(4) {
         let zones: Vec<Name> = made.placement.replicas_of(extent).map(|(_, drive)| zone_of(drive)).collect();
         assert!(zones.len() == 2 && zones[0] != zones[1], "{zones:?}");
     }
@@ -251,7 +252,7 @@ fn unusable_replica_is_reported_and_others_serve() {
     let world = World::start(&state);
     let homes = drives(&world, &state, &["one", "two"]);
     let made = world.control.volumes.create_volume(copied("vol1", 5 * GIB, 2)).unwrap().record;
-    let damage = |extent: u64, what: &str| {
+    let damage = |extent: ExtentIndex, what: &str| {
         let metadata = path_of(&world, &made, homes[0], &metadata_file_name(extent));
         match what {
             "no file" => std::fs::remove_file(metadata.with_extension("")).unwrap(),
@@ -261,7 +262,7 @@ fn unusable_replica_is_reported_and_others_serve() {
         }
     };
     let all = ["no file", "short", "no metadata", "bad metadata"];
-    (0..).zip(all).for_each(|(extent, what)| damage(extent, what));
+    (0..).map(ExtentIndex).zip(all).for_each(|(extent, what)| damage(extent, what));
     let recovered_extents = world.control.serving.extents.recovered_extents(&made).unwrap();
     let there =
         |extent: usize| recovered_extents[extent].is_there.iter().filter(|is_there| **is_there).count();
@@ -279,9 +280,13 @@ fn unusable_replica_is_reported_and_others_serve() {
         let alarms = world.control.alarms.alarms().into_iter();
         alarms.filter(|alarm| alarm.source == AlarmSource::ExtentCheck).filter_map(|alarm| alarm.extent)
     };
-    assert_eq!(files().collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(files().collect::<Vec<_>>(), [0, 1].map(ExtentIndex));
     world.control.check_extent_files();
-    assert_eq!(files().collect::<Vec<_>>(), [0, 1], "the look that is taken every second finds the same");
+    assert_eq!(
+        files().collect::<Vec<_>>(),
+        [0, 1].map(ExtentIndex),
+        "the look that is taken every second finds the same"
+    );
     let of_data_plane = |alarm: &alarms::ActiveAlarm| alarm.source == AlarmSource::DataPlane;
     assert!(
         !world.control.alarms.alarms().iter().any(of_data_plane),
@@ -304,7 +309,7 @@ fn volume_with_an_extent_without_in_sync_replica_is_not_served() {
     };
     let both = [path_of(&world, &made, homes[0], "00000001"), path_of(&world, &made, homes[1], "00000001")];
     drop(world);
-    epoch_record::know(&path, 2, 5).unwrap();
+    epoch_record::know(&path, ExtentIndex(2), 5).unwrap();
     not_served("of extent 2, the newest metadata that can be reached has epoch 1, but epoch 5 is known of");
     both.iter().for_each(|path| std::fs::remove_file(path).unwrap());
     not_served(

@@ -1,5 +1,7 @@
 //! Tests of snapshots, clones and restoring: records, refusals, and recovery after a start.
 
+use weir_types::ExtentIndex;
+
 use super::*;
 use crate::{CloneVolume, CreateSnapshots, SnapshotView};
 
@@ -147,7 +149,7 @@ fn snapshot_in_progress_is_undone_at_next_start() {
     let half = VolumeRecord { id: VolumeId(uuid::Uuid::new_v4()), state: VolumeState::Creating, ..of };
     let key = keys::volume(half.id);
     control.core.catalogue.commit(Transaction::default().put(&key, &half).unwrap()).unwrap();
-    default_store(control).begin_snapshot(half.id, &[0, 1]).unwrap();
+    default_store(control).begin_snapshot(half.id, &[0, 1].map(ExtentIndex)).unwrap();
     drop(world);
     let world = World::start(&state);
     settle(&world.control);

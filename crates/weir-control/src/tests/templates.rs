@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use weir_types::bounds::REPLICA_SLOTS_MAX;
-use weir_types::{BackgroundKind, ClassPolicy};
+use weir_types::{BackgroundKind, ClassPolicy, ExtentIndex};
 use weir_volume::mirror::ReplicaState;
 
 use super::*;
@@ -59,7 +59,7 @@ fn classes(world: &World, record: &VolumeRecord) -> Vec<Vec<Class>> {
         assert_eq!(distinct.len(), drives.len(), "replicas are on distinct drives");
         drives.iter().map(|drive| model.drives[drive].record.class.unwrap()).collect()
     };
-    (0..record.size_bytes.div_ceil(EXTENT_BYTES)).map(of).collect()
+    ExtentIndex::all_of(record.size_bytes).map(of).collect()
 }
 
 /// The classes of the replicas of each extent, sorted, because moves change the order.
@@ -131,7 +131,9 @@ fn template_replicas_are_in_different_zones_or_refused_or_forced() {
     }
     let made = world.control.volumes.create_volume(following("hybrid", "vol1", 3 * GIB)).unwrap().record;
     let h3 = world.control.drives.drive(&name("h3")).unwrap().record.id;
-    assert!((0..3).all(|extent| made.placement.replicas_of(extent).any(|(_, drive)| drive == h3)));
+    assert!(
+        ExtentIndex::first(3).all(|extent| made.placement.replicas_of(extent).any(|(_, drive)| drive == h3))
+    );
     put("h3", "b");
     let (kind, message) = error(world.control.volumes.create_volume(following("hybrid", "vol2", GIB)));
     assert!(kind == ErrorKind::Refused && message.contains("cannot be in different zones"), "{message}");

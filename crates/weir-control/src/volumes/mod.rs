@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use weir_store::extent_count;
 use weir_types::bounds::{VOLUME_SIZE_BYTES_MAX, VOLUME_SIZE_GRANULE_BYTES};
 use weir_types::units::Size;
-use weir_types::{Class, ClassPolicy, DriveId, Name, VolumeId};
+use weir_types::{Class, ClassPolicy, DriveId, ExtentIndex, Name, VolumeId};
 
 use crate::bindings::Bindings;
 use crate::catalogue::Transaction;
@@ -269,7 +269,7 @@ impl Volumes {
         new: &VolumeRecord,
         revision: u64,
         epoch: u64,
-    ) -> Outcome<Vec<((u32, usize), DriveId)>> {
+    ) -> Outcome<Vec<((ExtentIndex, usize), DriveId)>> {
         // An earlier shrink may have failed midway; its remains must not become a part of the volume again.
         self.extents.trim_files(old, old.size_bytes)?;
         let is_growing = new.size_bytes > old.size_bytes;

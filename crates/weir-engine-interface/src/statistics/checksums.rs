@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use weir_types::ExtentIndex;
 use weir_types::bounds::SECTION_BYTES;
 use weir_volume::Mirror;
 use weir_volume::mirror::{Damaged, SectionReport};
@@ -14,7 +15,7 @@ use weir_volume::mirror::{Damaged, SectionReport};
 /// Known state of a volume's data at rest. One reactor writes it.
 #[derive(Debug, Default)]
 pub struct ChecksumStatistics {
-    extents: Mutex<BTreeMap<u32, ExtentCounters>>,
+    extents: Mutex<BTreeMap<ExtentIndex, ExtentCounters>>,
     checked: AtomicU64,
     found: AtomicU64,
     repaired: AtomicU64,
@@ -30,7 +31,7 @@ struct ExtentCounters {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChecksumCounters {
     /// By extent, the blocks of which no replica is known to be good, in order.
-    pub damaged: BTreeMap<u32, Vec<Damaged>>,
+    pub damaged: BTreeMap<ExtentIndex, Vec<Damaged>>,
     /// Bytes that have valid checksums.
     pub checksummed_bytes: u64,
     /// Blocks of replicas that scrubs have examined since the volume was opened.
@@ -42,7 +43,7 @@ pub struct ChecksumCounters {
 }
 
 impl ChecksumStatistics {
-    fn extents(&self) -> MutexGuard<'_, BTreeMap<u32, ExtentCounters>> {
+    fn extents(&self) -> MutexGuard<'_, BTreeMap<ExtentIndex, ExtentCounters>> {
         self.extents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -63,7 +64,7 @@ impl ChecksumStatistics {
     }
 
     /// Publishes the damaged ranges and valid checksum sections of an extent.
-    pub fn publish(&self, extent: u32, mirror: &Mirror) {
+    pub fn publish(&self, extent: ExtentIndex, mirror: &Mirror) {
         let (damaged, valid_sections) = (mirror.damaged(extent), mirror.valid_sections(extent));
         let mut extents = self.extents();
         match damaged.is_empty() && valid_sections == 0 {
@@ -77,7 +78,7 @@ impl ChecksumStatistics {
     /// Publishes the damaged ranges and valid checksum sections of all extents.
     pub fn publish_all(&self, mirror: &Mirror) {
         self.extents().clear();
-        (0..mirror.extents()).for_each(|extent| self.publish(extent, mirror));
+        ExtentIndex::first(mirror.extents()).for_each(|extent| self.publish(extent, mirror));
     }
 
     /// Adds the result of a scrubbed section.

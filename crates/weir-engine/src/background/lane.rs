@@ -171,6 +171,7 @@ mod tests {
     use super::*;
     use crate::helper::ReclaimDone;
     use weir_store::{Given, Survey};
+    use weir_types::ExtentIndex;
     use weir_types::{Throughput, Weight};
 
     const SECOND_NS: u64 = 1_000_000_000;
@@ -190,7 +191,7 @@ mod tests {
         let mut lane = Lane::new(policy, 0);
         lane.add(Job::new(id(1), 0, progress.clone()));
         assert_eq!(lane.take(0), Some((id(1), ReclaimStep::Survey)));
-        let survey = Survey { first: 0, end: extents, operations: u64::from(extents), bytes: 0 };
+        let survey = Survey { first: ExtentIndex(0), end: extents, operations: u64::from(extents), bytes: 0 };
         lane.ended(0, id(1), ReclaimStep::Survey, Ok(ReclaimDone::Surveyed(survey)));
         (lane, progress)
     }
@@ -253,8 +254,8 @@ mod tests {
         lane.add(Job::new(id(2), -20, Arc::default()));
         assert_eq!(lane.take(0), Some((id(2), ReclaimStep::Survey)));
         lane.ended(0, id(2), ReclaimStep::Survey, Err("broken".to_owned()));
-        assert_eq!(lane.take(0), Some((id(1), ReclaimStep::GiveBack(0))));
-        lane.ended(0, id(1), ReclaimStep::GiveBack(0), Err("broken too".to_owned()));
+        assert_eq!(lane.take(0), Some((id(1), ReclaimStep::GiveBack(ExtentIndex(0)))));
+        lane.ended(0, id(1), ReclaimStep::GiveBack(ExtentIndex(0)), Err("broken too".to_owned()));
         assert_eq!(progress.counters().fault.as_deref(), Some("broken too"));
         assert_eq!(lane.take(0), Some((id(3), ReclaimStep::Survey)));
         assert_eq!((lane.take(0), lane.wake_ns(0)), (None, Some(RETRY_NS)));

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use weir_types::ExtentIndex;
+
 use crate::helper::{ReclaimDone, ReclaimOutcome, ReclaimStep};
 
 /// Consequence of a step's outcome.
@@ -22,7 +24,7 @@ enum Stage {
     /// gone.
     Giving {
         untouched: Range<u32>,
-        unfinished: Vec<u32>,
+        unfinished: Vec<ExtentIndex>,
     },
     Conclude,
 }
@@ -46,7 +48,7 @@ impl Reclaim {
     pub fn peek(&self) -> Option<ReclaimStep> {
         match &self.stage {
             Stage::Giving { untouched, unfinished } => {
-                let next = unfinished.last().copied().or(untouched.clone().next_back());
+                let next = unfinished.last().copied().or(untouched.clone().next_back().map(ExtentIndex));
                 next.map(ReclaimStep::GiveBack)
             }
             Stage::Survey => (self.under_way == 0).then_some(ReclaimStep::Survey),
@@ -79,7 +81,7 @@ impl Reclaim {
         self.under_way -= 1;
         match (outcome, &mut self.stage) {
             (Ok(ReclaimDone::Surveyed(survey)), stage) => {
-                *stage = Stage::Giving { untouched: survey.first..survey.end, unfinished: Vec::new() };
+                *stage = Stage::Giving { untouched: survey.first.0..survey.end, unfinished: Vec::new() };
             }
             (Ok(ReclaimDone::Concluded), _) => return Verdict::Finished,
             (Ok(ReclaimDone::Given(given)), Stage::Giving { unfinished, .. }) if !given.is_gone => {
@@ -114,7 +116,7 @@ impl Reclaim {
     }
 }
 
-fn extent_of(step: ReclaimStep) -> Option<u32> {
+fn extent_of(step: ReclaimStep) -> Option<ExtentIndex> {
     match step {
         ReclaimStep::GiveBack(extent) => Some(extent),
         ReclaimStep::Survey | ReclaimStep::Conclude => None,
@@ -128,7 +130,16 @@ mod tests {
     use super::*;
 
     fn surveyed(extents: u32) -> ReclaimOutcome {
-        Ok(ReclaimDone::Surveyed(Survey { first: 0, end: extents, operations: u64::from(extents), bytes: 0 }))
+        Ok(ReclaimDone::Surveyed(Survey {
+            first: ExtentIndex(0),
+            end: extents,
+            operations: u64::from(extents),
+            bytes: 0,
+        }))
+    }
+
+    fn give_back(extent: u32) -> ReclaimStep {
+        ReclaimStep::GiveBack(ExtentIndex(extent))
     }
 
     fn given(is_gone: bool) -> ReclaimOutcome {
@@ -147,13 +158,13 @@ mod tests {
     fn extents_are_reclaimed_last_to_first() {
         let mut reclaim = reclaim(3);
         let taken = [reclaim.take(), reclaim.take()];
-        assert_eq!(taken, [Some(ReclaimStep::GiveBack(2)), Some(ReclaimStep::GiveBack(1))]);
-        assert_eq!(reclaim.ended(ReclaimStep::GiveBack(2), given(false)), Verdict::Going);
-        assert_eq!(reclaim.take(), Some(ReclaimStep::GiveBack(2)), "what was begun is finished first");
-        assert_eq!(reclaim.take(), Some(ReclaimStep::GiveBack(0)));
+        assert_eq!(taken, [Some(give_back(2)), Some(give_back(1))]);
+        assert_eq!(reclaim.ended(give_back(2), given(false)), Verdict::Going);
+        assert_eq!(reclaim.take(), Some(give_back(2)), "what was begun is finished first");
+        assert_eq!(reclaim.take(), Some(give_back(0)));
         for extent in [0, 1, 2] {
             assert_eq!(reclaim.take(), None, "the rest waits for all of them");
-            assert_eq!(reclaim.ended(ReclaimStep::GiveBack(extent), given(true)), Verdict::Going);
+            assert_eq!(reclaim.ended(give_back(extent), given(true)), Verdict::Going);
         }
         assert_eq!((reclaim.take(), reclaim.take()), (Some(ReclaimStep::Conclude), None));
         assert_eq!(reclaim.ended(ReclaimStep::Conclude, Ok(ReclaimDone::Concluded)), Verdict::Finished);
@@ -168,8 +179,8 @@ mod tests {
     fn failed_step_delays_no_other_and_restarts_the_reclaim() {
         let mut reclaim = reclaim(2);
         (0..2).for_each(|_| _ = reclaim.take());
-        assert_eq!(reclaim.ended(ReclaimStep::GiveBack(1), Err("first".to_owned())), Verdict::Going);
-        let verdict = reclaim.ended(ReclaimStep::GiveBack(0), Err("second".to_owned()));
+        assert_eq!(reclaim.ended(give_back(1), Err("first".to_owned())), Verdict::Going);
+        let verdict = reclaim.ended(give_back(0), Err("second".to_owned()));
         assert_eq!(verdict, Verdict::Failed("first".to_owned()));
         assert_eq!(reclaim.take(), Some(ReclaimStep::Survey));
         let verdict = reclaim.ended(ReclaimStep::Survey, Err("no drive".to_owned()));
@@ -181,8 +192,8 @@ mod tests {
     fn step_put_back_is_taken_again() {
         let mut reclaim = reclaim(2);
         (0..2).for_each(|_| _ = reclaim.take());
-        reclaim.put_back(ReclaimStep::GiveBack(1));
-        assert_eq!(reclaim.ended(ReclaimStep::GiveBack(0), given(true)), Verdict::Going);
-        assert_eq!((reclaim.take(), reclaim.take()), (Some(ReclaimStep::GiveBack(1)), None));
+        reclaim.put_back(give_back(1));
+        assert_eq!(reclaim.ended(give_back(0), given(true)), Verdict::Going);
+        assert_eq!((reclaim.take(), reclaim.take()), (Some(give_back(1)), None));
     }
 }

@@ -23,7 +23,7 @@ use weir_engine_interface::{
 use weir_qos::{Credits, DriveQueue};
 use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Waker};
 use weir_types::bounds::{BUFFER_POOL_BYTES, POLICY_DEPTH_MAX};
-use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Emulation, Scope, Terms, VolumeId};
+use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Emulation, ExtentIndex, Scope, Terms, VolumeId};
 use weir_volume::EmulatedDrive;
 use weir_volume::mirror::RecoveredExtent;
 
@@ -289,7 +289,7 @@ impl DataPlane {
         size_bytes: u64,
         layout: VolumeLayout,
         recovered_extents: Vec<RecoveredExtent>,
-        bindings: Vec<((u32, usize), DriveId)>,
+        bindings: Vec<((ExtentIndex, usize), DriveId)>,
     ) -> Result<(), EngineError> {
         let reactor = self.reactor_of(volume)?;
         let is_spread = layout.homes.len() > 1;
@@ -413,7 +413,7 @@ impl DataPlane {
     /// Fails a replica of an extent because its file was found damaged. If it was the only replica, all
     /// requests on the extent fail. The fault appears in [`DataPlane::alarms`]. A second call changes
     /// nothing.
-    pub fn fail_replica(&self, volume: VolumeId, replica: (u32, usize), message: String) {
+    pub fn fail_replica(&self, volume: VolumeId, replica: (ExtentIndex, usize), message: String) {
         // A volume that is not open has no replica in service.
         let _ = self.order(volume, VolumeOrder::FailReplica { replica, message });
     }

@@ -9,7 +9,7 @@ use weir_engine_interface::{
     Recording, ScrubProgress, SnapshotSpec, SpaceLook, VolumeHome, VolumeLayout, VolumeSpec,
 };
 use weir_qos::Credits;
-use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Scope, Terms, VolumeId};
+use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, ExtentIndex, Scope, Terms, VolumeId};
 use weir_volume::mirror::{RecoveredExtent, ReplicaMetadata, Slots};
 
 use super::DataPlane;
@@ -50,7 +50,7 @@ impl Engine for DataPlane {
         size_bytes: u64,
         layout: VolumeLayout,
         recovered_extents: Vec<RecoveredExtent>,
-        bindings: Vec<((u32, usize), DriveId)>,
+        bindings: Vec<((ExtentIndex, usize), DriveId)>,
     ) -> Result<(), EngineError> {
         DataPlane::resize(self, volume, size_bytes, layout, recovered_extents, bindings)
     }
@@ -79,7 +79,7 @@ impl Engine for DataPlane {
         DataPlane::forget(self, scope)
     }
 
-    fn fail_replica(&self, volume: VolumeId, replica: (u32, usize), message: String) {
+    fn fail_replica(&self, volume: VolumeId, replica: (ExtentIndex, usize), message: String) {
         DataPlane::fail_replica(self, volume, replica, message)
     }
 
@@ -98,14 +98,14 @@ impl Engine for DataPlane {
     fn add_replica(
         &self,
         volume: VolumeId,
-        replica: (u32, usize),
+        replica: (ExtentIndex, usize),
         homes: (&[VolumeHome], u8),
         journal: Option<DriveId>,
     ) -> Result<bool, EngineError> {
         DataPlane::add_replica(self, volume, replica, homes, journal)
     }
 
-    fn confirm_added(&self, volume: VolumeId, replica: (u32, usize)) -> Result<(), EngineError> {
+    fn confirm_added(&self, volume: VolumeId, replica: (ExtentIndex, usize)) -> Result<(), EngineError> {
         DataPlane::confirm_added(self, volume, replica)
     }
 
@@ -117,14 +117,14 @@ impl Engine for DataPlane {
         DataPlane::drop_journal(self, volume, drive)
     }
 
-    fn remove_replica(&self, volume: VolumeId, replica: (u32, usize)) -> Result<bool, EngineError> {
+    fn remove_replica(&self, volume: VolumeId, replica: (ExtentIndex, usize)) -> Result<bool, EngineError> {
         DataPlane::remove_replica(self, volume, replica)
     }
 
     fn rejoin_replica(
         &self,
         volume: VolumeId,
-        replica: (u32, usize),
+        replica: (ExtentIndex, usize),
         found: Box<ReplicaMetadata>,
         journal: Option<(DriveId, OwnedFd)>,
     ) -> Result<bool, EngineError> {

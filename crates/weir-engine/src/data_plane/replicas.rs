@@ -5,7 +5,7 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use weir_engine_interface::{EngineError, JournalSpec, VolumeHome};
-use weir_types::{DriveId, VolumeId};
+use weir_types::{DriveId, ExtentIndex, VolumeId};
 use weir_volume::mirror::ReplicaMetadata;
 
 use super::DataPlane;
@@ -46,7 +46,7 @@ impl DataPlane {
     pub fn add_replica(
         &self,
         volume: VolumeId,
-        replica: (u32, usize),
+        replica: (ExtentIndex, usize),
         (homes, home): (&[VolumeHome], u8),
         journal: Option<DriveId>,
     ) -> Result<bool, EngineError> {
@@ -60,7 +60,7 @@ impl DataPlane {
     ///
     /// # Errors
     /// If the volume is not open; the next open finds the replica.
-    pub fn confirm_added(&self, volume: VolumeId, replica: (u32, usize)) -> Result<(), EngineError> {
+    pub fn confirm_added(&self, volume: VolumeId, replica: (ExtentIndex, usize)) -> Result<(), EngineError> {
         self.order(volume, VolumeOrder::ConfirmAdded { replica })
     }
 
@@ -101,7 +101,11 @@ impl DataPlane {
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
-    pub fn remove_replica(&self, volume: VolumeId, replica: (u32, usize)) -> Result<bool, EngineError> {
+    pub fn remove_replica(
+        &self,
+        volume: VolumeId,
+        replica: (ExtentIndex, usize),
+    ) -> Result<bool, EngineError> {
         self.change_replica(volume, replica, NewChange::Remove)
     }
 
@@ -114,7 +118,7 @@ impl DataPlane {
     pub fn rejoin_replica(
         &self,
         volume: VolumeId,
-        replica: (u32, usize),
+        replica: (ExtentIndex, usize),
         found: Box<ReplicaMetadata>,
         journal: Option<(DriveId, OwnedFd)>,
     ) -> Result<bool, EngineError> {
@@ -124,7 +128,7 @@ impl DataPlane {
     fn change_replica(
         &self,
         volume: VolumeId,
-        replica: (u32, usize),
+        replica: (ExtentIndex, usize),
         change: NewChange,
     ) -> Result<bool, EngineError> {
         let (done, answer) = sync_channel(1);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use weir_engine_interface::FileIdentity;
 use weir_store::{Given, PendingDeletion, Survey};
-use weir_types::DriveId;
+use weir_types::{DriveId, ExtentIndex};
 use weir_volume::mirror::{MetadataFault, ReplicaMetadata};
 use weir_volume::{AllocationMap, Fault};
 
@@ -18,19 +18,19 @@ use crate::token::{AskNumber, ReplicaIndex, VolumeIndex};
 /// background work. The number of all three is bounded, so the queue is too.
 pub enum Job {
     /// Open an extent's file and map its data.
-    Open { replica: ReplicaIndex, number: AskNumber, drive: DriveId, extent: u32, path: PathBuf },
+    Open { replica: ReplicaIndex, number: AskNumber, drive: DriveId, extent: ExtentIndex, path: PathBuf },
     /// Tell data from holes in a range of an extent.
     Status { number: u64, drive: DriveId, path: PathBuf, offset: u32, length: u32 },
     /// Carry out a step of background work.
     Background { operation: usize, drive: DriveId, pending_deletion: PendingDeletion, step: ReclaimStep },
     /// Write an epoch to the epoch record of an extent, as allocated or as committed.
-    EpochRecord { volume: VolumeIndex, path: PathBuf, extent: u32, epoch: u64, is_committed: bool },
+    EpochRecord { volume: VolumeIndex, path: PathBuf, extent: ExtentIndex, epoch: u64, is_committed: bool },
     /// Write to the epoch record of an extent that its last in-sync replica failed.
-    Failure { volume: VolumeIndex, path: PathBuf, extent: u32 },
+    Failure { volume: VolumeIndex, path: PathBuf, extent: ExtentIndex },
     /// Write the metadata of an extent replica. An emulated drive is done with it at `due_ns`.
     ReplicaMetadata {
         replica: ReplicaIndex,
-        extent: u32,
+        extent: ExtentIndex,
         number: AskNumber,
         drive: DriveId,
         path: PathBuf,
@@ -62,7 +62,7 @@ pub enum ReclaimStep {
     /// Find out what there is to give back.
     Survey,
     /// Give back a part of this extent.
-    GiveBack(u32),
+    GiveBack(ExtentIndex),
     /// Remove the remains.
     Conclude,
 }
@@ -120,7 +120,7 @@ pub struct MetadataError {
 /// Result of writing the metadata of an extent replica.
 pub struct MetadataAnswer {
     pub replica: ReplicaIndex,
-    pub extent: u32,
+    pub extent: ExtentIndex,
     pub number: AskNumber,
     /// When an emulated drive is done with the write, in nanoseconds.
     pub due_ns: u64,
@@ -132,7 +132,7 @@ pub enum Answer {
     Opened {
         replica: ReplicaIndex,
         number: AskNumber,
-        extent: u32,
+        extent: ExtentIndex,
         result: Result<OpenedExtent, OpenError>,
     },
     Status {
@@ -145,12 +145,12 @@ pub enum Answer {
     },
     EpochRecorded {
         volume: VolumeIndex,
-        extent: u32,
+        extent: ExtentIndex,
         result: Result<(), MetadataError>,
     },
     FailureRecorded {
         volume: VolumeIndex,
-        extent: u32,
+        extent: ExtentIndex,
         result: Result<(), MetadataError>,
     },
     Metadata(MetadataAnswer),

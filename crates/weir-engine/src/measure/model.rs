@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weir_reactor::Clock;
-use weir_types::Emulation;
 use weir_types::bounds::MEASUREMENT_SECONDS_MAX;
+use weir_types::{Emulation, ExtentIndex};
 use weir_volume::EmulatedDrive;
 use weir_volume::emulation::Position;
 
@@ -18,7 +18,7 @@ use super::subject::Subject;
 use super::{MeasureError, Signs};
 
 /// Position of the scratch file for the model. It belongs to no volume.
-const SCRATCH: Position = Position { volume: 0, extent: 0, offset: 0 };
+const SCRATCH: Position = Position { volume: 0, extent: ExtentIndex(0), offset: 0 };
 /// How far the model may be ahead of the machine before it waits, in nanoseconds. Waiting for each operation
 /// of a fast drive would only cost processor time.
 const AHEAD_NS_MAX: u64 = 1_000_000;

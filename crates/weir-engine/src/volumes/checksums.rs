@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use weir_store::checksums::checksum_file_name;
-use weir_types::VolumeId;
 use weir_types::bounds::REPLICA_SLOTS_MAX;
+use weir_types::{ExtentIndex, VolumeId};
 use weir_volume::Mirror;
 use weir_volume::mirror::stall::{ChecksumPhase, goes_on_without_late};
 use weir_volume::mirror::{ChecksumResult, ChecksumWork, Slots};
@@ -34,7 +34,7 @@ enum Phase {
 
 /// A request that concerns the checksum files of one extent.
 struct UnderWay {
-    extent: u32,
+    extent: ExtentIndex,
     phase: Phase,
     waiting: BTreeMap<usize, AskNumber>,
     loaded: [Option<Vec<u32>>; REPLICA_SLOTS_MAX],
@@ -64,7 +64,7 @@ impl UnderWay {
 
 /// A request has ended, and the mirror has to be told.
 pub struct EndedChecksums {
-    pub extent: u32,
+    pub extent: ExtentIndex,
     pub result: ChecksumResult,
     /// Set if the request was to write headers.
     pub headers: Option<EndedHeaders>,
@@ -93,7 +93,7 @@ pub struct VolumeChecksums {
     under_way: BTreeMap<u64, UnderWay>,
     count: u64,
     /// Extents with an alarm that their checksums can be neither written nor removed.
-    alarms: BTreeSet<u32>,
+    alarms: BTreeSet<ExtentIndex>,
 }
 
 impl VolumeChecksums {
@@ -102,7 +102,7 @@ impl VolumeChecksums {
     }
 
     /// Begins a request on the checksum files of an extent.
-    pub fn begin(&mut self, extent: u32, work: ChecksumWork, desk: &mut Desk<'_>) {
+    pub fn begin(&mut self, extent: ExtentIndex, work: ChecksumWork, desk: &mut Desk<'_>) {
         let (phase, work) = works(work);
         self.count += 1;
         let (request, now_ns) = (self.count, desk.io.now_ns);
@@ -115,7 +115,7 @@ impl VolumeChecksums {
             let number = desk.operations.next_number();
             waiting.insert(slot, number);
             let home = &desk.files.homes[home];
-            let path = home.directory.join(checksum_file_name(extent.into()));
+            let path = home.directory.join(checksum_file_name(extent));
             let (drive, replica) = (home.drive, ReplicaIndex { volume: self.volume, slot });
             let due_ns = answer_ns;
             let job = ChecksumJob { drive, request, replica, number, path, operation, due_ns };
@@ -209,12 +209,12 @@ impl VolumeChecksums {
     }
 
     /// Headers of an extent can be neither written nor removed, which raises an alarm.
-    pub fn alarm(&mut self, extent: u32) {
+    pub fn alarm(&mut self, extent: ExtentIndex) {
         self.alarms.insert(extent);
     }
 
     /// Headers of an extent were written. True if an alarm was raised that they cannot be.
-    pub fn clear_alarm(&mut self, extent: u32) -> bool {
+    pub fn clear_alarm(&mut self, extent: ExtentIndex) -> bool {
         self.alarms.remove(&extent)
     }
 }

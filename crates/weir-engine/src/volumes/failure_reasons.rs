@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 
+use weir_types::ExtentIndex;
 use weir_volume::mirror::Effect;
 
 /// Reasons of the failures that the mirror has decided and that are not carried out yet, by extent and slot.
 #[derive(Debug, Default)]
-pub struct FailureReasons(BTreeMap<(u32, usize), String>);
+pub struct FailureReasons(BTreeMap<(ExtentIndex, usize), String>);
 
 impl FailureReasons {
     /// Notes the reasons of the replicas that these effects fail or do not add. True if there are any.
@@ -27,7 +28,7 @@ impl FailureReasons {
     }
 
     /// Takes the reason of a failure that is carried out now.
-    pub fn take(&mut self, extent: u32, slot: usize) -> Option<String> {
+    pub fn take(&mut self, extent: ExtentIndex, slot: usize) -> Option<String> {
         self.0.remove(&(extent, slot))
     }
 }
@@ -62,14 +63,14 @@ mod tests {
 
     #[test]
     fn reason_is_told_once_and_of_its_replica_alone() {
-        let failed = |slot| Effect::ReplicaFailed { slot, extent: 7, remains: Remains::Intact };
+        let failed = |slot| Effect::ReplicaFailed { slot, extent: ExtentIndex(7), remains: Remains::Intact };
         let (mut reasons, mut parts) = (FailureReasons::default(), PartReasons::default());
         parts.note(Some(1), "is full".to_owned());
         parts.note(Some(2), "is gone".to_owned());
         assert!(reasons.note(&[failed(1), failed(2)], |slot| parts.of(slot)));
-        assert_eq!(reasons.take(7, 2).as_deref(), Some("is gone"));
-        assert_eq!(reasons.take(7, 1).as_deref(), Some("is full"));
-        assert_eq!((reasons.take(7, 1), reasons.take(8, 2)), (None, None));
+        assert_eq!(reasons.take(ExtentIndex(7), 2).as_deref(), Some("is gone"));
+        assert_eq!(reasons.take(ExtentIndex(7), 1).as_deref(), Some("is full"));
+        assert_eq!((reasons.take(ExtentIndex(7), 1), reasons.take(ExtentIndex(8), 2)), (None, None));
         assert!(!reasons.note(&[], |_| Some("is of nobody".to_owned())));
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::SyncSender;
 
-use weir_types::DriveId;
+use weir_types::{DriveId, ExtentIndex};
 use weir_volume::mirror::RecoveredExtent;
 
 use crate::volumes::volume_files::NewHome;
@@ -16,7 +16,7 @@ pub struct NewSize {
     /// Recovered state of the new extents.
     pub recovered_extents: Vec<RecoveredExtent>,
     /// The new extent replicas that are behind a journal, with the drive of the journal.
-    pub bindings: Vec<((u32, usize), DriveId)>,
+    pub bindings: Vec<((ExtentIndex, usize), DriveId)>,
 }
 
 /// The orders to a volume that wait until it is quiet, and what it permits.

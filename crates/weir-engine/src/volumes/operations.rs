@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use weir_qos::Cost;
 use weir_reactor::{Buffer, BufferPool, Payload, Target};
+use weir_types::ExtentIndex;
 use weir_volume::geometry::Part;
 use weir_volume::mirror::MirrorId;
 use weir_volume::mirror::stall::Waiting;
@@ -25,9 +26,9 @@ pub enum Purpose {
     /// The operation serves a part of a client's request.
     Client(Ticket),
     /// The operation resyncs an extent replica.
-    Resync { extent: u32, slot: usize },
+    Resync { extent: ExtentIndex, slot: usize },
     /// The operation examines a piece of an extent.
-    Scrubbing { extent: u32 },
+    Scrubbing { extent: ExtentIndex },
 }
 
 /// A mirror operation.
@@ -80,7 +81,7 @@ pub struct Context {
     /// Unique number, unlike the operation's index, which is reused.
     pub number: AskNumber,
     pub owner: MirrorId,
-    pub extent: u32,
+    pub extent: ExtentIndex,
     /// When the drive was asked for the current action, in nanoseconds; 0 before.
     pub asked_ns: u64,
     /// The home whose drive queue the operation uses.
@@ -110,7 +111,7 @@ impl Context {
 
 /// A request to a file that belongs to no operation.
 struct Asked {
-    extent: u32,
+    extent: ExtentIndex,
     generation: Generation,
     since_ns: u64,
     /// Counted space that the request takes.
@@ -179,7 +180,7 @@ impl Operations {
     }
 
     /// True if orphaned I/O may still reach a replica of an extent.
-    pub fn has_orphans_of(&self, extent: u32, slot: usize) -> bool {
+    pub fn has_orphans_of(&self, extent: ExtentIndex, slot: usize) -> bool {
         self.orphans.has_any_of(extent, slot)
     }
 
@@ -198,7 +199,7 @@ impl Operations {
     /// Creates the context of a replica's operation, if it has none yet.
     pub fn begin_operation(
         &mut self,
-        (slot, extent): (usize, u32),
+        (slot, extent): (usize, ExtentIndex),
         operation: OperationId,
         owner: MirrorId,
         home: usize,
@@ -232,7 +233,7 @@ impl Operations {
     pub fn ask(
         &mut self,
         slot: usize,
-        (extent, generation): (u32, Generation),
+        (extent, generation): (ExtentIndex, Generation),
         (since_ns, space): (u64, Option<TakenSpace>),
     ) -> AskNumber {
         let number = self.next_number();
@@ -260,7 +261,7 @@ impl Operations {
     }
 
     /// Gives up all requests to the file of an extent replica that belong to no operation.
-    pub fn give_up_asked(&mut self, slot: usize, extent: u32) {
+    pub fn give_up_asked(&mut self, slot: usize, extent: ExtentIndex) {
         let given_up = self.slots[slot].asked.extract_if(.., |_, asked| asked.extent == extent);
         let orphaned = |asked: Asked| OrphanedIo { extent, queued: None, space: asked.space };
         given_up.for_each(|(number, asked)| self.orphans.add(slot, number, orphaned(asked)));
@@ -274,7 +275,7 @@ impl Operations {
 
     /// Replicas of extents that owe an answer for too long. `is_silent`: the drive of a home has answered
     /// nothing for too long.
-    pub fn stalled(&self, now_ns: u64, is_silent: impl Fn(usize) -> bool) -> Vec<(usize, u32)> {
+    pub fn stalled(&self, now_ns: u64, is_silent: impl Fn(usize) -> bool) -> Vec<(usize, ExtentIndex)> {
         let mut stalled = Vec::new();
         let waiting = |context: &Context| match context.asked_ns {
             0 => Waiting::Queued {
@@ -297,7 +298,7 @@ impl Operations {
 
     /// Gives up all operations under way on an extent replica. Answers these operations, each of which has
     /// to fail. Their later completions are orphaned I/O.
-    pub fn give_up(&mut self, slot: usize, extent: u32, pool: &BufferPool) -> Vec<OperationId> {
+    pub fn give_up(&mut self, slot: usize, extent: ExtentIndex, pool: &BufferPool) -> Vec<OperationId> {
         self.give_up_asked(slot, extent);
         let replica = &mut self.slots[slot];
         let mut operations = Vec::new();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use weir_engine_interface::{JournalSpec, ScrubProgress};
-use weir_types::DriveId;
+use weir_types::{DriveId, ExtentIndex};
 
 use super::replicas::{ChangeAnswer, NewChange, tell};
 use super::snapshot::NewSnapshot;
@@ -20,13 +20,13 @@ pub struct NewJournal {
 pub enum VolumeOrder {
     /// Add, fail or restore a replica of an extent.
     ChangeReplica {
-        replica: (u32, usize),
+        replica: (ExtentIndex, usize),
         change: NewChange,
         done: SyncSender<ChangeAnswer>,
     },
     /// Control has recorded an added replica.
     ConfirmAdded {
-        replica: (u32, usize),
+        replica: (ExtentIndex, usize),
     },
     /// Use another journal.
     AddJournal {
@@ -65,7 +65,7 @@ pub enum VolumeOrder {
     },
     /// Fail a replica that is damaged.
     FailReplica {
-        replica: (u32, usize),
+        replica: (ExtentIndex, usize),
         message: String,
     },
 }

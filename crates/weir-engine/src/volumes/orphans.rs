@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use weir_qos::Cost;
+use weir_types::ExtentIndex;
 
 use crate::drive_queue::SharedDriveQueue;
 use crate::space_count::TakenSpace;
@@ -31,7 +32,7 @@ impl Orphan {
 /// I/O that was given up and has not ended.
 #[derive(Debug)]
 pub struct OrphanedIo {
-    pub extent: u32,
+    pub extent: ExtentIndex,
     /// The home where it waits in the drive queue, or is at the drive, and with what cost.
     pub queued: Option<(usize, Cost)>,
     /// Counted space that the I/O may take at any time.
@@ -52,7 +53,7 @@ impl OrphanedIos {
     }
 
     /// True if orphaned I/O may still reach a replica of an extent.
-    pub fn has_any_of(&self, extent: u32, slot: usize) -> bool {
+    pub fn has_any_of(&self, extent: ExtentIndex, slot: usize) -> bool {
         self.0.iter().any(|((of, _), io)| *of == slot && io.extent == extent)
     }
 }

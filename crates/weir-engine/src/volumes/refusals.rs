@@ -13,6 +13,7 @@
 
 use std::rc::Rc;
 
+use weir_types::ExtentIndex;
 use weir_volume::mirror::absence::is_asked_while_away;
 use weir_volume::{Action, Fault, OperationId};
 
@@ -23,8 +24,8 @@ use crate::token::{AskNumber, ReplicaIndex, VolumeIndex};
 /// A refused operation, which is answered in the next round.
 pub enum Refused {
     Operation { replica: ReplicaIndex, operation: OperationId, number: AskNumber, fault: Fault },
-    Allocate { replica: ReplicaIndex, number: AskNumber, extent: u32, piece: u32, fault: Fault },
-    Open { replica: ReplicaIndex, number: AskNumber, extent: u32 },
+    Allocate { replica: ReplicaIndex, number: AskNumber, extent: ExtentIndex, piece: u32, fault: Fault },
+    Open { replica: ReplicaIndex, number: AskNumber, extent: ExtentIndex },
 }
 
 impl Refused {
@@ -62,11 +63,11 @@ mod tests {
     fn missing_drive_gets_only_syncs() {
         let (is_counted, generation) = (IsCounted::default(), weir_volume::Generation::default());
         let space = SpaceAtHand::new(&Arc::default());
-        let allocate = Action::Allocate { extent: 0, generation, piece: 0 };
+        let allocate = Action::Allocate { extent: ExtentIndex(0), generation, piece: 0 };
         let permission = |is_away, action| permission(is_away, &is_counted, &space, action);
         assert!(matches!(permission(false, &allocate), Permission::Granted(None)));
         assert!(matches!(permission(true, &allocate), Permission::Refused(Fault::Away)));
-        let sync = Action::Sync { extent: 0, generation };
+        let sync = Action::Sync { extent: ExtentIndex(0), generation };
         assert!(matches!(permission(true, &sync), Permission::Granted(None)));
     }
 }

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_store::replica_metadata::metadata_file_name;
+use weir_types::ExtentIndex;
 use weir_volume::Mirror;
 use weir_volume::mirror::{MetadataAction, MetadataFault, MetadataRequest, MetadataWrites, Slots};
 use weir_volume::mirror::{ReplicaMetadata, Written};
@@ -26,7 +27,7 @@ use crate::volumes::stalls::NO_ANSWER;
 use crate::volumes::volume_files::VolumeFiles;
 
 /// Result of writing the metadata of an extent replica.
-pub type Answered = (ReplicaIndex, u32, AskNumber, Result<(), MetadataError>);
+pub type Answered = (ReplicaIndex, ExtentIndex, AskNumber, Result<(), MetadataError>);
 
 /// What the metadata of a volume may use of the volume while it works.
 pub struct Desk<'a> {
@@ -40,7 +41,7 @@ pub struct Desk<'a> {
 
 /// A write has ended, and the mirror has to be told.
 pub struct EndedWrite {
-    pub extent: u32,
+    pub extent: ExtentIndex,
     pub written: Written,
     /// Why it failed, or why replicas did not take it.
     pub reasons: PartReasons,
@@ -55,11 +56,11 @@ pub struct VolumeMetadata {
     /// What the writes decided and is not carried out yet, in order.
     decided: VecDeque<MetadataAction>,
     /// The number of the expected answer, by slot and extent.
-    asked: BTreeMap<(usize, u32), AskNumber>,
+    asked: BTreeMap<(usize, ExtentIndex), AskNumber>,
     /// Why parts of a write failed, by extent, until the write has ended.
-    reasons: BTreeMap<u32, PartReasons>,
+    reasons: BTreeMap<ExtentIndex, PartReasons>,
     /// Extents with an alarm that their replica metadata cannot be written.
-    alarms: BTreeSet<u32>,
+    alarms: BTreeSet<ExtentIndex>,
 }
 
 impl VolumeMetadata {
@@ -94,7 +95,12 @@ impl VolumeMetadata {
     }
 
     /// Takes the result of writing the epoch record.
-    pub fn epoch_recorded(&mut self, extent: u32, result: Result<(), MetadataError>, desk: &mut Desk<'_>) {
+    pub fn epoch_recorded(
+        &mut self,
+        extent: ExtentIndex,
+        result: Result<(), MetadataError>,
+        desk: &mut Desk<'_>,
+    ) {
         let mut actions = Vec::new();
         let result = self.note_reason(extent, None, result);
         self.writes.recorded(desk.io.now_ns, extent, desk.mirror.in_service(extent), result, &mut actions);
@@ -151,7 +157,7 @@ impl VolumeMetadata {
 
     fn write(
         &mut self,
-        extent: u32,
+        extent: ExtentIndex,
         (slots, anew): (Slots, Slots),
         metadata: &Arc<ReplicaMetadata>,
         desk: &mut Desk<'_>,
@@ -166,7 +172,7 @@ impl VolumeMetadata {
             self.asked.insert((slot, extent), number);
             let (drive, directory) = (desk.files.homes[home].drive, &desk.files.homes[home].directory);
             let journaled = desk.journals.metadata_path(extent, slot);
-            let path = journaled.unwrap_or_else(|| directory.join(metadata_file_name(extent.into())));
+            let path = journaled.unwrap_or_else(|| directory.join(metadata_file_name(extent)));
             let (replica, metadata) = (ReplicaIndex { volume: self.volume, slot }, Arc::clone(metadata));
             let is_anew = anew.contains(slot);
             let job =
@@ -175,7 +181,7 @@ impl VolumeMetadata {
         }
     }
 
-    fn give_up(&mut self, extent: u32, slots: Slots, operations: &mut Operations) {
+    fn give_up(&mut self, extent: ExtentIndex, slots: Slots, operations: &mut Operations) {
         for slot in slots.iter() {
             let number = self.asked.remove(&(slot, extent));
             let number = number.expect("only what a drive was asked for is given up");
@@ -186,7 +192,7 @@ impl VolumeMetadata {
     }
 
     /// Records in the epoch record that the last in-sync replica of an extent failed.
-    pub fn record_failure(&self, extent: u32, desk: &mut Desk<'_>) {
+    pub fn record_failure(&self, extent: ExtentIndex, desk: &mut Desk<'_>) {
         desk.operations.begin();
         let path = self.epoch_records.clone();
         desk.io.helper.submit(Job::Failure { volume: self.volume, path, extent });
@@ -195,7 +201,7 @@ impl VolumeMetadata {
     /// Notes why the metadata of a replica, or an epoch record, could not be written.
     fn note_reason(
         &mut self,
-        extent: u32,
+        extent: ExtentIndex,
         slot: Option<usize>,
         result: Result<(), MetadataError>,
     ) -> Result<(), MetadataFault> {
@@ -206,12 +212,12 @@ impl VolumeMetadata {
     }
 
     /// Metadata of an extent cannot be written, which raises an alarm.
-    pub fn alarm(&mut self, extent: u32) {
+    pub fn alarm(&mut self, extent: ExtentIndex) {
         self.alarms.insert(extent);
     }
 
     /// Metadata of an extent was written. True if an alarm was raised that it cannot be.
-    pub fn clear_alarm(&mut self, extent: u32) -> bool {
+    pub fn clear_alarm(&mut self, extent: ExtentIndex) -> bool {
         self.alarms.remove(&extent)
     }
 }

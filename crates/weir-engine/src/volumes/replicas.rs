@@ -4,7 +4,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::SyncSender;
 
-use weir_types::DriveId;
+use weir_types::{DriveId, ExtentIndex};
 use weir_volume::mirror::{AwaitedChange, ReplicaMetadata, ReplicaStates};
 
 use super::volume_files::NewHome;
@@ -31,7 +31,7 @@ impl ReplicaWaiters {
     }
 
     /// A replica was not added. The waiting caller learns the reason, and may try again.
-    pub fn refuse(&mut self, extent: u32, slot: usize, reason: &str) {
+    pub fn refuse(&mut self, extent: ExtentIndex, slot: usize, reason: &str) {
         for (_, done) in self.0.extract_if(.., |(change, _)| change.is_refused_by(extent, slot)) {
             // They may have stopped waiting.
             let _ = done.send(Err(reason.to_owned()));
@@ -42,7 +42,7 @@ impl ReplicaWaiters {
     /// callers of the extent get a negative answer.
     pub fn answer(
         &mut self,
-        extent: u32,
+        extent: ExtentIndex,
         replica_states: Option<&ReplicaStates>,
         is_file_needed: impl Fn(usize) -> bool,
     ) {

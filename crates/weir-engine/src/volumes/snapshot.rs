@@ -11,7 +11,7 @@ use std::sync::mpsc::SyncSender;
 use weir_engine_interface::SnapshotSpec;
 use weir_store::extent_file_name;
 use weir_store::snapshot::Target;
-use weir_types::VolumeId;
+use weir_types::{ExtentIndex, VolumeId};
 use weir_volume::Mirror;
 use weir_volume::mirror::stall::Waiting;
 use weir_volume::mirror::{Effect, Slots};
@@ -129,7 +129,7 @@ struct Current {
 /// The range that the drives work on.
 #[derive(Default)]
 struct Step {
-    extent: u32,
+    extent: ExtentIndex,
     /// Replicas that have not answered, with the number and the time of the request.
     waiting: BTreeMap<usize, (AskNumber, u64)>,
     failed: Slots,
@@ -157,7 +157,12 @@ impl VolumeSnapshot {
     }
 
     /// Submits a range of an extent to the helper threads of its drives.
-    pub fn ask(&mut self, (extent, slots): (u32, Slots), (offset, length): (u32, u32), desk: &mut Desk<'_>) {
+    pub fn ask(
+        &mut self,
+        (extent, slots): (ExtentIndex, Slots),
+        (offset, length): (u32, u32),
+        desk: &mut Desk<'_>,
+    ) {
         let now_ns = desk.io.now_ns;
         let current = self.current.as_mut().expect("the mirror has ranges for a snapshot in progress");
         let mut step = Step { extent, end: offset + length, ..Step::default() };
@@ -173,7 +178,7 @@ impl VolumeSnapshot {
                 continue;
             };
             let (source, target) =
-                (desk.files.extent_path(slot, extent), folder.join(extent_file_name(extent.into())));
+                (desk.files.extent_path(slot, extent), folder.join(extent_file_name(extent)));
             let replica = ReplicaIndex { volume: self.volume, slot };
             let number = desk.operations.next_number();
             step.waiting.insert(slot, (number, now_ns));
@@ -202,7 +207,7 @@ impl VolumeSnapshot {
         match result {
             Ok(end) => step.end = step.end.min(end),
             Err(message) => {
-                tracing::warn!(volume = %self.id, extent = step.extent, "{message}");
+                tracing::warn!(volume = %self.id, extent = step.extent.0, "{message}");
                 step.failed.insert(slot);
                 *fault = Some(message);
             }

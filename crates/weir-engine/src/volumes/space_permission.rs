@@ -105,16 +105,20 @@ impl SpaceAsked {
 
 #[cfg(test)]
 mod tests {
+    use weir_types::ExtentIndex;
+
     use std::sync::Arc;
 
     use super::*;
     use crate::space_count::SpaceCount;
 
+    const EXTENT: ExtentIndex = ExtentIndex(0);
+
     const BLOCK: u64 = 4096;
 
     fn write(length: u64) -> Action {
         let (operation, length) = (weir_volume::OperationId(0), length as u32);
-        Action::Write { operation, extent: 0, offset: 0, buffer_offset: 0, length, is_durable: false }
+        Action::Write { operation, extent: EXTENT, offset: 0, buffer_offset: 0, length, is_durable: false }
     }
 
     fn space(left_bytes: u64) -> Rc<SpaceAtHand> {
@@ -133,14 +137,14 @@ mod tests {
     #[test]
     fn only_allocations_zeroes_and_writes_take_space() {
         let generation = weir_volume::Generation::default();
-        let allocate = Action::Allocate { extent: 0, generation, piece: 0 };
+        let allocate = Action::Allocate { extent: EXTENT, generation, piece: 0 };
         let (counted, left) = (IsCounted(AtomicBool::new(true)), space(ALLOCATION_BYTES + SHARED_PART_BYTES));
         let permit = |action: &Action| counted.permit(&left, action);
         let _taken = [permit(&allocate), permit(&write(BLOCK))].map(|permission| {
             assert!(matches!(permission, Permission::Granted(Some(_))), "{permission:?}");
             permission
         });
-        assert!(matches!(permit(&Action::Sync { extent: 0, generation }), Permission::Granted(None)));
+        assert!(matches!(permit(&Action::Sync { extent: EXTENT, generation }), Permission::Granted(None)));
         assert!(matches!(permit(&write(BLOCK)), Permission::AfterALook));
         assert!(matches!(permit(&allocate), Permission::AfterALook));
     }
@@ -164,9 +168,9 @@ mod tests {
         let left = space(ALLOCATION_BYTES);
         let after_a_look = |action, needed| Permission::after_a_look(&left, &action, &Ok(needed));
         let generation = weir_volume::Generation::default();
-        let allocate = Action::Allocate { extent: 0, generation, piece: 0 };
+        let allocate = Action::Allocate { extent: EXTENT, generation, piece: 0 };
         let (operation, length) = (weir_volume::OperationId(0), ALLOCATION_BYTES as u32);
-        let zeroed = after_a_look(Action::Zero { operation, extent: 0, offset: 0, length }, 0);
+        let zeroed = after_a_look(Action::Zero { operation, extent: EXTENT, offset: 0, length }, 0);
         assert!(matches!(zeroed, Permission::Granted(Some(_))), "{zeroed:?}");
         assert!(matches!(after_a_look(allocate, BLOCK), Permission::Refused(Fault::NoSpace)));
         drop(zeroed);

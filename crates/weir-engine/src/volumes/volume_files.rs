@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weir_engine_interface::{Content, FileIdentity, NO_HOME, OpenFile, home_beyond_list};
 use weir_reactor::Descriptor;
 use weir_types::bounds::EXTENT_BYTES;
-use weir_types::{DriveId, VolumeId};
+use weir_types::{DriveId, ExtentIndex, VolumeId};
 use weir_volume::zeroing::Filesystem;
 
 use crate::drive_queue::{HomeQueue, SharedDriveQueue};
@@ -49,7 +49,7 @@ struct SlotFiles {
     homes: Vec<u8>,
     files: Vec<Option<Descriptor>>,
     /// Identities of the open files, by extent.
-    identities: BTreeMap<u32, FileIdentity>,
+    identities: BTreeMap<ExtentIndex, FileIdentity>,
 }
 
 /// The files of a volume.
@@ -83,7 +83,7 @@ impl VolumeFiles {
     pub fn truncate(&mut self, extents: u32) {
         for replica in &mut self.replicas {
             replica.files.truncate(extents as usize);
-            replica.identities.retain(|extent, _| *extent < extents);
+            replica.identities.retain(|extent, _| extent.is_within(extents));
         }
     }
 
@@ -96,39 +96,39 @@ impl VolumeFiles {
     }
 
     /// Sets the home of an extent replica.
-    pub fn set_home(&mut self, (extent, slot): (u32, usize), home: u8, extents: u32) {
+    pub fn set_home(&mut self, (extent, slot): (ExtentIndex, usize), home: u8, extents: u32) {
         self.replicas.resize_with(self.replicas.len().max(slot + 1), SlotFiles::default);
         let count = extents as usize;
         let replica = &mut self.replicas[slot];
         replica.homes.resize(count.max(replica.homes.len()), home_beyond_list(slot));
-        replica.homes[extent as usize] = home;
+        replica.homes[extent.index()] = home;
         self.set_file(slot, extent, None);
     }
 
     /// The home of an extent replica, if the replica exists.
-    pub fn home_of(&self, slot: usize, extent: u32) -> Option<usize> {
-        let home = self.replicas.get(slot)?.homes.get(extent as usize).copied();
+    pub fn home_of(&self, slot: usize, extent: ExtentIndex) -> Option<usize> {
+        let home = self.replicas.get(slot)?.homes.get(extent.index()).copied();
         let home = home.unwrap_or(home_beyond_list(slot));
         (home != NO_HOME).then_some(home.into())
     }
 
     /// Path of an extent replica's file.
-    pub fn extent_path(&self, slot: usize, extent: u32) -> PathBuf {
+    pub fn extent_path(&self, slot: usize, extent: ExtentIndex) -> PathBuf {
         let home = self.home_of(slot, extent).expect("the mirror knows only replicas that exist");
         self.homes[home].directory.join(format!("{extent:08}"))
     }
 
     /// The open file of an extent replica in state ready.
-    pub fn file(&self, slot: usize, extent: u32) -> &Descriptor {
-        let file = self.replicas[slot].files.get(extent as usize).and_then(Option::as_ref);
+    pub fn file(&self, slot: usize, extent: ExtentIndex) -> &Descriptor {
+        let file = self.replicas[slot].files.get(extent.index()).and_then(Option::as_ref);
         file.expect("a volume acts only on extents that were opened")
     }
 
-    pub fn set_file(&mut self, slot: usize, extent: u32, file: Option<Descriptor>) {
+    pub fn set_file(&mut self, slot: usize, extent: ExtentIndex, file: Option<Descriptor>) {
         if file.is_none() {
             self.renewals += 1;
         }
-        let (files, index) = (&mut self.replicas[slot].files, extent as usize);
+        let (files, index) = (&mut self.replicas[slot].files, extent.index());
         if files.len() <= index {
             files.resize(index + 1, None);
         }
@@ -137,7 +137,7 @@ impl VolumeFiles {
     }
 
     /// Records the identity of an extent replica's open file.
-    pub fn set_file_identity(&mut self, slot: usize, extent: u32, identity: FileIdentity) {
+    pub fn set_file_identity(&mut self, slot: usize, extent: ExtentIndex, identity: FileIdentity) {
         self.replicas[slot].identities.insert(extent, identity);
     }
 

@@ -8,7 +8,7 @@ use weir_journal::superblock::{self, Superblock};
 use weir_journal::{Block, FileKey, Geometry, Recovery, Step, checksum};
 use weir_testkit::choices::Choices;
 use weir_testkit::driver::{ANY_BYTES, CHECKSUM, Case, FIELDS};
-use weir_types::{JournalId, VolumeId};
+use weir_types::{ExtentIndex, JournalId, VolumeId};
 
 const BLOCK: usize = size_of::<Block>();
 /// Bytes of an entry in a header.
@@ -70,7 +70,7 @@ fn header(choices: &mut Choices<'_>) -> Header {
 }
 
 fn entry(choices: &mut Choices<'_>) -> Entry {
-    let file = FileKey { extent: u32::from(choices.byte()), replica: choices.byte() };
+    let file = FileKey { extent: ExtentIndex(choices.byte().into()), replica: choices.byte() };
     let kind = match choices.byte() % 8 {
         0 => EntryKind::Zero,
         1 => EntryKind::Release,
@@ -160,7 +160,7 @@ fn put_log(choices: &mut Choices<'_>, geometry: Geometry, file: &mut [u8]) {
         let entry = match choices.byte() % 4 {
             0 => self::entry(choices),
             _ => Entry {
-                file: FileKey { extent: u32::from(choices.byte() % 4), replica: 0 },
+                file: FileKey { extent: ExtentIndex((choices.byte() % 4).into()), replica: 0 },
                 offset: u32::from(choices.byte()) * BLOCK as u32,
                 length: BLOCK as u32,
                 kind: EntryKind::Write { checksum: payload },

@@ -7,13 +7,13 @@ use weir_journal::{
     Action, DestageContent, Fault, FileId, FileKey, Geometry, Journal, Kind, Part, Recovery, RecoveryError,
     Request, Source, Step, Ticket, superblock,
 };
-use weir_types::{JournalId, VolumeId};
+use weir_types::{ExtentIndex, JournalId, VolumeId};
 
 pub const BLOCK: usize = 4096;
 pub const JOURNAL: JournalId = JournalId::from_bytes([1; 16]);
 pub const VOLUME: VolumeId = VolumeId::from_bytes([2; 16]);
 
-pub fn key(extent: u32) -> FileKey {
+pub fn key(extent: ExtentIndex) -> FileKey {
     FileKey { extent, replica: 1 }
 }
 
@@ -78,7 +78,7 @@ impl Machine {
         })
     }
 
-    pub fn file(&mut self, extent: u32) -> FileId {
+    pub fn file(&mut self, extent: ExtentIndex) -> FileId {
         self.journal.open(key(extent)).expect("there are few files")
     }
 

@@ -3,6 +3,7 @@
 //! The operator puts the original back before the next start, as the daemon asks for it.
 
 use weir_plan::replica_return::{AfterReturn, FileContent, FoundFile, after_return};
+use weir_types::ExtentIndex;
 
 use super::MirrorWorld;
 use crate::requests::{EXTENTS, random_slot};
@@ -30,13 +31,15 @@ impl MirrorWorld {
         self.daemon.machine.report.absences += 1;
         self.daemon.machine.drives[slot].go_away();
         let mut effects = Vec::new();
-        self.daemon.mirror.leave_to_others((0..EXTENTS).map(|extent| (slot, extent)), &mut effects);
+        self.daemon
+            .mirror
+            .leave_to_others(ExtentIndex::first(EXTENTS).map(|extent| (slot, extent)), &mut effects);
         self.daemon.take(effects)
     }
 
     /// The folder of a drive is there again. What follows for each open file is decided as the daemon does.
     fn drive_returns(&mut self, slot: usize, is_changed: bool) -> Result<(), String> {
-        for extent in 0..EXTENTS {
+        for extent in ExtentIndex::first(EXTENTS) {
             // The file of a replica that is out of service is judged by its metadata when it rejoins.
             if !self.daemon.mirror.is_there(extent, slot) {
                 continue;
@@ -57,7 +60,7 @@ impl MirrorWorld {
         Ok(())
     }
 
-    fn fail_replaced(&mut self, extent: u32, slot: usize) -> Result<(), String> {
+    fn fail_replaced(&mut self, extent: ExtentIndex, slot: usize) -> Result<(), String> {
         self.daemon.failures.file_replaced((slot, extent));
         let mut effects = Vec::new();
         self.daemon.mirror.fail_replica(extent, slot, &mut effects);

@@ -1,6 +1,7 @@
 //! Background work in the imagined machine: the resync queue of the daemon, promotions and tidying by chance, and replicas
 //! that are added and removed by chance where no planner moves them.
 
+use weir_types::ExtentIndex;
 use weir_volume::mirror::resync_queue::{Next, RETRY_NS};
 use weir_volume::mirror::{Effect, FileState, ReplicaChange, ReplicaState};
 
@@ -50,7 +51,7 @@ impl MirrorWorld {
         }
     }
 
-    pub(super) fn begin_resync(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) {
+    pub(super) fn begin_resync(&mut self, extent: ExtentIndex, slot: usize, effects: &mut Vec<Effect>) {
         if let Some(id) = self.daemon.mirror.resync_region(extent, slot, effects) {
             self.daemon.steps.begin(id, StepKind::Resync);
         }
@@ -77,10 +78,10 @@ impl MirrorWorld {
     }
 
     /// Adds a replica of an extent, if that can be now.
-    pub(super) fn add_replica(&mut self, (slot, extent): (usize, u32), effects: &mut Vec<Effect>) {
+    pub(super) fn add_replica(&mut self, (slot, extent): (usize, ExtentIndex), effects: &mut Vec<Effect>) {
         let Daemon { machine, mirror, durable_states, .. } = &mut self.daemon;
         // The files of a replica go only once that is durable.
-        let is_gone = durable_states[extent as usize][slot] == ReplicaState::Absent;
+        let is_gone = durable_states[extent.index()][slot] == ReplicaState::Absent;
         let is_touched = machine.touches(extent, slot) || machine.drives[slot].is_broken;
         let files = FileState {
             has_orphaned_io: machine.orphans.has(extent, slot),

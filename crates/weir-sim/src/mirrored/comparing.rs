@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use weir_types::ExtentIndex;
 use weir_types::bounds::{EXTENT_BYTES, REPLICA_SLOTS_MAX};
 use weir_volume::mirror::ReplicaState;
 
@@ -18,7 +19,7 @@ impl MirrorWorld {
                 return Err(format!("block {block} of extent {extent} has foreign bytes on replica {slot}"));
             }
         }
-        for extent in 0..EXTENTS {
+        for extent in ExtentIndex::first(EXTENTS) {
             let replica_states = self.daemon.mirror.replica_states(extent);
             let reachable = self.daemon.machine.reachable;
             let is_stale = |slot: &usize| reachable[*slot] && replica_states[*slot] == ReplicaState::Stale;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use weir_types::ExtentIndex;
 use weir_types::bounds::{BLOCK_BYTES, REPLICA_SLOTS_MAX};
 use weir_volume::mirror::{RecoveredExtent, ReplicaState};
 
@@ -20,8 +21,8 @@ impl MirrorWorld {
         let is_delicate = self.daemon.machine.is_changing_epoch() && self.is_by_chance(1, steps / 20);
         let is_delicate = is_delicate || self.daemon.control.is_at_something() && self.is_by_chance(1, 60);
         // Only a restart serves an extent again whose last replica failed.
-        let is_lost =
-            (0..EXTENTS).any(|extent| self.daemon.mirror.is_lost(extent)) && self.is_by_chance(1, 100);
+        let is_lost = ExtentIndex::first(EXTENTS).any(|extent| self.daemon.mirror.is_lost(extent))
+            && self.is_by_chance(1, 100);
         is_lost || is_delicate || self.is_by_chance(1, steps)
     }
 

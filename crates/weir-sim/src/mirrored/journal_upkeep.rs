@@ -1,6 +1,7 @@
 //! Looks after the journal as time passes: it is drained, loses the path to its slow drive, and replicas that it lost are
 //! made again.
 
+use weir_types::ExtentIndex;
 use weir_volume::mirror::ReplicaState;
 
 use super::MirrorWorld;
@@ -46,7 +47,7 @@ impl MirrorWorld {
     pub(super) fn lose_path(&mut self) -> Result<(), String> {
         let Some(slot) = self.daemon.machine.journaled_slot() else { return Ok(()) };
         let mut effects = Vec::new();
-        for extent in 0..EXTENTS {
+        for extent in ExtentIndex::first(EXTENTS) {
             if self.daemon.mirror.is_there(extent, slot) && self.daemon.mirror.has_other(extent, slot) {
                 self.daemon.machine.drives[slot].has_failed = true;
                 self.daemon.mirror.fail_replica(extent, slot, &mut effects);

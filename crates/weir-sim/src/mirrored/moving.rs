@@ -5,6 +5,7 @@
 
 use weir_plan::replica_change::{Action, Outcome, ReplicaChange};
 use weir_plan::replica_plan::Step;
+use weir_types::ExtentIndex;
 use weir_types::bounds::REPLICA_SLOTS_MAX;
 use weir_volume::mirror::{AwaitedChange, FileState, ReplicaChange as Change, ReplicaState};
 
@@ -28,13 +29,13 @@ impl MirrorWorld {
     }
 
     /// Begins the next step for an extent.
-    fn begin_moving(&mut self, extent: u32) -> Result<(), String> {
+    fn begin_moving(&mut self, extent: ExtentIndex) -> Result<(), String> {
         // A snapshot reads the files of replicas as they are.
         if self.daemon.mirror.has_snapshot_in_progress() {
             return Ok(());
         }
         self.delete_stray_extents(extent);
-        let replica_states = self.daemon.durable_states[extent as usize];
+        let replica_states = self.daemon.durable_states[extent.index()];
         let Machine { drives, random, .. } = &mut self.daemon.machine;
         match self.daemon.control.next(extent, &replica_states, drives, random) {
             Step::Done | Step::Wait | Step::Blocked(_) => Ok(()),
@@ -49,7 +50,12 @@ impl MirrorWorld {
         }
     }
 
-    fn begin_change(&mut self, extent: u32, slot: usize, change: ReplicaChange) -> Result<(), String> {
+    fn begin_change(
+        &mut self,
+        extent: ExtentIndex,
+        slot: usize,
+        change: ReplicaChange,
+    ) -> Result<(), String> {
         let doing = self.daemon.control.begin(extent, slot, change);
         self.go_on_moving(doing)
     }
@@ -74,7 +80,7 @@ impl MirrorWorld {
             Action::MakeFile => {
                 let machine = &mut self.daemon.machine;
                 machine.delete_files((slot, extent));
-                machine.drives[slot].is_made[extent as usize] = true;
+                machine.drives[slot].is_made[extent.index()] = true;
                 self.daemon.control.file_made(extent, slot);
                 self.daemon.failures.file_made((slot, extent));
             }
@@ -114,11 +120,11 @@ impl MirrorWorld {
     }
 
     /// Deletes files that neither the record nor replica metadata names: a move has left them.
-    fn delete_stray_extents(&mut self, extent: u32) {
+    fn delete_stray_extents(&mut self, extent: ExtentIndex) {
         for slot in 0..REPLICA_SLOTS_MAX {
             let Daemon { machine, control, durable_states, .. } = &self.daemon;
-            let is_named = durable_states[extent as usize][slot] != ReplicaState::Absent;
-            let is_stray = machine.drives[slot].is_made[extent as usize] && !control.knows(extent, slot);
+            let is_named = durable_states[extent.index()][slot] != ReplicaState::Absent;
+            let is_stray = machine.drives[slot].is_made[extent.index()] && !control.knows(extent, slot);
             if is_stray && !is_named && !machine.touches(extent, slot) {
                 self.daemon.machine.delete_files((slot, extent));
             }
@@ -131,7 +137,7 @@ impl MirrorWorld {
             for slot in 0..REPLICA_SLOTS_MAX {
                 self.take_back(slot)?;
             }
-            for extent in 0..EXTENTS {
+            for extent in ExtentIndex::first(EXTENTS) {
                 match self.daemon.control.doing() {
                     Some(doing) => self.go_on_moving(doing)?,
                     None => self.begin_moving(extent)?,

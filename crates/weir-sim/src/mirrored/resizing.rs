@@ -1,6 +1,7 @@
 //! Volumes that shrink and grow in the simulated machine: the last extent is deleted, and a new one takes its
 //! place.
 
+use weir_types::ExtentIndex;
 use weir_types::bounds::{EXTENT_BYTES, REPLICA_SLOTS_MAX};
 use weir_volume::mirror::RecoveredExtent;
 
@@ -10,7 +11,7 @@ use crate::SECTOR_BYTES;
 use crate::requests::EXTENTS;
 
 /// The extent that is deleted and created again.
-const LAST: u32 = EXTENTS - 1;
+const LAST: ExtentIndex = ExtentIndex(EXTENTS - 1);
 
 impl MirrorWorld {
     /// Sometimes shrinks and grows the volume, once no operation is in flight. True if this step belongs to a
@@ -52,10 +53,10 @@ impl MirrorWorld {
 
     fn shrink_and_grow(&mut self) {
         self.daemon.machine.report.resizes += 1;
-        self.daemon.mirror.resize(u64::from(LAST) * EXTENT_BYTES, Vec::new());
+        self.daemon.mirror.resize(LAST.start_bytes(), Vec::new());
         self.forget_last_extent();
         let metadata = self.daemon.machine.create_extent(LAST);
-        self.daemon.durable_states[LAST as usize] = metadata.replica_states;
+        self.daemon.durable_states[LAST.index()] = metadata.replica_states;
         let begun = vec![RecoveredExtent::new(metadata)];
         self.daemon.mirror.resize(u64::from(EXTENTS) * EXTENT_BYTES, begun);
         self.daemon.resync.look_at_all(&self.daemon.mirror);
@@ -63,12 +64,12 @@ impl MirrorWorld {
 
     fn forget_last_extent(&mut self) {
         let Daemon { machine, metadata, failures, clients, .. } = &mut self.daemon;
-        metadata.truncate(LAST);
+        metadata.truncate(LAST.0);
         // Orphaned I/O goes to files that are deleted.
         machine.orphans.forget_extent(LAST);
         machine.drives.iter_mut().for_each(|drive| drive.note_doubtful(LAST, false));
         machine.backups.forget_extent(LAST);
         failures.forget_extent(LAST);
-        clients.history.cut(u64::from(LAST) * EXTENT_BYTES / u64::from(SECTOR_BYTES));
+        clients.history.cut(LAST.start_bytes() / u64::from(SECTOR_BYTES));
     }
 }

@@ -1,6 +1,7 @@
 //! Scrubs in the simulated machine: random ones in between, and whole ones of a volume at rest, before and after its
 //! blocks rot.
 
+use weir_types::ExtentIndex;
 use weir_volume::mirror::{Effect, SECTIONS};
 
 use super::MirrorWorld;
@@ -38,7 +39,7 @@ impl MirrorWorld {
         self.daemon.take(effects)
     }
 
-    pub(super) fn begin_piece(&mut self, extent: u32, effects: &mut Vec<Effect>) {
+    pub(super) fn begin_piece(&mut self, extent: ExtentIndex, effects: &mut Vec<Effect>) {
         if let Some(id) = self.daemon.mirror.scrubs().begin_piece(extent, effects) {
             self.daemon.steps.begin(id, StepKind::Scrub);
         }
@@ -46,7 +47,8 @@ impl MirrorWorld {
 
     /// Scrubs all sections while no other work runs.
     pub(super) fn scrub_all(&mut self) -> Result<(), String> {
-        for (extent, section) in (0..EXTENTS).flat_map(|extent| HOT_SECTIONS.map(|section| (extent, section)))
+        for (extent, section) in
+            ExtentIndex::first(EXTENTS).flat_map(|extent| HOT_SECTIONS.map(|section| (extent, section)))
         {
             self.finish_section(extent)?;
             let mut effects = Vec::new();
@@ -59,7 +61,7 @@ impl MirrorWorld {
         Ok(())
     }
 
-    pub(super) fn finish_section(&mut self, extent: u32) -> Result<(), String> {
+    pub(super) fn finish_section(&mut self, extent: ExtentIndex) -> Result<(), String> {
         while self.daemon.mirror.scrubs().has_piece(extent) {
             let mut effects = Vec::new();
             self.begin_piece(extent, &mut effects);

@@ -1,5 +1,6 @@
 //! Lets the simulated machine come to rest: outstanding operations end, and replicas get everything that they lack.
 
+use weir_types::ExtentIndex;
 use weir_types::bounds::REPLICA_SLOTS_MAX;
 
 use super::MirrorWorld;
@@ -43,7 +44,8 @@ impl MirrorWorld {
         (settings.full_per_mille, settings.errors_per_mille) = (0, 0);
         // What is said beside a replica at rest is taken back in one turn, and then it counts in the next.
         for _ in 0..3 {
-            for (extent, slot) in (0..EXTENTS).flat_map(|e| (0..REPLICA_SLOTS_MAX).map(move |slot| (e, slot)))
+            for (extent, slot) in
+                ExtentIndex::first(EXTENTS).flat_map(|e| (0..REPLICA_SLOTS_MAX).map(move |slot| (e, slot)))
             {
                 let mut effects = Vec::new();
                 loop {

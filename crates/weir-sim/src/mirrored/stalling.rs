@@ -2,6 +2,7 @@
 //!
 //! Operations on a silent drive are given up while other replicas are in sync, as in the data plane.
 
+use weir_types::ExtentIndex;
 use weir_volume::Fault;
 use weir_volume::mirror::stall::{ChecksumPhase, goes_on_without_late};
 use weir_volume::mirror::{Answer, ChecksumWork};
@@ -47,7 +48,7 @@ impl MirrorWorld {
             let pending = self.daemon.machine.operations.take_at(index);
             match pending {
                 Pending::Action(slot, ..) | Pending::Sync(slot, ..) => {
-                    let extent = pending.concerns().map_or(0, |(extent, _)| extent);
+                    let extent = pending.concerns().map_or(ExtentIndex(0), |(extent, _)| extent);
                     self.daemon.machine.operations.add(pending);
                     self.give_up_replica(slot, extent)?;
                 }
@@ -79,7 +80,7 @@ impl MirrorWorld {
     }
 
     /// Fails a replica, and fails all operations that concern it alone.
-    fn give_up_replica(&mut self, slot: usize, extent: u32) -> Result<(), String> {
+    fn give_up_replica(&mut self, slot: usize, extent: ExtentIndex) -> Result<(), String> {
         let replica = std::iter::once(slot).collect();
         let given_up = self.daemon.machine.operations.take_those(|pending| {
             pending.is_of_one() && pending.concerns().is_some_and(|concerns| concerns == (extent, replica))

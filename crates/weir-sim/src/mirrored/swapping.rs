@@ -3,6 +3,7 @@
 //! The folder of the drive was restored from a backup, or an earlier clone of the drive replaced it.
 
 use weir_plan::replica_return::{Verdict, before_files, by_files};
+use weir_types::ExtentIndex;
 use weir_volume::mirror::{Effect, FileState, ReplicaChange, ReplicaState};
 
 use super::MirrorWorld;
@@ -36,7 +37,7 @@ impl MirrorWorld {
             self.settle()?;
         }
         let mut effects = Vec::new();
-        (0..EXTENTS).for_each(|extent| self.daemon.mirror.tidy_up(extent, &mut effects));
+        ExtentIndex::first(EXTENTS).for_each(|extent| self.daemon.mirror.tidy_up(extent, &mut effects));
         self.daemon.take(effects)?;
         self.settle()?;
         match self.is_by_chance(1, 2) {
@@ -54,8 +55,8 @@ impl MirrorWorld {
         let slot = random_slot(&mut self.daemon.machine.random);
         self.daemon.machine.drives[slot].has_failed = true;
         let mut effects = Vec::new();
-        let can_be_lost = |extent: &u32| self.daemon.mirror.has_other(*extent, slot);
-        let lost: Vec<u32> = (0..EXTENTS).filter(can_be_lost).collect();
+        let can_be_lost = |extent: &ExtentIndex| self.daemon.mirror.has_other(*extent, slot);
+        let lost: Vec<ExtentIndex> = ExtentIndex::first(EXTENTS).filter(can_be_lost).collect();
         lost.into_iter().for_each(|extent| self.daemon.mirror.fail_replica(extent, slot, &mut effects));
         self.daemon.take(effects)?;
         self.settle()?;
@@ -72,7 +73,7 @@ impl MirrorWorld {
         if self.daemon.mirror.has_snapshot_in_progress() {
             return Ok(());
         }
-        for extent in 0..EXTENTS {
+        for extent in ExtentIndex::first(EXTENTS) {
             self.swap_for_older(extent, slot);
             if self.daemon.control.knows(extent, slot) {
                 self.rejoin(extent, slot, &mut effects)?;
@@ -84,7 +85,7 @@ impl MirrorWorld {
     /// Takes a replica back, if its files can be used.
     pub(super) fn rejoin(
         &mut self,
-        extent: u32,
+        extent: ExtentIndex,
         slot: usize,
         effects: &mut Vec<Effect>,
     ) -> Result<(), String> {
@@ -92,7 +93,7 @@ impl MirrorWorld {
         if !is_recorded || self.daemon.mirror.is_there(extent, slot) {
             return Ok(());
         }
-        let (index, replica) = (extent as usize, (extent, slot));
+        let (index, replica) = (extent.index(), (extent, slot));
         let found = self.daemon.machine.drives[slot].all_metadata[index].clone();
         let is_whole = self.daemon.machine.drives[slot].is_made[index];
         let is_replaced = self.daemon.failures.is_file_replaced((slot, extent));
@@ -122,7 +123,7 @@ impl MirrorWorld {
     /// The files of a replica are damaged or gone: another one is made instead, where replicas move, or the replica goes.
     fn replace_damaged(
         &mut self,
-        (extent, slot): (u32, usize),
+        (extent, slot): (ExtentIndex, usize),
         effects: &mut Vec<Effect>,
     ) -> Result<(), String> {
         if self.daemon.machine.settings.is_moved {
@@ -135,14 +136,14 @@ impl MirrorWorld {
     }
 
     /// Puts the backup of a replica in its place, while it is away and another one has everything.
-    fn swap_for_older(&mut self, extent: u32, slot: usize) {
+    fn swap_for_older(&mut self, extent: ExtentIndex, slot: usize) {
         let Daemon { machine, mirror, durable_states, .. } = &mut self.daemon;
         let is_away = !mirror.is_there(extent, slot) && !machine.touches(extent, slot);
-        let is_made = machine.drives[slot].is_made[extent as usize];
+        let is_made = machine.drives[slot].is_made[extent.index()];
         if is_away && is_made && mirror.has_other(extent, slot) {
             let swaps = machine.settings.swaps_per_mille;
             if machine.random.chance(swaps, 1000) {
-                let state = durable_states[extent as usize][slot];
+                let state = durable_states[extent.index()][slot];
                 machine.backups.restore(&mut machine.drives, (slot, extent), state);
             }
         }

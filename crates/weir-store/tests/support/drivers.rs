@@ -14,7 +14,7 @@ use weir_store::replica_metadata;
 use weir_testkit::choices::Choices;
 use weir_testkit::driver::{ANY_BYTES, CHECKSUM, Case, EDITED, FIELDS, JSON_WORDS};
 use weir_types::bounds::DAMAGED_BLOCKS_MAX;
-use weir_types::{DriveId, JournalId};
+use weir_types::{DriveId, ExtentIndex, JournalId};
 use weir_volume::mirror::epoch_record::{RecordBlock, RecordBlocks, begin, fail, read_all};
 use weir_volume::mirror::{
     ChecksumHeader, Damaged, EpochRecord, REGIONS, RegionSet, ReplicaMetadata, ReplicaState, SECTION_BLOCKS,
@@ -243,9 +243,9 @@ fn check_entries(choices: &mut Choices<'_>) {
     let Ok(found) = read_all(&mut File(vec![RecordBlock(content)]), extents);
     assert_eq!(found.len() as u64, extents);
     let mut file = File(Vec::new());
-    let chosen = (0..).zip(&found).filter(|(_, record)| **record != EpochRecord::default());
+    let chosen = (0..).map(ExtentIndex).zip(&found).filter(|(_, record)| **record != EpochRecord::default());
     for (extent, record) in chosen {
-        let Ok(()) = begin(&mut file, extent..extent + 1, *record);
+        let Ok(()) = begin(&mut file, extent..extent.next(), *record);
         if record.is_failed {
             let Ok(()) = fail(&mut file, extent);
         }

@@ -2,8 +2,8 @@ use std::collections::VecDeque;
 
 use super::*;
 use proptest::prelude::*;
-use weir_types::EmulationKind;
 use weir_types::bounds::{EMULATED_TIME_NS_MAX, PIECE_BYTES, RATE_IOPS_MAX};
+use weir_types::{EmulationKind, ExtentIndex};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -16,7 +16,7 @@ fn parsed(parameters: &str) -> EmulatedDrive {
 }
 
 fn at(offset: u64) -> Position {
-    Position { volume: 1, extent: 0, offset }
+    Position { volume: 1, extent: ExtentIndex(0), offset }
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn only_sequential_operations_need_no_seek() {
         (at(8192), 0, false),
         (elsewhere, 0, true),
         (at(4096), 4096, true),
-        (Position { extent: 1, ..at(8192) }, 4096, true),
+        (Position { extent: ExtentIndex(1), ..at(8192) }, 4096, true),
     ] {
         let end_ns = emulated.submit(0, position, bytes);
         let expected_ns = if is_seek { 10_000_000 } else { 1_000_000 };

@@ -3,6 +3,8 @@
 //! A replica on such a drive fails if another one is in sync. The last replica in sync stays as it is, with its file open:
 //! nothing that was acknowledged is lost, and it goes on once the same file is found in its place.
 
+use weir_types::ExtentIndex;
+
 use super::{Effect, Mirror};
 use crate::action::Action;
 
@@ -15,7 +17,7 @@ impl Mirror {
     /// Fails the replicas of a drive that is away, by number and extent, that others can stand in for.
     pub fn leave_to_others(
         &mut self,
-        replicas: impl IntoIterator<Item = (usize, u32)>,
+        replicas: impl IntoIterator<Item = (usize, ExtentIndex)>,
         effects: &mut Vec<Effect>,
     ) {
         for (slot, extent) in replicas {

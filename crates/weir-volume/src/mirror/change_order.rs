@@ -5,6 +5,8 @@
 
 use std::collections::VecDeque;
 
+use weir_types::ExtentIndex;
+
 use super::mirror_id::MirrorId;
 use super::operation::{Operation, Operations};
 use super::regions::{RegionSet, regions_of};
@@ -39,63 +41,63 @@ impl ChangeOrder {
         self.extents.resize_with(extents, ExtentOrder::default);
     }
 
-    fn at(&mut self, extent: u32) -> &mut ExtentOrder {
-        &mut self.extents[extent as usize]
+    fn at(&mut self, extent: ExtentIndex) -> &mut ExtentOrder {
+        &mut self.extents[extent.index()]
     }
 
     /// Begins a change.
-    pub fn begin_change(&mut self, extent: u32, id: MirrorId) {
+    pub fn begin_change(&mut self, extent: ExtentIndex, id: MirrorId) {
         self.at(extent).running.push(id);
     }
 
     /// Ends a change.
-    pub fn end_change(&mut self, extent: u32, id: MirrorId) {
+    pub fn end_change(&mut self, extent: ExtentIndex, id: MirrorId) {
         self.at(extent).running.retain(|other| *other != id);
     }
 
     /// Lets a change wait behind all others.
-    pub fn line_up(&mut self, extent: u32, id: MirrorId) {
+    pub fn line_up(&mut self, extent: ExtentIndex, id: MirrorId) {
         self.at(extent).waiting.push_back(id);
     }
 
     /// True if a change waits.
-    pub fn has_waiting(&self, extent: u32) -> bool {
-        !self.extents[extent as usize].waiting.is_empty()
+    pub fn has_waiting(&self, extent: ExtentIndex) -> bool {
+        !self.extents[extent.index()].waiting.is_empty()
     }
 
     /// Takes all changes that wait, in order.
-    pub fn take_waiting(&mut self, extent: u32) -> impl Iterator<Item = MirrorId> {
+    pub fn take_waiting(&mut self, extent: ExtentIndex) -> impl Iterator<Item = MirrorId> {
         self.at(extent).waiting.drain(..)
     }
 
     /// Changes that wait, in order.
-    pub fn waiting(&self, extent: u32) -> impl Iterator<Item = MirrorId> {
-        self.extents[extent as usize].waiting.iter().copied()
+    pub fn waiting(&self, extent: ExtentIndex) -> impl Iterator<Item = MirrorId> {
+        self.extents[extent.index()].waiting.iter().copied()
     }
 
     /// Changes in progress.
-    pub fn running(&self, extent: u32) -> impl Iterator<Item = MirrorId> {
-        self.extents[extent as usize].running.iter().copied()
+    pub fn running(&self, extent: ExtentIndex) -> impl Iterator<Item = MirrorId> {
+        self.extents[extent.index()].running.iter().copied()
     }
 
     /// Running and waiting changes.
     fn under_way<'a>(
         &'a self,
-        extent: u32,
+        extent: ExtentIndex,
         operations: &'a Operations,
     ) -> impl Iterator<Item = &'a Operation> {
-        let order = &self.extents[extent as usize];
+        let order = &self.extents[extent.index()];
         let ids = order.running.iter().chain(&order.waiting);
         ids.filter_map(|id| operations.known(*id))
     }
 
     /// Lets a read wait until the authoritative replica is recorded.
-    pub fn hold_read(&mut self, extent: u32, id: MirrorId) {
+    pub fn hold_read(&mut self, extent: ExtentIndex, id: MirrorId) {
         self.at(extent).reads.push(id);
     }
 
     /// Takes all reads that wait.
-    pub fn take_reads(&mut self, extent: u32) -> impl Iterator<Item = MirrorId> {
+    pub fn take_reads(&mut self, extent: ExtentIndex) -> impl Iterator<Item = MirrorId> {
         self.at(extent).reads.drain(..)
     }
 
@@ -106,18 +108,24 @@ impl ChangeOrder {
     }
 
     /// True if a resync step of a replica's region is running or waiting.
-    pub fn is_resyncing(&self, extent: u32, slot: usize, region: u32, operations: &Operations) -> bool {
+    pub fn is_resyncing(
+        &self,
+        extent: ExtentIndex,
+        slot: usize,
+        region: u32,
+        operations: &Operations,
+    ) -> bool {
         let mut steps = self.under_way(extent, operations).filter_map(Operation::resync_step);
         steps.any(|step| step.slot == slot && step.region == region)
     }
 
     /// Regions in which a change is running or waiting.
-    pub fn regions_under_way(&self, extent: u32, operations: &Operations) -> RegionSet {
+    pub fn regions_under_way(&self, extent: ExtentIndex, operations: &Operations) -> RegionSet {
         self.under_way(extent, operations).flat_map(touched).collect()
     }
 
     /// Regions in which changes run that concern all replicas. Resync steps change only stale ones.
-    pub fn changing_regions(&self, extent: u32, operations: &Operations) -> RegionSet {
+    pub fn changing_regions(&self, extent: ExtentIndex, operations: &Operations) -> RegionSet {
         let running = self.running(extent).filter_map(|id| operations.known(id));
         running.filter(|change| change.resync_step().is_none()).flat_map(touched).collect()
     }

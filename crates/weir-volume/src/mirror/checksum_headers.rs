@@ -4,6 +4,8 @@
 //! wait for the headers fail. The headers are written again later, and before the next change that needs
 //! them. This module does not know what the checksums are for.
 
+use weir_types::ExtentIndex;
+
 use super::change_order::ChangeOrder;
 use super::extents::Extents;
 use super::mirror_id::MirrorId;
@@ -46,7 +48,7 @@ impl HeaderWrites<'_> {
     }
 
     /// Lets changes continue that wait until the checksums of their ranges are invalid.
-    pub fn continue_all(&mut self, index: u32) {
+    pub fn continue_all(&mut self, index: ExtentIndex) {
         if self.extents[index].checksums().is_some() {
             self.order.running(index).for_each(|id| self.outcome.steps.add(Step::Invalidate(id)));
         }
@@ -54,7 +56,7 @@ impl HeaderWrites<'_> {
 
     /// Handles the end of a header write. If another replica in sync has the headers, the replicas without
     /// them are failed.
-    pub fn written(&mut self, index: u32, failed: Slots, dropped: Slots) {
+    pub fn written(&mut self, index: ExtentIndex, failed: Slots, dropped: Slots) {
         let extent = &mut self.extents[index];
         let is_refused = !failed.is_empty() && extent.in_sync().without(failed).is_empty();
         let checksums = extent.checksums_mut().expect("an extent with headers has checksums");
@@ -70,7 +72,7 @@ impl HeaderWrites<'_> {
     }
 
     /// Fails changes that wait until the checksums of their ranges are invalid.
-    fn fail_waiting(&mut self, index: u32) {
+    fn fail_waiting(&mut self, index: ExtentIndex) {
         let waiting = self.order.running(index).filter(|id| self.operations.is_in(*id, Stage::Invalidating));
         waiting.for_each(|id| self.outcome.steps.add(Step::Acknowledge(id, Err(Fault::Broken))));
     }

@@ -1,5 +1,7 @@
 //! Effects of a mirror, which the executor carries out, and its answers.
 
+use weir_types::ExtentIndex;
+
 use super::checksums::{ChecksumWork, SectionReport};
 use super::metadata_write::MetadataRequest;
 use super::mirror_id::MirrorId;
@@ -33,7 +35,7 @@ pub enum Effect {
     /// A replica could not be added to an extent: no metadata could be written that names it.
     Refused {
         /// Extent of the replica.
-        extent: u32,
+        extent: ExtentIndex,
         /// Slot of the replica.
         slot: usize,
     },
@@ -60,14 +62,14 @@ pub enum Effect {
     /// [`Scrubs::checksum_work_done`](super::Scrubs::checksum_work_done).
     ChecksumWork {
         /// Extent of the files.
-        extent: u32,
+        extent: ExtentIndex,
         /// Task to do.
         work: Box<ChecksumWork>,
     },
     /// The scrub of a section ended or was abandoned.
     Scrubbed {
         /// Extent of the section.
-        extent: u32,
+        extent: ExtentIndex,
         /// Result of the scrub.
         report: Box<SectionReport>,
     },
@@ -92,7 +94,7 @@ pub enum Effect {
         /// Slot of the replica.
         slot: usize,
         /// Extent of the replica.
-        extent: u32,
+        extent: ExtentIndex,
         /// Condition of the replica's file.
         remains: Remains,
     },
@@ -101,14 +103,14 @@ pub enum Effect {
     /// if it were intact.
     RecordFailure {
         /// Extent of the replica.
-        extent: u32,
+        extent: ExtentIndex,
     },
     /// Add data of these replicas of an extent to the snapshot in progress, from an offset on →
     /// [`Snapshots::step_done`](super::Snapshots::step_done). The executor takes as much as is reasonable at
     /// once, in whole regions.
     Snapshot {
         /// Extent to take the data from.
-        extent: u32,
+        extent: ExtentIndex,
         /// Replicas to take the data from.
         slots: Slots,
         /// Start of the range in bytes, a multiple of [`REGION_BYTES`](weir_types::bounds::REGION_BYTES).
@@ -126,7 +128,7 @@ pub enum Effect {
     /// The replica states of an extent have durably changed; every other holder of them must be told.
     ReplicaStates {
         /// Extent of the replicas.
-        extent: u32,
+        extent: ExtentIndex,
         /// Epoch of the metadata with these states.
         epoch: u64,
         /// New replica states.
@@ -141,13 +143,13 @@ const _: () = assert!(size_of::<Effect>() <= 64);
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// Answer to [`Action::Open`], with the extent and generation that it named.
-    Opened(u32, Generation, Result<crate::AllocationMap, Fault>),
+    Opened(ExtentIndex, Generation, Result<crate::AllocationMap, Fault>),
     /// Answer to [`Action::Allocate`], with the extent, generation and piece that it named.
-    Allocated(u32, Generation, u32),
+    Allocated(ExtentIndex, Generation, u32),
     /// Answer to [`Action::Allocate`], with the values that it named: the piece gets no space, or not now.
-    Refused(u32, Generation, u32, Fault),
+    Refused(ExtentIndex, Generation, u32, Fault),
     /// Answer to every action that names an operation.
     Completed(OperationId, Result<u32, Fault>),
     /// Answer to [`Action::Sync`], with the extent and generation that it named.
-    Synced(u32, Generation, Result<(), Fault>),
+    Synced(ExtentIndex, Generation, Result<(), Fault>),
 }

@@ -5,6 +5,7 @@
 //! for clean, and the next sync finds nothing to do. So a number is written each time before it is synced,
 //! even if the file has it already.
 
+use weir_types::ExtentIndex;
 use weir_types::bounds::BLOCK_BYTES;
 
 /// Bytes of an extent's entry. It lies within one sector of any drive, so it is never torn.
@@ -77,7 +78,7 @@ pub trait RecordBlocks {
 /// Errors of the file. The epoch may then be recorded or not.
 pub fn raise<B: RecordBlocks>(
     blocks: &mut B,
-    extent: u32,
+    extent: ExtentIndex,
     epoch: u64,
     is_committed: bool,
 ) -> Result<(), B::Error> {
@@ -94,7 +95,7 @@ pub fn raise<B: RecordBlocks>(
 ///
 /// # Errors
 /// Errors of the file. The failure may then be recorded or not.
-pub fn fail<B: RecordBlocks>(blocks: &mut B, extent: u32) -> Result<(), B::Error> {
+pub fn fail<B: RecordBlocks>(blocks: &mut B, extent: ExtentIndex) -> Result<(), B::Error> {
     set_failed(blocks, extent, FAILED)
 }
 
@@ -103,11 +104,11 @@ pub fn fail<B: RecordBlocks>(blocks: &mut B, extent: u32) -> Result<(), B::Error
 ///
 /// # Errors
 /// Errors of the file. The failure may then be removed or not.
-pub fn accept<B: RecordBlocks>(blocks: &mut B, extent: u32) -> Result<(), B::Error> {
+pub fn accept<B: RecordBlocks>(blocks: &mut B, extent: ExtentIndex) -> Result<(), B::Error> {
     set_failed(blocks, extent, 0)
 }
 
-fn set_failed<B: RecordBlocks>(blocks: &mut B, extent: u32, mark: u64) -> Result<(), B::Error> {
+fn set_failed<B: RecordBlocks>(blocks: &mut B, extent: ExtentIndex, mark: u64) -> Result<(), B::Error> {
     let (block, start) = place_of(extent);
     let mut content = blocks.read(block)?;
     let allocated = number_at(&content, start) & !FAILED;
@@ -122,7 +123,7 @@ fn set_failed<B: RecordBlocks>(blocks: &mut B, extent: u32, mark: u64) -> Result
 /// Errors of the file.
 pub fn begin<B: RecordBlocks>(
     blocks: &mut B,
-    extents: std::ops::Range<u32>,
+    extents: std::ops::Range<ExtentIndex>,
     epoch_record: EpochRecord,
 ) -> Result<(), B::Error> {
     let mut next = extents.start;
@@ -133,7 +134,7 @@ pub fn begin<B: RecordBlocks>(
             let (_, start) = place_of(next);
             put(&mut content, start, epoch_record.allocated);
             put(&mut content, start + COMMITTED_START, epoch_record.committed);
-            next += 1;
+            next = next.next();
         }
         blocks.write(block, &content)?;
     }
@@ -176,8 +177,8 @@ pub fn blocks_of(extents: u64) -> u64 {
 }
 
 /// Block of an extent's entry, and offset of the entry in it.
-fn place_of(extent: u32) -> (u64, usize) {
-    let offset = u64::from(extent) * ENTRY_BYTES;
+fn place_of(extent: ExtentIndex) -> (u64, usize) {
+    let offset = u64::from(extent.0) * ENTRY_BYTES;
     (offset / BLOCK_BYTES, (offset % BLOCK_BYTES) as usize)
 }
 
@@ -236,8 +237,8 @@ mod tests {
     #[test]
     fn epoch_whose_sync_failed_is_written_again() {
         let mut file = Cached { fails: true, ..Cached::default() };
-        assert_eq!(raise(&mut file, 3, 7, true), Err(()));
-        assert_eq!(raise(&mut file, 3, 7, true), Ok(()));
+        assert_eq!(raise(&mut file, ExtentIndex(3), 7, true), Err(()));
+        assert_eq!(raise(&mut file, ExtentIndex(3), 7, true), Ok(()));
         file.lose_power();
         let recorded = read_all(&mut file, 4).unwrap();
         assert_eq!(recorded[3], EpochRecord { committed: 7, ..EpochRecord::default() });
@@ -246,13 +247,13 @@ mod tests {
     #[test]
     fn failure_stays_recorded_until_it_is_accepted() {
         let mut file = Cached::default();
-        raise(&mut file, 1, 4, false).unwrap();
-        fail(&mut file, 1).unwrap();
-        raise(&mut file, 1, 6, false).unwrap();
+        raise(&mut file, ExtentIndex(1), 4, false).unwrap();
+        fail(&mut file, ExtentIndex(1)).unwrap();
+        raise(&mut file, ExtentIndex(1), 6, false).unwrap();
         file.lose_power();
         let failed = EpochRecord { allocated: 6, committed: 0, is_failed: true };
         assert_eq!(read_all(&mut file, 3).unwrap(), [EpochRecord::default(), failed, EpochRecord::default()]);
-        accept(&mut file, 1).unwrap();
+        accept(&mut file, ExtentIndex(1)).unwrap();
         file.lose_power();
         assert_eq!(read_all(&mut file, 2).unwrap()[1], EpochRecord { is_failed: false, ..failed });
     }
@@ -260,19 +261,21 @@ mod tests {
     #[test]
     fn entries_of_many_blocks_are_told_apart() {
         let mut file = Cached::default();
-        begin(&mut file, 250..600, EpochRecord { allocated: 2, committed: 1, is_failed: false }).unwrap();
-        raise(&mut file, 255, 9, false).unwrap();
-        raise(&mut file, 256, 8, true).unwrap();
-        raise(&mut file, 256, 3, true).unwrap();
+        let extents = ExtentIndex(250)..ExtentIndex(600);
+        let begun = EpochRecord { allocated: 2, committed: 1, is_failed: false };
+        begin(&mut file, extents, begun).unwrap();
+        raise(&mut file, ExtentIndex(255), 9, false).unwrap();
+        raise(&mut file, ExtentIndex(256), 8, true).unwrap();
+        raise(&mut file, ExtentIndex(256), 3, true).unwrap();
         file.lose_power();
         let recorded = read_all(&mut file, 601).unwrap();
-        let expected = |extent: u32| match extent {
-            255 => EpochRecord { allocated: 9, committed: 1, is_failed: false },
-            256 => EpochRecord { allocated: 2, committed: 8, is_failed: false },
-            250..600 => EpochRecord { allocated: 2, committed: 1, is_failed: false },
+        let expected = |extent: ExtentIndex| match extent {
+            ExtentIndex(255) => EpochRecord { allocated: 9, committed: 1, is_failed: false },
+            ExtentIndex(256) => EpochRecord { allocated: 2, committed: 8, is_failed: false },
+            ExtentIndex(250..600) => begun,
             _ => EpochRecord::default(),
         };
-        assert!(recorded.iter().copied().eq((0..601).map(expected)));
+        assert!(recorded.iter().copied().eq(ExtentIndex::first(601).map(expected)));
         assert_eq!((blocks_of(0), blocks_of(256), blocks_of(257)), (0, 1, 2));
     }
 

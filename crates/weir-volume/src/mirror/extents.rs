@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::ops::{Index, IndexMut};
 
+use weir_types::ExtentIndex;
+
 use super::checksums::ChecksumWork;
 use super::effect::Effect;
 use super::extent::MirroredExtent;
@@ -14,9 +16,9 @@ use super::replica_metadata::ReplicaState;
 pub(super) struct Extents {
     all: Vec<MirroredExtent>,
     /// Extents whose replica metadata could not be written.
-    refused_metadata: BTreeSet<u32>,
+    refused_metadata: BTreeSet<ExtentIndex>,
     /// Extents whose checksum headers could not be written beside any replica in sync.
-    refused_headers: BTreeSet<u32>,
+    refused_headers: BTreeSet<ExtentIndex>,
 }
 
 impl Extents {
@@ -33,8 +35,8 @@ impl Extents {
     /// replica in slot 0.
     pub fn resize(&mut self, count: u32, new: Vec<RecoveredExtent>) {
         self.all.truncate(count as usize);
-        self.refused_metadata.retain(|extent| *extent < count);
-        self.refused_headers.retain(|extent| *extent < count);
+        self.refused_metadata.retain(|extent| extent.is_within(count));
+        self.refused_headers.retain(|extent| extent.is_within(count));
         let missing = count as usize - self.all.len();
         let new = new.into_iter().chain(std::iter::repeat_with(|| RecoveredExtent::alone(0))).take(missing);
         self.all.extend(new.map(MirroredExtent::new));
@@ -46,25 +48,25 @@ impl Extents {
     }
 
     /// An extent; `None` beyond the last.
-    pub fn within(&self, index: u32) -> Option<&MirroredExtent> {
-        self.all.get(index as usize)
+    pub fn within(&self, index: ExtentIndex) -> Option<&MirroredExtent> {
+        self.all.get(index.index())
     }
 
     /// An extent; `None` beyond the last.
-    pub fn within_mut(&mut self, index: u32) -> Option<&mut MirroredExtent> {
-        self.all.get_mut(index as usize)
+    pub fn within_mut(&mut self, index: ExtentIndex) -> Option<&mut MirroredExtent> {
+        self.all.get_mut(index.index())
     }
 
     /// Writes the metadata if the wanted metadata differs from the recorded. Each extent has one write under
     /// way at a time.
-    pub fn write_metadata(&mut self, index: u32, effects: &mut Vec<Effect>) {
+    pub fn write_metadata(&mut self, index: ExtentIndex, effects: &mut Vec<Effect>) {
         if let Some(request) = self[index].next_metadata_write(index) {
             effects.push(Effect::WriteMetadata(Box::new(request)));
         }
     }
 
     /// Notes whether the metadata of an extent could not be written.
-    pub fn set_refused_metadata(&mut self, index: u32, is_refused: bool) {
+    pub fn set_refused_metadata(&mut self, index: ExtentIndex, is_refused: bool) {
         set(&mut self.refused_metadata, index, is_refused);
     }
 
@@ -80,7 +82,7 @@ impl Extents {
 
     /// Writes the checksum headers if the wanted ones differ from the recorded. Each extent has one write
     /// under way at a time.
-    pub fn write_checksum_headers(&mut self, index: u32, effects: &mut Vec<Effect>) {
+    pub fn write_checksum_headers(&mut self, index: ExtentIndex, effects: &mut Vec<Effect>) {
         let extent = &mut self[index];
         let (in_sync, stale) = (extent.in_sync(), extent.with(ReplicaState::Stale));
         let checksums = extent.checksums_mut();
@@ -91,7 +93,7 @@ impl Extents {
     }
 
     /// Notes whether the checksum headers of an extent could not be written beside any replica in sync.
-    pub fn set_refused_headers(&mut self, index: u32, is_refused: bool) {
+    pub fn set_refused_headers(&mut self, index: ExtentIndex, is_refused: bool) {
         set(&mut self.refused_headers, index, is_refused);
     }
 
@@ -105,20 +107,20 @@ impl Extents {
     }
 }
 
-fn set(set: &mut BTreeSet<u32>, index: u32, is_member: bool) {
+fn set(set: &mut BTreeSet<ExtentIndex>, index: ExtentIndex, is_member: bool) {
     _ = if is_member { set.insert(index) } else { set.remove(&index) };
 }
 
-impl Index<u32> for Extents {
+impl Index<ExtentIndex> for Extents {
     type Output = MirroredExtent;
 
-    fn index(&self, index: u32) -> &MirroredExtent {
-        &self.all[index as usize]
+    fn index(&self, index: ExtentIndex) -> &MirroredExtent {
+        &self.all[index.index()]
     }
 }
 
-impl IndexMut<u32> for Extents {
-    fn index_mut(&mut self, index: u32) -> &mut MirroredExtent {
-        &mut self.all[index as usize]
+impl IndexMut<ExtentIndex> for Extents {
+    fn index_mut(&mut self, index: ExtentIndex) -> &mut MirroredExtent {
+        &mut self.all[index.index()]
     }
 }

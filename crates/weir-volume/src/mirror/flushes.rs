@@ -3,6 +3,8 @@
 //! A flush ends once all replicas have answered and the failure of each replica is recorded. Otherwise a
 //! start could count a replica as in sync that lost data. This module does not carry out what follows.
 
+use weir_types::ExtentIndex;
+
 use super::effect::Effect;
 use super::extents::Extents;
 use super::slots::Slots;
@@ -14,18 +16,18 @@ pub(super) enum Purpose {
     /// A client asked for the flush.
     Client(u32),
     /// Regions of an extent leave the dirty region log after the flush.
-    Tidy(u32),
+    Tidy(ExtentIndex),
     /// A replica of an extent counts as in sync after the flush, unless its version has changed.
-    Promote(u32, usize, u64),
+    Promote(ExtentIndex, usize, u64),
     /// Checksums of an examined section of an extent become valid after the flush.
-    Scrub(u32),
+    Scrub(ExtentIndex),
     /// The extent that the flush was for no longer exists.
     Nothing,
 }
 
 impl Purpose {
     /// The one extent that the flush is for.
-    fn extent(&self) -> Option<u32> {
+    fn extent(&self) -> Option<ExtentIndex> {
         match self {
             Purpose::Tidy(extent) | Purpose::Promote(extent, ..) | Purpose::Scrub(extent) => Some(*extent),
             Purpose::Client(_) | Purpose::Nothing => None,
@@ -49,7 +51,7 @@ pub(super) struct Flushes {
     pending: Vec<PendingFlush>,
     last_number: u32,
     /// Slots and extents of failed replicas.
-    failed_replicas: Vec<(usize, u32)>,
+    failed_replicas: Vec<(usize, ExtentIndex)>,
 }
 
 impl Flushes {
@@ -62,7 +64,7 @@ impl Flushes {
     }
 
     /// Begins a flush of this number of replicas. Returns the one extent to flush; `None` is all.
-    pub fn begin(&mut self, number: u32, replicas: usize) -> Option<u32> {
+    pub fn begin(&mut self, number: u32, replicas: usize) -> Option<ExtentIndex> {
         let pending = self.pending(number);
         pending.left = Some(replicas as u32);
         if let Purpose::Scrub(extent) = pending.purpose { Some(extent) } else { None }
@@ -85,19 +87,19 @@ impl Flushes {
     }
 
     /// Notes that a replica of an extent failed.
-    pub fn note_failed_replica(&mut self, slot: usize, extent: u32) {
+    pub fn note_failed_replica(&mut self, slot: usize, extent: ExtentIndex) {
         self.failed_replicas.push((slot, extent));
     }
 
     /// Forgets that a replica of an extent failed, because another file is in its place.
-    pub fn forget_failed_replica(&mut self, slot: usize, extent: u32) {
+    pub fn forget_failed_replica(&mut self, slot: usize, extent: ExtentIndex) {
         self.failed_replicas.retain(|failed| *failed != (slot, extent));
     }
 
     /// Extents with a failed replica whose failure is not recorded, although it can be.
-    pub fn unrecorded(&self, extents: &Extents) -> Vec<u32> {
+    pub fn unrecorded(&self, extents: &Extents) -> Vec<ExtentIndex> {
         let is_unrecorded =
-            |index: &u32| !extents[*index].is_recorded() && !extents[*index].in_sync().is_empty();
+            |index: &ExtentIndex| !extents[*index].is_recorded() && !extents[*index].in_sync().is_empty();
         self.failed_replicas.iter().map(|(_, extent)| *extent).filter(is_unrecorded).collect()
     }
 
@@ -117,7 +119,7 @@ impl Flushes {
     }
 
     /// Fails client flushes that wait until the failure of a replica of this extent is recorded.
-    pub fn fail_unrecorded(&mut self, index: u32, extents: &Extents, effects: &mut Vec<Effect>) {
+    pub fn fail_unrecorded(&mut self, index: ExtentIndex, extents: &Extents, effects: &mut Vec<Effect>) {
         let has_failed = self.failed_replicas.iter().any(|(_, extent)| *extent == index);
         if !has_failed || extents[index].is_recorded() {
             return;
@@ -135,8 +137,9 @@ impl Flushes {
     /// Forgets extents from `count` on. A flush of theirs may still wait until metadata of a remaining extent
     /// is recorded.
     pub fn truncate_extents(&mut self, count: u32) {
-        self.failed_replicas.retain(|(_, extent)| *extent < count);
-        let is_gone = |flush: &&mut PendingFlush| flush.purpose.extent().is_some_and(|of| of >= count);
+        self.failed_replicas.retain(|(_, extent)| extent.is_within(count));
+        let is_gone =
+            |flush: &&mut PendingFlush| flush.purpose.extent().is_some_and(|of| !of.is_within(count));
         self.pending.iter_mut().filter(is_gone).for_each(|flush| flush.purpose = Purpose::Nothing);
     }
 }

@@ -17,6 +17,8 @@
 //!
 //! This module decides who is told. The extent decides which metadata it wants, and what it relies on.
 
+use weir_types::ExtentIndex;
+
 use super::change_order::ChangeOrder;
 use super::effect::Effect;
 use super::extent::MetadataOutcome;
@@ -39,7 +41,7 @@ pub(super) struct MetadataResults<'a> {
 
 impl MetadataResults<'_> {
     /// Takes the outcome of a write of replica metadata.
-    pub fn take_result(&mut self, index: u32, written: Written) {
+    pub fn take_result(&mut self, index: ExtentIndex, written: Written) {
         match self.extents[index].metadata_written(&written) {
             MetadataOutcome::Recorded(states) => {
                 self.extents.set_refused_metadata(index, false);
@@ -54,14 +56,14 @@ impl MetadataResults<'_> {
 
     /// Fails the replicas that could not get metadata that a replica in sync has. They are failed only now,
     /// because their failure is judged by the recorded metadata.
-    fn fail_replicas_without(&mut self, index: u32, failed: Slots) {
+    fn fail_replicas_without(&mut self, index: ExtentIndex, failed: Slots) {
         self.outcome.step(Step::FailReplicas(index, failed));
         self.go_on(index);
     }
 
     /// Handles metadata that no replica in sync has, or that must not be relied on. These additions of
     /// replicas are taken back.
-    fn refused(&mut self, index: u32, added: Slots, fault: Option<MetadataFault>) {
+    fn refused(&mut self, index: ExtentIndex, added: Slots, fault: Option<MetadataFault>) {
         let extent = &self.extents[index];
         let (is_wanted, is_lost) = (extent.needs_metadata_write(), extent.in_sync().is_empty());
         if is_wanted {
@@ -82,7 +84,7 @@ impl MetadataResults<'_> {
     }
 
     /// Writes the metadata that is wanted now, and lets operations continue.
-    fn go_on(&mut self, index: u32) {
+    fn go_on(&mut self, index: ExtentIndex) {
         self.outcome.step(Step::WriteMetadata(index));
         self.outcome.step(Step::ContinueAll(index));
         self.outcome.step(Step::EndFlushes);
@@ -91,7 +93,7 @@ impl MetadataResults<'_> {
     /// Chooses regions that leave the dirty region log. A flush makes them stable first, and one such pass
     /// runs at a time. Regular calls bound the resync after a crash. Regions that change all the time stay,
     /// because each entry costs a durable write.
-    pub fn begin_tidying(&mut self, index: u32) {
+    pub fn begin_tidying(&mut self, index: ExtentIndex) {
         let under_way = || self.order.regions_under_way(index, self.operations);
         if self.extents[index].begin_tidying(under_way) {
             let flush = self.flushes.add(Purpose::Tidy(index));
@@ -101,7 +103,7 @@ impl MetadataResults<'_> {
 
     /// Removes regions from the dirty region log after a flush. A replica that could not make them stable has
     /// failed, and is no longer in sync.
-    pub fn end_tidying(&mut self, index: u32) {
+    pub fn end_tidying(&mut self, index: ExtentIndex) {
         let under_way = || self.order.regions_under_way(index, self.operations);
         if self.extents[index].end_tidying(under_way) {
             self.extents.write_metadata(index, self.outcome.effects);
@@ -118,6 +120,9 @@ mod tests {
     use crate::mirror::{
         Answer, FileState, MetadataRequest, Mirror, RecoveredExtent, ReplicaChange, ReplicaState,
     };
+
+    /// The first extent.
+    const FIRST: ExtentIndex = ExtentIndex(0);
 
     /// A mirror of one extent with several replicas in sync, and an executor that records the effects.
     struct World {
@@ -194,14 +199,14 @@ mod tests {
         fn write(&mut self, region: u32) -> usize {
             let kind = Kind::Write { is_durable: false };
             let offset = region * REGION_BYTES as u32;
-            self.mirror.start(Request { kind, extent: 0, offset, length: 4096 }, &mut self.effects);
+            self.mirror.start(Request { kind, extent: FIRST, offset, length: 4096 }, &mut self.effects);
             self.carry_out();
             self.done.len()
         }
 
         fn recorded(&mut self, written: Written) {
             self.asked.pop().expect("metadata was asked for");
-            self.mirror.metadata_written(0, written, &mut self.effects);
+            self.mirror.metadata_written(FIRST, written, &mut self.effects);
             self.carry_out();
         }
 
@@ -211,7 +216,7 @@ mod tests {
 
         fn change(&mut self, slot: usize, change: ReplicaChange<'_>) {
             let files = FileState { has_orphaned_io: false, can_attach: true };
-            let has_begun = self.mirror.change_replica((0, slot), change, files, &mut self.effects);
+            let has_begun = self.mirror.change_replica((FIRST, slot), change, files, &mut self.effects);
             assert!(has_begun, "a replica can come or go here");
             self.carry_out();
         }
@@ -231,14 +236,14 @@ mod tests {
             world.add(1);
             assert!(world.asked[0].metadata.epoch > 1, "another epoch than what may lie there");
             world.recorded(taken_but_by(slots(&[])));
-            assert_eq!(world.mirror.replica_states(0)[1], ReplicaState::Stale);
+            assert_eq!(world.mirror.replica_states(FIRST)[1], ReplicaState::Stale);
         }
     }
 
     #[test]
     fn file_of_a_removed_replica_stays_until_reads_of_it_are_answered() {
         let mut world = World::new(2);
-        let read = Request { kind: Kind::Read, extent: 0, offset: 0, length: 4096 };
+        let read = Request { kind: Kind::Read, extent: FIRST, offset: 0, length: 4096 };
         world.mirror.start(read, &mut world.effects);
         let is_asked = |slot: usize| move |effect: &Effect| matches!(effect, Effect::Act { slot: at, .. } if *at == slot);
         let slot =
@@ -246,11 +251,11 @@ mod tests {
         let begun = std::mem::take(&mut world.effects);
         world.change(slot, ReplicaChange::Remove);
         world.recorded(taken_but_by(slots(&[])));
-        assert_eq!(world.mirror.replica_states(0)[slot], ReplicaState::Absent);
-        assert!(!world.mirror.has_answered(0, slot) && world.done.is_empty());
+        assert_eq!(world.mirror.replica_states(FIRST)[slot], ReplicaState::Absent);
+        assert!(!world.mirror.has_answered(FIRST, slot) && world.done.is_empty());
         world.effects = begun;
         world.carry_out();
-        assert!(world.mirror.has_answered(0, slot) && world.done.len() == 1);
+        assert!(world.mirror.has_answered(FIRST, slot) && world.done.len() == 1);
     }
 
     #[test]
@@ -258,16 +263,16 @@ mod tests {
         let mut world = World::new(1);
         world.add(1);
         world.recorded(taken_but_by(slots(&[])));
-        while world.mirror.resync_region(0, 1, &mut world.effects).is_some() {
+        while world.mirror.resync_region(FIRST, 1, &mut world.effects).is_some() {
             world.carry_out();
         }
-        assert_eq!(world.mirror.lacks(0, 1), 0);
-        assert!(!world.mirror.promote(0, 1, &mut world.effects));
-        world.mirror.confirm_added(0, 1);
-        assert!(world.mirror.promote(0, 1, &mut world.effects));
+        assert_eq!(world.mirror.lacks(FIRST, 1), 0);
+        assert!(!world.mirror.promote(FIRST, 1, &mut world.effects));
+        world.mirror.confirm_added(FIRST, 1);
+        assert!(world.mirror.promote(FIRST, 1, &mut world.effects));
         world.carry_out();
         world.recorded(taken_but_by(slots(&[])));
-        assert_eq!(world.mirror.replica_states(0)[1], ReplicaState::InSync);
+        assert_eq!(world.mirror.replica_states(FIRST)[1], ReplicaState::InSync);
     }
 
     #[test]
@@ -314,7 +319,7 @@ mod tests {
         let mut world = World::new(2);
         world.write(0);
         world.recorded(taken_but_by(slots(&[])));
-        world.mirror.tidy_up(0, &mut world.effects);
+        world.mirror.tidy_up(FIRST, &mut world.effects);
         world.carry_out();
         // It is unknown whether the region left the metadata.
         world.recorded(failed(slots(&[0, 1]), MetadataFault::Broken));
@@ -326,7 +331,7 @@ mod tests {
     #[test]
     fn flush_has_a_failed_replica_recorded_whose_metadata_was_refused_before() {
         let mut world = World::new(2);
-        world.mirror.fail_replica(0, 1, &mut world.effects);
+        world.mirror.fail_replica(FIRST, 1, &mut world.effects);
         world.carry_out();
         world.recorded(failed(slots(&[0]), MetadataFault::Shortage));
         for (written, flushed) in [
@@ -350,17 +355,17 @@ mod tests {
         dirty.metadata.dirty.insert(3);
         let mut world = World::new(2);
         world.mirror = Mirror::new(2 * EXTENT_BYTES, 2, vec![both, dirty.clone()]);
-        world.mirror.fail_replica(0, 1, &mut world.effects);
+        world.mirror.fail_replica(FIRST, 1, &mut world.effects);
         world.carry_out();
         world.recorded(failed(slots(&[0]), MetadataFault::Shortage));
-        world.mirror.tidy_up(1, &mut world.effects);
+        world.mirror.tidy_up(ExtentIndex(1), &mut world.effects);
         world.carry_out();
         world.mirror.resize(EXTENT_BYTES, Vec::new());
         world.mirror.resize(2 * EXTENT_BYTES, vec![dirty]);
         world.mirror.retry_refused(&mut world.effects);
         world.carry_out();
         world.recorded(taken_but_by(slots(&[])));
-        assert!(world.mirror.is_dirty(1), "the new extent was never tidied");
+        assert!(world.mirror.is_dirty(ExtentIndex(1)), "the new extent was never tidied");
     }
 
     #[test]

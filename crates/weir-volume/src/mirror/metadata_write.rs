@@ -12,6 +12,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use weir_types::ExtentIndex;
+
 use super::replica_metadata::{ReplicaMetadata, ReplicaState};
 use super::slots::Slots;
 
@@ -36,7 +38,7 @@ pub enum MetadataFault {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MetadataRequest {
     /// Extent that the metadata describes.
-    pub extent: u32,
+    pub extent: ExtentIndex,
     /// Replicas beside which the metadata is written.
     pub slots: Slots,
     /// Metadata to write.
@@ -66,7 +68,7 @@ pub enum MetadataAction {
     /// [`MetadataWrites::recorded`].
     Record {
         /// Extent of the epoch record.
-        extent: u32,
+        extent: ExtentIndex,
         /// Epoch to write.
         epoch: u64,
         /// True if metadata with this epoch counts from now on.
@@ -75,7 +77,7 @@ pub enum MetadataAction {
     /// Write metadata beside these replicas, durably → [`MetadataWrites::written`] for each.
     Write {
         /// Extent that the metadata describes.
-        extent: u32,
+        extent: ExtentIndex,
         /// Replicas beside which the metadata is written.
         slots: Slots,
         /// Metadata to write.
@@ -87,14 +89,14 @@ pub enum MetadataAction {
     /// Stop waiting for the answers of these replicas, which may still come at any later time.
     GiveUp {
         /// Extent of the write.
-        extent: u32,
+        extent: ExtentIndex,
         /// Replicas whose answers are given up.
         slots: Slots,
     },
     /// The write has ended → [`Mirror::metadata_written`](super::Mirror::metadata_written).
     Ended {
         /// Extent of the write.
-        extent: u32,
+        extent: ExtentIndex,
         /// Outcome of the write.
         written: Written,
     },
@@ -136,7 +138,7 @@ impl MetadataWrite {
         self.slots.iter().filter(is_done).collect()
     }
 
-    fn record(&self, extent: u32) -> MetadataAction {
+    fn record(&self, extent: ExtentIndex) -> MetadataAction {
         let is_committed = self.stage == Stage::Committing;
         MetadataAction::Record { extent, epoch: self.metadata.epoch, is_committed }
     }
@@ -145,11 +147,11 @@ impl MetadataWrite {
 /// The metadata writes of a volume that are under way.
 #[derive(Debug, Default)]
 pub struct MetadataWrites {
-    under_way: BTreeMap<u32, MetadataWrite>,
+    under_way: BTreeMap<ExtentIndex, MetadataWrite>,
     /// Epoch of each extent that this process has committed.
-    committed: BTreeMap<u32, u64>,
+    committed: BTreeMap<ExtentIndex, u64>,
     /// Extents and replicas whose last write failed or was given up.
-    doubtful: BTreeSet<(u32, usize)>,
+    doubtful: BTreeSet<(ExtentIndex, usize)>,
 }
 
 impl MetadataWrites {
@@ -178,14 +180,14 @@ impl MetadataWrites {
         }
     }
 
-    fn write(&mut self, extent: u32) -> &mut MetadataWrite {
+    fn write(&mut self, extent: ExtentIndex) -> &mut MetadataWrite {
         self.under_way.get_mut(&extent).expect("a write is known until it has ended")
     }
 
     /// Writes the metadata beside the replicas that are still in service. The file of a replica that failed
     /// since the write was asked for may have been restored from a backup: new metadata beside it would vouch
     /// for its old content.
-    fn begin_writing(&mut self, extent: u32, in_service: Slots, actions: &mut Vec<MetadataAction>) {
+    fn begin_writing(&mut self, extent: ExtentIndex, in_service: Slots, actions: &mut Vec<MetadataAction>) {
         let write = self.write(extent);
         let slots: Slots = write.slots.iter().filter(|slot| in_service.contains(*slot)).collect();
         write.failed = write.slots.iter().filter(|slot| !slots.contains(*slot)).collect();
@@ -199,7 +201,7 @@ impl MetadataWrites {
     }
 
     /// Tells that a drive is known not to answer before an instant: it is not late until then.
-    pub fn expect(&mut self, extent: u32, due_ns: u64) {
+    pub fn expect(&mut self, extent: ExtentIndex, due_ns: u64) {
         let write = self.write(extent);
         write.due_ns = write.due_ns.max(due_ns);
     }
@@ -209,7 +211,7 @@ impl MetadataWrites {
     pub fn recorded(
         &mut self,
         now_ns: u64,
-        extent: u32,
+        extent: ExtentIndex,
         in_service: Slots,
         result: Result<(), MetadataFault>,
         actions: &mut Vec<MetadataAction>,
@@ -237,7 +239,7 @@ impl MetadataWrites {
     /// Takes the result of a write beside one replica. An answer that was given up is ignored.
     pub fn written(
         &mut self,
-        extent: u32,
+        extent: ExtentIndex,
         slot: usize,
         result: Result<(), MetadataFault>,
         actions: &mut Vec<MetadataAction>,
@@ -257,7 +259,7 @@ impl MetadataWrites {
         self.go_on(extent, actions);
     }
 
-    fn go_on(&mut self, extent: u32, actions: &mut Vec<MetadataAction>) {
+    fn go_on(&mut self, extent: ExtentIndex, actions: &mut Vec<MetadataAction>) {
         let write = self.write(extent);
         if !write.waiting.is_empty() {
             return;
@@ -274,7 +276,7 @@ impl MetadataWrites {
         }
     }
 
-    fn end(&mut self, extent: u32, is_committed: bool, actions: &mut Vec<MetadataAction>) {
+    fn end(&mut self, extent: ExtentIndex, is_committed: bool, actions: &mut Vec<MetadataAction>) {
         let write = self.under_way.remove(&extent).expect("a write ends once");
         let has_begun = write.stage != Stage::Allocating;
         let written = Written { failed: write.failed, fault: write.fault, has_begun, is_committed };
@@ -297,17 +299,17 @@ impl MetadataWrites {
     pub fn give_up_stalled(
         &mut self,
         before_ns: u64,
-        in_sync: impl Fn(u32) -> Slots,
+        in_sync: impl Fn(ExtentIndex) -> Slots,
         actions: &mut Vec<MetadataAction>,
     ) {
-        let is_late = |extent: u32, write: &MetadataWrite| {
+        let is_late = |extent: ExtentIndex, write: &MetadataWrite| {
             let is_late = !write.waiting.is_empty() && write.due_ns < before_ns;
             let (has_it, in_sync) = (write.has_it(), in_sync(extent));
             let is_needed = in_sync.intersects(write.waiting) && !in_sync.intersects(has_it);
             is_late && write.metadata.counts_beside(has_it) && !is_needed
         };
         let late = self.under_way.iter().filter(|(extent, write)| is_late(**extent, write));
-        let late: Vec<u32> = late.map(|(extent, _)| *extent).collect();
+        let late: Vec<ExtentIndex> = late.map(|(extent, _)| *extent).collect();
         for extent in late {
             let write = self.write(extent);
             let slots = std::mem::take(&mut write.waiting);
@@ -320,7 +322,7 @@ impl MetadataWrites {
     }
 
     /// True if a replica in sync has confirmed the metadata of an extent that is being written.
-    pub fn is_taken(&self, extent: u32) -> bool {
+    pub fn is_taken(&self, extent: ExtentIndex) -> bool {
         let write = self.under_way.get(&extent);
         write.is_some_and(|write| {
             write.has_it().iter().any(|s| write.metadata.replica_states[s] == ReplicaState::InSync)
@@ -334,14 +336,17 @@ impl MetadataWrites {
 
     /// Forgets the extents from this one on, which no longer exist.
     pub fn truncate(&mut self, count: u32) {
-        self.committed.retain(|extent, _| *extent < count);
-        self.doubtful.retain(|(extent, _)| *extent < count);
+        self.committed.retain(|extent, _| extent.is_within(count));
+        self.doubtful.retain(|(extent, _)| extent.is_within(count));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The extent that is written to.
+    const EXTENT: ExtentIndex = ExtentIndex(7);
 
     fn request(epoch: u64, is_deferrable: bool) -> MetadataRequest {
         let mut metadata = ReplicaMetadata { epoch, ..ReplicaMetadata::default() };
@@ -351,7 +356,7 @@ mod tests {
             ReplicaState::Stale,
         ]);
         let slots = [0, 1, 2].into_iter().collect();
-        MetadataRequest { extent: 7, slots, metadata: Box::new(metadata), is_deferrable }
+        MetadataRequest { extent: EXTENT, slots, metadata: Box::new(metadata), is_deferrable }
     }
 
     fn asked(epoch: u64, is_deferrable: bool) -> (MetadataWrites, Vec<MetadataAction>) {
@@ -361,7 +366,7 @@ mod tests {
     }
 
     fn record(epoch: u64, is_committed: bool) -> MetadataAction {
-        MetadataAction::Record { extent: 7, epoch, is_committed }
+        MetadataAction::Record { extent: EXTENT, epoch, is_committed }
     }
 
     fn end_of(actions: &[MetadataAction]) -> Written {
@@ -380,12 +385,12 @@ mod tests {
         let (mut writes, mut actions) = asked(3, false);
         actions.clear();
         let left: Slots = [1, 2].into_iter().collect();
-        writes.recorded(0, 7, left, Ok(()), &mut actions);
+        writes.recorded(0, EXTENT, left, Ok(()), &mut actions);
         let [MetadataAction::Write { slots, .. }] = actions[..] else { panic!("one write: {actions:?}") };
         assert_eq!(slots, left);
-        writes.written(7, 1, Ok(()), &mut actions);
-        writes.written(7, 2, Ok(()), &mut actions);
-        writes.recorded(0, 7, left, Ok(()), &mut actions);
+        writes.written(EXTENT, 1, Ok(()), &mut actions);
+        writes.written(EXTENT, 2, Ok(()), &mut actions);
+        writes.recorded(0, EXTENT, left, Ok(()), &mut actions);
         let written = end_of(&actions);
         assert!(written.is_committed);
         assert_eq!(written.failed, std::iter::once(0).collect());
@@ -395,7 +400,7 @@ mod tests {
     fn metadata_is_refused_if_every_replica_failed_while_the_epoch_was_allocated() {
         let (mut writes, mut actions) = asked(3, false);
         actions.clear();
-        writes.recorded(0, 7, Slots::default(), Ok(()), &mut actions);
+        writes.recorded(0, EXTENT, Slots::default(), Ok(()), &mut actions);
         assert!(!end_of(&actions).is_committed && writes.is_idle());
         assert_eq!(actions.len(), 1);
     }
@@ -404,14 +409,14 @@ mod tests {
     fn epoch_is_allocated_before_metadata_and_committed_after_it() {
         let (mut writes, mut actions) = asked(3, false);
         assert_eq!(std::mem::take(&mut actions), [record(3, false)]);
-        writes.recorded(0, 7, all(), Ok(()), &mut actions);
-        assert!(matches!(std::mem::take(&mut actions)[..], [MetadataAction::Write { extent: 7, .. }]));
+        writes.recorded(0, EXTENT, all(), Ok(()), &mut actions);
+        assert!(matches!(std::mem::take(&mut actions)[..], [MetadataAction::Write { extent: EXTENT, .. }]));
         for slot in 0..3 {
             assert!(actions.is_empty());
-            writes.written(7, slot, Ok(()), &mut actions);
+            writes.written(EXTENT, slot, Ok(()), &mut actions);
         }
         assert_eq!(std::mem::take(&mut actions), [record(3, true)]);
-        writes.recorded(0, 7, all(), Ok(()), &mut actions);
+        writes.recorded(0, EXTENT, all(), Ok(()), &mut actions);
         assert!(end_of(&actions).is_committed && writes.is_idle());
         actions.clear();
         writes.ask(request(3, false), &mut actions);
@@ -421,10 +426,10 @@ mod tests {
     #[test]
     fn regrown_extent_starts_without_committed_epochs() {
         let (mut writes, mut actions) = asked(3, false);
-        writes.recorded(0, 7, all(), Ok(()), &mut actions);
+        writes.recorded(0, EXTENT, all(), Ok(()), &mut actions);
         let results = [Ok(()), Err(MetadataFault::Broken), Ok(())];
-        (0..3).zip(results).for_each(|(slot, result)| writes.written(7, slot, result, &mut actions));
-        writes.recorded(0, 7, all(), Ok(()), &mut actions);
+        (0..3).zip(results).for_each(|(slot, result)| writes.written(EXTENT, slot, result, &mut actions));
+        writes.recorded(0, EXTENT, all(), Ok(()), &mut actions);
         actions.clear();
         writes.truncate(7);
         writes.ask(request(3, false), &mut actions);
@@ -433,17 +438,17 @@ mod tests {
             [record(3, false)],
             "the epoch of the extent before is not its own"
         );
-        writes.recorded(0, 7, all(), Ok(()), &mut actions);
+        writes.recorded(0, EXTENT, all(), Ok(()), &mut actions);
         assert!(matches!(actions[..], [MetadataAction::Write { anew, .. }] if anew.iter().next().is_none()));
     }
 
     #[test]
     fn epoch_of_metadata_that_no_replica_in_sync_has_is_never_committed() {
         let (mut writes, mut actions) = asked(3, false);
-        writes.recorded(0, 7, all(), Ok(()), &mut actions);
-        writes.written(7, 0, Err(MetadataFault::Broken), &mut actions);
-        writes.written(7, 1, Err(MetadataFault::Shortage), &mut actions);
-        writes.written(7, 2, Ok(()), &mut actions);
+        writes.recorded(0, EXTENT, all(), Ok(()), &mut actions);
+        writes.written(EXTENT, 0, Err(MetadataFault::Broken), &mut actions);
+        writes.written(EXTENT, 1, Err(MetadataFault::Shortage), &mut actions);
+        writes.written(EXTENT, 2, Ok(()), &mut actions);
         let written = end_of(&actions);
         assert_eq!(written.failed, [0, 1].into_iter().collect());
         assert_eq!(written.fault, Some(MetadataFault::Broken));
@@ -453,11 +458,11 @@ mod tests {
     #[test]
     fn file_whose_write_failed_is_made_anew_until_that_succeeds() {
         let (mut writes, mut actions) = asked(3, false);
-        writes.recorded(0, 7, all(), Ok(()), &mut actions);
+        writes.recorded(0, EXTENT, all(), Ok(()), &mut actions);
         let mut anew_next = |results: [Result<(), MetadataFault>; 3]| {
-            (0..3).zip(results).for_each(|(slot, result)| writes.written(7, slot, result, &mut actions));
+            (0..3).zip(results).for_each(|(slot, result)| writes.written(EXTENT, slot, result, &mut actions));
             if actions.contains(&record(3, true)) {
-                writes.recorded(0, 7, all(), Ok(()), &mut actions);
+                writes.recorded(0, EXTENT, all(), Ok(()), &mut actions);
             }
             actions.clear();
             writes.ask(request(3, false), &mut actions);
@@ -476,7 +481,13 @@ mod tests {
         let (mut writes, mut actions) = asked(3, false);
         for second in 0..u64::from(RECORD_TRIES_MAX) {
             assert_eq!(std::mem::take(&mut actions), [record(3, false)]);
-            writes.recorded(second * RECORD_PAUSE_NS, 7, all(), Err(MetadataFault::Shortage), &mut actions);
+            writes.recorded(
+                second * RECORD_PAUSE_NS,
+                EXTENT,
+                all(),
+                Err(MetadataFault::Shortage),
+                &mut actions,
+            );
             writes.retry((second + 1) * RECORD_PAUSE_NS - 1, &mut actions);
             if second + 1 < u64::from(RECORD_TRIES_MAX) {
                 assert!(actions.is_empty());
@@ -485,30 +496,30 @@ mod tests {
         }
         assert!(!end_of(&actions).has_begun);
         let (mut writes, mut actions) = asked(3, true);
-        writes.recorded(0, 7, all(), Err(MetadataFault::Shortage), &mut actions);
+        writes.recorded(0, EXTENT, all(), Err(MetadataFault::Shortage), &mut actions);
         assert!(!end_of(&actions).has_begun, "a replica that can be added later is not waited for");
     }
 
     #[test]
     fn stalled_drive_is_given_up_if_a_replica_in_sync_has_the_metadata() {
         let (mut writes, mut actions) = asked(3, false);
-        writes.recorded(0, 7, all(), Ok(()), &mut actions);
-        writes.expect(7, 10);
-        writes.written(7, 2, Ok(()), &mut actions);
+        writes.recorded(0, EXTENT, all(), Ok(()), &mut actions);
+        writes.expect(EXTENT, 10);
+        writes.written(EXTENT, 2, Ok(()), &mut actions);
         actions.clear();
         let slots = |slots: &[usize]| slots.iter().copied().collect::<Slots>();
         let both = |_| slots(&[0, 1]);
         writes.give_up_stalled(11, both, &mut actions);
         assert!(actions.is_empty(), "only a stale replica has it");
-        writes.written(7, 1, Ok(()), &mut actions);
+        writes.written(EXTENT, 1, Ok(()), &mut actions);
         writes.give_up_stalled(10, both, &mut actions);
         assert!(actions.is_empty(), "it is not late yet");
         writes.give_up_stalled(11, |_| slots(&[0]), &mut actions);
         assert!(actions.is_empty(), "the one that has it was removed or failed, and no other is left");
         writes.give_up_stalled(11, both, &mut actions);
         let slots = std::iter::once(0).collect();
-        assert_eq!(actions, [MetadataAction::GiveUp { extent: 7, slots }, record(3, true)]);
-        writes.written(7, 0, Ok(()), &mut actions);
+        assert_eq!(actions, [MetadataAction::GiveUp { extent: EXTENT, slots }, record(3, true)]);
+        writes.written(EXTENT, 0, Ok(()), &mut actions);
         assert_eq!(actions.len(), 2, "a late answer is nobody's");
     }
 }

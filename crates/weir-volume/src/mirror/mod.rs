@@ -53,6 +53,7 @@ mod snapshots;
 pub mod stall;
 mod steps;
 
+use weir_types::ExtentIndex;
 use weir_types::bounds::EXTENT_BYTES;
 
 use crate::action::{Action, Content, Fault, Kind, OperationId, Request};
@@ -131,13 +132,13 @@ impl Mirror {
     /// request is started.
     pub fn begin(&mut self, effects: &mut Vec<Effect>) {
         let extents = &mut self.parts.extents;
-        (0..extents.count()).for_each(|extent| extents.write_metadata(extent, effects));
+        ExtentIndex::first(extents.count()).for_each(|extent| extents.write_metadata(extent, effects));
     }
 
     /// Starts a request. It ends with an [`Effect::Done`], in this call or later.
     pub fn start(&mut self, request: Request, effects: &mut Vec<Effect>) -> MirrorId {
         let id = self.parts.operations.add(Operation::new(request, Work::Client));
-        if request.extent >= self.parts.extents.count() {
+        if !request.extent.is_within(self.parts.extents.count()) {
             self.parts.operations.finish(id, Err(Fault::OutOfRange), effects);
         } else if request.kind == Kind::Read {
             self.parts.requests(effects).read(id);
@@ -171,7 +172,7 @@ impl Mirror {
     }
 
     /// Fails a replica of an extent.
-    pub fn fail_replica(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) {
+    pub fn fail_replica(&mut self, extent: ExtentIndex, slot: usize, effects: &mut Vec<Effect>) {
         if slot >= self.parts.replicas.slots() {
             return;
         }
@@ -181,7 +182,7 @@ impl Mirror {
     }
 
     /// Takes the outcome of a write of replica metadata.
-    pub fn metadata_written(&mut self, extent: u32, written: Written, effects: &mut Vec<Effect>) {
+    pub fn metadata_written(&mut self, extent: ExtentIndex, written: Written, effects: &mut Vec<Effect>) {
         self.parts.metadata(effects).take_result(extent, written);
         self.run(effects);
     }
@@ -194,21 +195,26 @@ impl Mirror {
 
     /// Removes regions from the metadata that all replicas in sync have and that have not changed since the
     /// last call. A flush makes them stable first. Regular calls bound the resync after a crash.
-    pub fn tidy(&mut self, extent: u32, effects: &mut Vec<Effect>) {
+    pub fn tidy(&mut self, extent: ExtentIndex, effects: &mut Vec<Effect>) {
         self.parts.metadata(effects).begin_tidying(extent);
         self.run(effects);
     }
 
     /// Removes all regions that it can from the metadata, also those that changed lately: nothing more is to
     /// come, and a clean region needs no resync at the next start.
-    pub fn tidy_up(&mut self, extent: u32, effects: &mut Vec<Effect>) {
+    pub fn tidy_up(&mut self, extent: ExtentIndex, effects: &mut Vec<Effect>) {
         self.parts.extents[extent].forget_recent_changes();
         self.tidy(extent, effects);
     }
 
     /// Begins to resync the next region that a replica lacks; it ends with an [`Effect::Done`]. `None` if it
     /// lacks none, or cannot be reached, or nobody else has it.
-    pub fn resync_region(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) -> Option<MirrorId> {
+    pub fn resync_region(
+        &mut self,
+        extent: ExtentIndex,
+        slot: usize,
+        effects: &mut Vec<Effect>,
+    ) -> Option<MirrorId> {
         let id = self.parts.resync(effects).begin_region(extent, slot);
         self.run(effects);
         id
@@ -218,7 +224,7 @@ impl Mirror {
     /// [`Effect::ReplicaStates`] reports the new state. Returns false if the replica is not stale or lacks
     /// some data, or if a start would not look for it. Returns false as well if its checksums may still be
     /// valid: they are invalidated first.
-    pub fn promote(&mut self, extent: u32, slot: usize, effects: &mut Vec<Effect>) -> bool {
+    pub fn promote(&mut self, extent: ExtentIndex, slot: usize, effects: &mut Vec<Effect>) -> bool {
         let has_begun = self.parts.resync(effects).begin_promotion(extent, slot);
         self.run(effects);
         has_begun
@@ -230,7 +236,7 @@ impl Mirror {
     /// then, and until [`Mirror::has_answered`] is true.
     pub fn change_replica(
         &mut self,
-        (extent, slot): (u32, usize),
+        (extent, slot): (ExtentIndex, usize),
         change: ReplicaChange<'_>,
         files: FileState,
         effects: &mut Vec<Effect>,
@@ -242,7 +248,7 @@ impl Mirror {
 
     /// Tells that an added replica is durably recorded where a start looks for replicas: it may become in
     /// sync.
-    pub fn confirm_added(&mut self, extent: u32, slot: usize) {
+    pub fn confirm_added(&mut self, extent: ExtentIndex, slot: usize) {
         if let Some(extent) = self.parts.extents.within_mut(extent) {
             extent.confirm_added(slot);
         }
@@ -250,7 +256,7 @@ impl Mirror {
 
     /// Sets the duration of a read from a replica of an extent, in any unit: the fastest readable replicas
     /// are read.
-    pub fn set_read_cost(&mut self, extent: u32, slot: usize, cost: u32) {
+    pub fn set_read_cost(&mut self, extent: ExtentIndex, slot: usize, cost: u32) {
         if let Some(extent) = self.parts.extents.within_mut(extent) {
             extent.set_read_cost(slot, cost);
         }
@@ -258,7 +264,7 @@ impl Mirror {
 
     /// Sets the checksum header found beside a replica of an extent; `None` if it could not be read. Call it
     /// before [`Mirror::begin`].
-    pub fn set_checksum_header(&mut self, extent: u32, slot: usize, header: Option<ChecksumHeader>) {
+    pub fn set_checksum_header(&mut self, extent: ExtentIndex, slot: usize, header: Option<ChecksumHeader>) {
         if let Some(extent) = self.parts.extents.within_mut(extent) {
             extent.found_checksum_header(slot, header);
         }
@@ -266,7 +272,7 @@ impl Mirror {
 
     /// Invalidates the checksums of an extent from an offset on, because a caller changes that range. The
     /// caller updates the checksum files itself, and no operation may be under way.
-    pub fn invalidate_checksums_from(&mut self, index: u32, offset: u32) {
+    pub fn invalidate_checksums_from(&mut self, index: ExtentIndex, offset: u32) {
         let length = EXTENT_BYTES as u32 - offset;
         let extent = self.parts.extents.within_mut(index).filter(|_| length > 0);
         if let Some(checksums) = extent.and_then(|extent| extent.checksums_mut()) {

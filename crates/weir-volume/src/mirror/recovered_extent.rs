@@ -172,6 +172,7 @@ impl RecoveredExtent {
 
 #[cfg(test)]
 mod tests {
+    use weir_types::ExtentIndex;
     use weir_types::bounds::EXTENT_BYTES;
 
     use super::super::Mirror;
@@ -265,7 +266,7 @@ mod tests {
             RecoveredExtent::settle([Some(newest), Some(own), None, None], recorded)
         };
         let mirror = Mirror::new(EXTENT_BYTES, 2, vec![settled(49).unwrap()]);
-        assert!(mirror.readable(0, 0, EXTENT_BYTES as u32).iter().eq([1]));
+        assert!(mirror.readable(ExtentIndex(0), 0, EXTENT_BYTES as u32).iter().eq([1]));
         for number in [48, 50] {
             let nobody = Err(Unservable::NoReplicaInSync);
             assert_eq!(
@@ -289,8 +290,11 @@ mod tests {
             let settled =
                 RecoveredExtent::settle([numbered(9, 8, &[3]), own(1), own(2), None], committed(2)).unwrap();
             let mirror = Mirror::new(EXTENT_BYTES, 3, vec![settled]);
-            assert!(mirror.readable(0, 0, EXTENT_BYTES as u32).iter().eq([3 - older]), "{older} is older");
-            assert_eq!(mirror.lacks(0, older), RegionSet::all().len());
+            assert!(
+                mirror.readable(ExtentIndex(0), 0, EXTENT_BYTES as u32).iter().eq([3 - older]),
+                "{older} is older"
+            );
+            assert_eq!(mirror.lacks(ExtentIndex(0), older), RegionSet::all().len());
         }
     }
 

@@ -3,6 +3,7 @@
 //!
 //! This module does not know why a replica comes or goes, and touches no file.
 
+use weir_types::ExtentIndex;
 use weir_types::bounds::EXTENT_BYTES;
 
 use super::effect::Effect;
@@ -46,7 +47,13 @@ pub(super) struct ReplicaChanges<'a> {
 impl ReplicaChanges<'_> {
     /// Begins a change of a replica of an extent. False if it cannot begin now: orphaned I/O may still reach the file of a
     /// replica that comes, or no replica in sync would be left.
-    pub fn begin(&mut self, extent: u32, slot: usize, change: ReplicaChange<'_>, files: FileState) -> bool {
+    pub fn begin(
+        &mut self,
+        extent: ExtentIndex,
+        slot: usize,
+        change: ReplicaChange<'_>,
+        files: FileState,
+    ) -> bool {
         let may_come = !files.has_orphaned_io && files.can_attach;
         match change {
             ReplicaChange::Add => {
@@ -63,13 +70,13 @@ impl ReplicaChanges<'_> {
 
     /// True if a replica of an extent can be added in a slot: no operation of an earlier replica is left
     /// there.
-    fn can_add(&self, index: u32, slot: usize) -> bool {
+    fn can_add(&self, index: ExtentIndex, slot: usize) -> bool {
         let is_free = self.extents.within(index).is_some_and(|extent| extent.can_add(slot));
         is_free && self.replicas.has_answered(slot, index)
     }
 
     /// Adds a replica of an extent whose files exist and are empty.
-    fn add(&mut self, index: u32, slot: usize) {
+    fn add(&mut self, index: ExtentIndex, slot: usize) {
         self.make_room(slot + 1);
         self.extents[index].add(slot);
         self.renew(index, slot);
@@ -78,7 +85,7 @@ impl ReplicaChanges<'_> {
     /// Takes back a replica of an extent that can be reached again, with its old data and with this metadata
     /// beside it. Returns false if the replica is already there, is unknown or has no other to resync from.
     /// Returns false as well if earlier operations on it are still under way.
-    fn rejoin(&mut self, index: u32, slot: usize, found: &ReplicaMetadata) -> bool {
+    fn rejoin(&mut self, index: ExtentIndex, slot: usize, found: &ReplicaMetadata) -> bool {
         let can_rejoin = self.extents.within(index).is_some_and(|extent| extent.can_rejoin(slot));
         if !can_rejoin || !self.replicas.has_answered(slot, index) {
             return false;
@@ -95,7 +102,7 @@ impl ReplicaChanges<'_> {
 
     /// Removes a replica of an extent; false if it is the last that has everything. If power fails before the
     /// removal is durable, it may still be the replica that counts.
-    fn remove(&mut self, index: u32, slot: usize) -> bool {
+    fn remove(&mut self, index: ExtentIndex, slot: usize) -> bool {
         let has_other = self.extents[index].in_sync().has_other(slot);
         if has_other {
             self.extents[index].remove(slot);
@@ -105,7 +112,7 @@ impl ReplicaChanges<'_> {
     }
 
     /// Handles the failure of a replica of an extent.
-    pub fn failed(&mut self, index: u32, slot: usize, remains: Remains) {
+    pub fn failed(&mut self, index: ExtentIndex, slot: usize, remains: Remains) {
         self.flushes.note_failed_replica(slot, index);
         let extent = &mut self.extents[index];
         extent.fail(slot);
@@ -124,7 +131,7 @@ impl ReplicaChanges<'_> {
     }
 
     /// Uses the files of a replica that has come.
-    fn renew(&mut self, index: u32, slot: usize) {
+    fn renew(&mut self, index: ExtentIndex, slot: usize) {
         self.replicas.renew(slot, index);
         self.flushes.forget_failed_replica(slot, index);
         self.extents.write_metadata(index, self.outcome.effects);
@@ -140,19 +147,19 @@ impl ReplicaChanges<'_> {
 /// A change that has begun and is not durable yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AwaitedChange {
-    extent: u32,
+    extent: ExtentIndex,
     slot: usize,
     is_there_after: bool,
 }
 
 impl AwaitedChange {
     /// The change of a replica.
-    pub fn new((extent, slot): (u32, usize), change: ReplicaChange<'_>) -> AwaitedChange {
+    pub fn new((extent, slot): (ExtentIndex, usize), change: ReplicaChange<'_>) -> AwaitedChange {
         AwaitedChange { extent, slot, is_there_after: !matches!(change, ReplicaChange::Remove) }
     }
 
     /// The replica that changes, by its extent and number.
-    pub fn replica(&self) -> (u32, usize) {
+    pub fn replica(&self) -> (ExtentIndex, usize) {
         (self.extent, self.slot)
     }
 
@@ -161,7 +168,7 @@ impl AwaitedChange {
     /// The change of a replica that goes begins anew while its file is needed: a read or a journal may still reach it.
     pub fn outcome(
         &self,
-        extent: u32,
+        extent: ExtentIndex,
         replica_states: Option<&ReplicaStates>,
         is_file_needed: impl FnOnce() -> bool,
     ) -> Option<bool> {
@@ -174,7 +181,7 @@ impl AwaitedChange {
     }
 
     /// True if it waits for a replica to come that no metadata could be written for.
-    pub fn is_refused_by(&self, extent: u32, slot: usize) -> bool {
+    pub fn is_refused_by(&self, extent: ExtentIndex, slot: usize) -> bool {
         self.is_there_after && (self.extent, self.slot) == (extent, slot)
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! This module does not know replica states, and which replica an operation goes to.
 
+use weir_types::ExtentIndex;
+
 use super::effect::Answer;
 use super::mirror_id::MirrorId;
 use super::slots::Slots;
@@ -48,17 +50,17 @@ impl Replicas {
     }
 
     /// True if the range is known to hold no data.
-    pub fn is_hole(&self, slot: usize, extent: u32, offset: u32, length: u32) -> bool {
+    pub fn is_hole(&self, slot: usize, extent: ExtentIndex, offset: u32, length: u32) -> bool {
         self.volumes[slot].is_hole(extent, offset, length)
     }
 
     /// True if a replica of an extent still has the file of this generation.
-    pub fn is_current(&self, slot: usize, extent: u32, generation: Generation) -> bool {
+    pub fn is_current(&self, slot: usize, extent: ExtentIndex, generation: Generation) -> bool {
         self.volumes.get(slot).is_some_and(|volume| volume.is_current(extent, generation))
     }
 
     /// True if every operation begun on a replica of an extent has been answered.
-    pub fn has_answered(&self, slot: usize, extent: u32) -> bool {
+    pub fn has_answered(&self, slot: usize, extent: ExtentIndex) -> bool {
         self.volumes.get(slot).is_none_or(|volume| volume.is_idle(extent))
     }
 
@@ -114,7 +116,7 @@ impl Replicas {
     }
 
     /// Makes acknowledged writes of a replica stable: those of one extent, or of all.
-    pub fn flush(&mut self, slot: usize, number: u32, only: Option<u32>, actions: &mut Vec<Action>) {
+    pub fn flush(&mut self, slot: usize, number: u32, only: Option<ExtentIndex>, actions: &mut Vec<Action>) {
         match only {
             Some(extent) => self.volumes[slot].flush_extent(number, extent, actions),
             None => self.volumes[slot].flush(number, actions),
@@ -122,12 +124,12 @@ impl Replicas {
     }
 
     /// Fails a replica of an extent.
-    pub fn fail(&mut self, slot: usize, extent: u32, actions: &mut Vec<Action>) {
+    pub fn fail(&mut self, slot: usize, extent: ExtentIndex, actions: &mut Vec<Action>) {
         self.volumes[slot].fail_replica(extent, actions);
     }
 
     /// Resets a replica of an extent whose file was replaced.
-    pub fn renew(&mut self, slot: usize, extent: u32) {
+    pub fn renew(&mut self, slot: usize, extent: ExtentIndex) {
         self.volumes[slot].renew(extent);
     }
 }

@@ -7,6 +7,8 @@
 //! This module does not know snapshots, checksums, resync steps and scrubs: a change comes here once it has
 //! waited for them.
 
+use weir_types::ExtentIndex;
+
 use super::change_order::ChangeOrder;
 use super::extents::Extents;
 use super::mirror_id::MirrorId;
@@ -126,7 +128,7 @@ impl Requests<'_> {
     }
 
     /// Lets reads and changes of an extent continue that waited for its metadata.
-    pub fn continue_all(&mut self, extent: u32) {
+    pub fn continue_all(&mut self, extent: ExtentIndex) {
         self.order.take_reads(extent).for_each(|id| self.outcome.steps.add(Step::Read(id)));
         self.order.running(extent).for_each(|id| self.outcome.steps.add(Step::Continue(id)));
     }
@@ -150,7 +152,7 @@ impl Requests<'_> {
     }
 
     /// Fails the reads that wait for replica metadata that could not be written.
-    pub fn fail_held_reads(&mut self, extent: u32) {
+    pub fn fail_held_reads(&mut self, extent: ExtentIndex) {
         self.order.take_reads(extent).for_each(|id| self.outcome.steps.add(Step::FailRead(id)));
     }
 
@@ -165,7 +167,7 @@ impl Requests<'_> {
     }
 
     /// Fails the changes that wait for replica metadata that could not be written.
-    pub fn fail_waiting_changes(&mut self, extent: u32, fault: Fault) {
+    pub fn fail_waiting_changes(&mut self, extent: ExtentIndex, fault: Fault) {
         let operations = &self.operations;
         let waits =
             |id: &MirrorId| operations.is_in(*id, Stage::Marking) || operations.is_in(*id, Stage::Recording);
@@ -182,7 +184,7 @@ impl Requests<'_> {
     }
 
     /// Lets waiting changes of an extent try again, in order.
-    pub fn enqueue_waiting(&mut self, extent: u32) {
+    pub fn enqueue_waiting(&mut self, extent: ExtentIndex) {
         if self.order.has_waiting(extent) {
             self.order.take_waiting(extent).for_each(|id| self.outcome.steps.add(Step::Enqueue(id)));
         }

@@ -4,6 +4,7 @@
 //! target. While the step runs, changes of the region wait. This module does not know which replica is
 //! resynced next (see [`resync_queue`](super::resync_queue)).
 
+use weir_types::ExtentIndex;
 use weir_types::bounds::{PIECE_BYTES, REGION_BYTES};
 
 use super::change_order::ChangeOrder;
@@ -35,7 +36,7 @@ fn range_of(region: u32) -> (u32, u32) {
 impl Resync<'_> {
     /// Begins to resync the next region that a replica lacks. `None` if it lacks none, or cannot be reached,
     /// or nobody else has it.
-    pub fn begin_region(&mut self, extent: u32, slot: usize) -> Option<MirrorId> {
+    pub fn begin_region(&mut self, extent: ExtentIndex, slot: usize) -> Option<MirrorId> {
         self.skip_holes(extent, slot);
         let state = &self.extents[extent];
         if !state.is_there(slot) || !state.in_sync().has_other(slot) {
@@ -54,7 +55,7 @@ impl Resync<'_> {
 
     /// Regions that nobody ever wrote need no resync. A replica has regions that are holes there and where
     /// they would be read from, unless something is under way in them.
-    fn skip_holes(&mut self, extent: u32, slot: usize) {
+    fn skip_holes(&mut self, extent: ExtentIndex, slot: usize) {
         let under_way = self.order.regions_under_way(extent, self.operations);
         let state = &self.extents[extent];
         let is_hole = |slot: usize, region: u32| {
@@ -161,7 +162,7 @@ impl Resync<'_> {
     /// Begins to promote a stale replica that lacks nothing. A flush makes its data stable first. Returns
     /// false if the replica is not stale or lacks some data, or if a start would not look for it. Returns
     /// false as well if its checksums may still be valid: they are invalidated first.
-    pub fn begin_promotion(&mut self, index: u32, slot: usize) -> bool {
+    pub fn begin_promotion(&mut self, index: ExtentIndex, slot: usize) -> bool {
         let extent = &self.extents[index];
         if !extent.can_be_promoted(slot) {
             return false;
@@ -177,7 +178,7 @@ impl Resync<'_> {
 
     /// Ends a promotion after its flush. A replica that could not make data stable has failed, which changed
     /// its version.
-    pub fn end_promotion(&mut self, index: u32, slot: usize, version: u64) {
+    pub fn end_promotion(&mut self, index: ExtentIndex, slot: usize, version: u64) {
         let extent = &mut self.extents[index];
         let is_same = extent.version(slot) == version && extent.can_be_promoted(slot);
         if is_same && !extent.may_have_valid_checksums(slot) {
@@ -189,7 +190,7 @@ impl Resync<'_> {
 
     /// Makes running changes rely on a replica that has just become in sync: if it fails, the others are
     /// asked again.
-    fn rely_on(&mut self, index: u32, slot: usize) {
+    fn rely_on(&mut self, index: ExtentIndex, slot: usize) {
         for id in self.order.running(index) {
             if self.operations.is_in(id, Stage::Running) {
                 self.operations[id].rely_on(Slots::one(slot));
@@ -205,6 +206,9 @@ mod tests {
     use super::*;
     use crate::mirror::{Answer, Mirror, RecoveredExtent, RegionSet, ReplicaState, Written};
     use crate::{Action, AllocationMap, OperationId};
+
+    /// The first extent.
+    const FIRST: ExtentIndex = ExtentIndex(0);
 
     /// A mirror with drives that answer everything at once, except writes.
     struct World {
@@ -265,11 +269,11 @@ mod tests {
         let (mirror, mut effects) = (Mirror::new(EXTENT_BYTES, 2, vec![recovered_extent]), Vec::new());
         let mut world = World { mirror, writes: Vec::new(), done: Vec::new() };
         let kind = Kind::Write { is_durable: false };
-        world.mirror.start(Request { kind, extent: 0, offset: 0, length: 4096 }, &mut effects);
+        world.mirror.start(Request { kind, extent: FIRST, offset: 0, length: 4096 }, &mut effects);
         world.carry_out(std::mem::take(&mut effects));
-        assert!(world.mirror.promote(0, 1, &mut effects));
+        assert!(world.mirror.promote(FIRST, 1, &mut effects));
         world.carry_out(effects);
-        assert_eq!(world.mirror.replica_states(0)[..2], [ReplicaState::InSync; 2]);
+        assert_eq!(world.mirror.replica_states(FIRST)[..2], [ReplicaState::InSync; 2]);
         world.end_write(0, Err(Fault::NoSpace));
         world.end_write(1, Err(Fault::Broken));
         assert_eq!(world.done, [], "the replica that is left is asked once more");
@@ -289,11 +293,11 @@ mod tests {
         recovered_extent.is_there[..3].fill(true);
         for costs in [[9, 1], [1, 9]] {
             let mut mirror = Mirror::new(EXTENT_BYTES, 3, vec![recovered_extent.clone()]);
-            costs.iter().enumerate().for_each(|(slot, cost)| mirror.set_read_cost(0, slot, *cost));
+            costs.iter().enumerate().for_each(|(slot, cost)| mirror.set_read_cost(FIRST, slot, *cost));
             let fastest = usize::from(costs[0] > costs[1]);
-            assert_eq!(mirror.source(0, 2), Some(fastest));
+            assert_eq!(mirror.source(FIRST, 2), Some(fastest));
             let mut effects = Vec::new();
-            mirror.resync_region(0, 2, &mut effects).unwrap();
+            mirror.resync_region(FIRST, 2, &mut effects).unwrap();
             let slots: Vec<usize> = effects
                 .iter()
                 .filter_map(|effect| match effect {
@@ -339,15 +343,15 @@ mod tests {
         recovered_extent.metadata.replica_states[..3].fill(ReplicaState::InSync);
         recovered_extent.is_there[..3].fill(true);
         let mut mirror = Mirror::new(EXTENT_BYTES, 3, vec![recovered_extent]);
-        let request = Request { kind: Kind::Zero, extent: 0, offset: 0, length: REGION_BYTES as u32 };
-        mirror.parts.extents[0].mark(&request);
-        mirror.parts.extents[0].diverge(&request);
+        let request = Request { kind: Kind::Zero, extent: FIRST, offset: 0, length: REGION_BYTES as u32 };
+        mirror.parts.extents[FIRST].mark(&request);
+        mirror.parts.extents[FIRST].diverge(&request);
         let mut effects = Vec::new();
-        mirror.resync_region(0, 2, &mut effects).unwrap();
+        mirror.resync_region(FIRST, 2, &mut effects).unwrap();
         assert_eq!(carry_out(&mut mirror, &mut effects, Some(0)), [(0, 0)]);
-        mirror.fail_replica(0, 0, &mut effects);
+        mirror.fail_replica(FIRST, 0, &mut effects);
         let piece = PIECE_BYTES as u32;
         assert_eq!(carry_out(&mut mirror, &mut effects, None), [(1, piece), (1, 0), (1, piece)]);
-        assert_eq!(mirror.readable(0, 0, 4096).iter().collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(mirror.readable(FIRST, 0, 4096).iter().collect::<Vec<_>>(), [1, 2]);
     }
 }

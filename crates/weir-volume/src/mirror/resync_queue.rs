@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use weir_types::ExtentIndex;
 use weir_types::bounds::BACKGROUND_OPERATIONS_MAX;
 
 use super::Mirror;
@@ -15,7 +16,7 @@ pub const RETRY_NS: u64 = 1_000_000_000;
 const BUSY_NS_MAX: u32 = 10_000_000;
 
 /// A replica of an extent, by the extent and its number.
-pub type ExtentReplica = (u32, usize);
+pub type ExtentReplica = (ExtentIndex, usize);
 
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub enum Next {
 #[derive(Clone, Debug, Default)]
 pub struct ResyncQueue {
     /// Extents with a replica that may not be in sync.
-    wanting: BTreeSet<u32>,
+    wanting: BTreeSet<ExtentIndex>,
     /// Replicas that are left alone until an instant, in nanoseconds.
     resting: BTreeMap<ExtentReplica, u64>,
     steps_under_way: usize,
@@ -46,13 +47,13 @@ impl ResyncQueue {
 
     /// Looks at all extents, after the volume was resized.
     pub fn look_at_all(&mut self, mirror: &Mirror) {
-        let wants = |extent: &u32| !mirror.wanting(*extent).is_empty();
-        self.wanting = (0..mirror.extents()).filter(wants).collect();
-        self.resting.retain(|(extent, _), _| *extent < mirror.extents());
+        let wants = |extent: &ExtentIndex| !mirror.wanting(*extent).is_empty();
+        self.wanting = ExtentIndex::first(mirror.extents()).filter(wants).collect();
+        self.resting.retain(|(extent, _), _| extent.is_within(mirror.extents()));
     }
 
     /// The replicas of an extent have changed.
-    pub fn look_at(&mut self, extent: u32) {
+    pub fn look_at(&mut self, extent: ExtentIndex) {
         self.wanting.insert(extent);
         self.resting.retain(|(other, _), _| *other != extent);
     }
@@ -84,7 +85,7 @@ impl ResyncQueue {
         if self.steps_under_way >= BACKGROUND_OPERATIONS_MAX {
             return None;
         }
-        let of_extent = |extent: &u32| {
+        let of_extent = |extent: &ExtentIndex| {
             let extent = *extent;
             mirror.wanting(extent).iter().map(move |slot| (extent, slot)).collect::<Vec<_>>()
         };
@@ -101,7 +102,7 @@ impl ResyncQueue {
 
     /// Regions that replicas which can be reached do not have.
     pub fn regions_left(&self, mirror: &Mirror) -> u64 {
-        let out_of_sync = |extent: &u32| {
+        let out_of_sync = |extent: &ExtentIndex| {
             let slots = mirror.wanting(*extent);
             slots.iter().map(|slot| u64::from(mirror.lacks(*extent, slot))).sum::<u64>()
         };

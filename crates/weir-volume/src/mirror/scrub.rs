@@ -13,6 +13,7 @@
 //!
 //! This module does not know which section is scrubbed when.
 
+use weir_types::ExtentIndex;
 use weir_types::bounds::{PIECE_BYTES, REPLICA_SLOTS_MAX};
 
 use super::change_order::ChangeOrder;
@@ -42,7 +43,7 @@ pub(super) struct Scrub<'a> {
 impl Scrub<'_> {
     /// Begins to scrub a section. Returns false if a scrub of the extent is under way or no replica can be
     /// read.
-    pub fn begin_section(&mut self, index: u32, section: u32, zero_checksum: u32) -> bool {
+    pub fn begin_section(&mut self, index: ExtentIndex, section: u32, zero_checksum: u32) -> bool {
         let Some(extent) = self.extents.within_mut(index) else { return false };
         let Some(valid) = extent.begin_section(section, zero_checksum) else { return false };
         if !valid.is_empty() {
@@ -54,7 +55,7 @@ impl Scrub<'_> {
 
     /// Begins to examine the next piece of the section that is being scrubbed. Pieces that were never written
     /// are skipped; `None` if no piece is left.
-    pub fn begin_piece(&mut self, index: u32) -> Option<MirrorId> {
+    pub fn begin_piece(&mut self, index: ExtentIndex) -> Option<MirrorId> {
         while self.extents.within(index)?.scrub().is_some_and(SectionScrub::has_piece) {
             let (first, offset) = self.section(index).next_piece();
             let request = Request { kind: Kind::Read, extent: index, offset, length: PIECE_BYTES as u32 };
@@ -70,7 +71,7 @@ impl Scrub<'_> {
     }
 
     /// Abandons the scrub of the section: no more pieces are examined, and its checksums do not become valid.
-    pub fn abandon_section(&mut self, index: u32) {
+    pub fn abandon_section(&mut self, index: ExtentIndex) {
         if self.extents.within(index).is_some_and(|extent| extent.scrub().is_some()) {
             self.section(index).abandon();
             self.go_on(index);
@@ -91,7 +92,7 @@ impl Scrub<'_> {
             && !self.order.is_busy(request, self.operations)
     }
 
-    fn section(&mut self, index: u32) -> &mut SectionScrub {
+    fn section(&mut self, index: ExtentIndex) -> &mut SectionScrub {
         let checksums = self.extents[index].checksums_mut();
         checksums.expect("an extent that is scrubbed has checksums").section_mut()
     }
@@ -182,7 +183,7 @@ impl Scrub<'_> {
     }
 
     /// Moves the section that is being scrubbed forward as far as possible now.
-    pub fn go_on(&mut self, index: u32) {
+    pub fn go_on(&mut self, index: ExtentIndex) {
         let Some(checksums) = self.extents.within_mut(index).and_then(|extent| extent.checksums_mut()) else {
             return;
         };
@@ -200,7 +201,7 @@ impl Scrub<'_> {
 
     /// Continues after the flush: the data that was read is stable, or the replica that could not make it
     /// stable has failed.
-    pub fn flushed(&mut self, index: u32) {
+    pub fn flushed(&mut self, index: ExtentIndex) {
         let checksums = self.extents.within_mut(index).and_then(|extent| extent.checksums_mut());
         if checksums.is_some_and(|checksums| checksums.section_flushed()) {
             self.extents.write_checksum_headers(index, self.outcome.effects);
@@ -209,7 +210,7 @@ impl Scrub<'_> {
     }
 
     /// Has the checksums written, once none of those that they replace is valid.
-    fn store(&mut self, index: u32) {
+    fn store(&mut self, index: ExtentIndex) {
         let Some(checksums) = self.extents[index].checksums_mut() else { return };
         match checksums.begin_storing() {
             Ok(work) => self.outcome.effect(Effect::ChecksumWork { extent: index, work: Box::new(work) }),
@@ -219,18 +220,18 @@ impl Scrub<'_> {
     }
 
     /// Takes the stored checksums that were loaded.
-    pub fn loaded(&mut self, index: u32, loaded: [Option<Vec<u32>>; REPLICA_SLOTS_MAX]) {
+    pub fn loaded(&mut self, index: ExtentIndex, loaded: [Option<Vec<u32>>; REPLICA_SLOTS_MAX]) {
         self.section(index).take_loaded(loaded);
     }
 
     /// Takes the end of the write of checksums.
-    pub fn stored(&mut self, index: u32, failed: Slots) {
+    pub fn stored(&mut self, index: ExtentIndex, failed: Slots) {
         let checksums = self.extents[index].checksums_mut();
         checksums.expect("an extent that is scrubbed has checksums").stored(failed);
         self.extents.write_checksum_headers(index, self.outcome.effects);
     }
 
-    fn end_section(&mut self, index: u32) {
+    fn end_section(&mut self, index: ExtentIndex) {
         let checksums = self.extents[index].checksums_mut();
         if let Some(report) = checksums.and_then(|checksums| checksums.end_section()) {
             self.outcome.effect(Effect::Scrubbed { extent: index, report: Box::new(report) });

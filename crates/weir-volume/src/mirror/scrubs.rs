@@ -1,5 +1,6 @@
 //! Scrubs of a mirror, as its executor runs them.
 
+use weir_types::ExtentIndex;
 use weir_types::bounds::BLOCK_BYTES;
 
 use super::Mirror;
@@ -18,7 +19,7 @@ impl Scrubs<'_> {
     /// block of zeroes.
     pub fn begin_section(
         self,
-        extent: u32,
+        extent: ExtentIndex,
         section: u32,
         zero_checksum: u32,
         effects: &mut Vec<Effect>,
@@ -27,21 +28,21 @@ impl Scrubs<'_> {
     }
 
     /// True if an extent has a section with pieces to examine now.
-    pub fn has_piece(self, extent: u32) -> bool {
+    pub fn has_piece(self, extent: ExtentIndex) -> bool {
         let extent = self.0.parts.extents.within(extent);
         extent.and_then(|extent| extent.scrub()).is_some_and(SectionScrub::has_piece)
     }
 
     /// Begins to examine the next piece of the section that is being scrubbed; it ends with an
     /// [`Effect::Done`]. Pieces that were never written are skipped; `None` if no piece is left.
-    pub fn begin_piece(self, extent: u32, effects: &mut Vec<Effect>) -> Option<MirrorId> {
+    pub fn begin_piece(self, extent: ExtentIndex, effects: &mut Vec<Effect>) -> Option<MirrorId> {
         let id = self.0.parts.scrub(effects).begin_piece(extent);
         self.0.run(effects);
         id
     }
 
     /// Abandons the scrub of the section: no more pieces are examined, and its checksums do not become valid.
-    pub fn abandon_section(self, extent: u32, effects: &mut Vec<Effect>) {
+    pub fn abandon_section(self, extent: ExtentIndex, effects: &mut Vec<Effect>) {
         self.0.parts.scrub(effects).abandon_section(extent);
         self.0.run(effects);
     }
@@ -61,7 +62,7 @@ impl Scrubs<'_> {
     }
 
     /// Takes the result of a task on the checksum files.
-    pub fn checksum_work_done(self, extent: u32, result: ChecksumResult, effects: &mut Vec<Effect>) {
+    pub fn checksum_work_done(self, extent: ExtentIndex, result: ChecksumResult, effects: &mut Vec<Effect>) {
         let parts = &mut self.0.parts;
         match result {
             ChecksumResult::Loaded(block_checksums) => parts.scrub(effects).loaded(extent, block_checksums),

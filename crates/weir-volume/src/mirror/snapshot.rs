@@ -15,6 +15,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use weir_types::ExtentIndex;
 use weir_types::bounds::REGION_BYTES;
 
 use super::change_order::ChangeOrder;
@@ -39,11 +40,11 @@ pub(super) struct SnapshotState {
 struct Snapshot {
     extents: Vec<Owed>,
     /// Extents with changes that wait for the snapshot.
-    urgent: VecDeque<u32>,
+    urgent: VecDeque<ExtentIndex>,
     /// First extent that owes any region.
-    next: u32,
+    next: ExtentIndex,
     /// Extent and regions that the executor is working on.
-    under_way: Option<(u32, Range<u32>)>,
+    under_way: Option<(ExtentIndex, Range<u32>)>,
     /// Number of owed regions in all extents.
     regions_left: u64,
 }
@@ -58,7 +59,7 @@ struct Owed {
 /// Error: an extent has no replica that a snapshot could be taken from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("extent {0} has no replica that has everything and can be reached")]
-pub struct NothingToSnapshot(pub u32);
+pub struct NothingToSnapshot(pub ExtentIndex);
 
 impl SnapshotState {
     /// Lets no change begin until the snapshot begins or the quiesce ends.
@@ -84,7 +85,7 @@ impl SnapshotState {
     /// True if a change must wait. Its regions are taken soon then.
     pub fn must_wait(&mut self, request: &Request) -> bool {
         let Some(snapshot) = &mut self.in_progress else { return self.is_quiesced };
-        let owed = &snapshot.extents[request.extent as usize].regions;
+        let owed = &snapshot.extents[request.extent.index()].regions;
         let is_owed = regions_of(request.offset, request.length).any(|region| owed.contains(region));
         if is_owed && !snapshot.urgent.contains(&request.extent) {
             snapshot.urgent.push_back(request.extent);
@@ -106,7 +107,8 @@ impl SnapshotWork<'_> {
     /// Ends a quiesce: changes may begin again.
     pub fn release(&mut self) {
         self.state.is_quiesced = false;
-        let waiting = (0..self.extents.count()).filter(|extent| self.order.has_waiting(*extent));
+        let waiting =
+            ExtentIndex::first(self.extents.count()).filter(|extent| self.order.has_waiting(*extent));
         waiting.for_each(|extent| self.outcome.steps.add(Step::EnqueueWaiting(extent)));
     }
 
@@ -119,10 +121,10 @@ impl SnapshotWork<'_> {
     pub fn begin(&mut self) -> Result<(), NothingToSnapshot> {
         assert!(!self.state.is_in_progress(), "one snapshot is in progress at a time");
         let owed: Result<Vec<Owed>, NothingToSnapshot> =
-            (0..self.extents.count()).map(|extent| self.owed_of(extent)).collect();
+            ExtentIndex::first(self.extents.count()).map(|extent| self.owed_of(extent)).collect();
         let begun = owed.map(|extents| {
             let regions_left = extents.len() as u64 * u64::from(REGIONS);
-            let (urgent, next, under_way) = (VecDeque::new(), 0, None);
+            let (urgent, next, under_way) = (VecDeque::new(), ExtentIndex::default(), None);
             self.state.in_progress = Some(Snapshot { extents, urgent, next, under_way, regions_left });
         });
         self.release();
@@ -130,7 +132,7 @@ impl SnapshotWork<'_> {
         begun
     }
 
-    fn owed_of(&self, index: u32) -> Result<Owed, NothingToSnapshot> {
+    fn owed_of(&self, index: ExtentIndex) -> Result<Owed, NothingToSnapshot> {
         let slots = self.extents[index].equal_replicas();
         if slots.is_empty() {
             Err(NothingToSnapshot(index))
@@ -149,7 +151,7 @@ impl SnapshotWork<'_> {
         };
         let equal = self.extents[extent].equal_replicas();
         let snapshot = self.state.in_progress.as_mut().expect("it was just looked at");
-        let owed = &mut snapshot.extents[extent as usize];
+        let owed = &mut snapshot.extents[extent.index()];
         // A change that failed may have left some replicas different.
         owed.slots = owed.slots.both(equal);
         if owed.slots.is_empty() {
@@ -169,7 +171,7 @@ impl SnapshotWork<'_> {
     }
 
     /// Next regions that a change waits for.
-    fn next_urgent(&mut self) -> Option<(u32, Range<u32>)> {
+    fn next_urgent(&mut self) -> Option<(ExtentIndex, Range<u32>)> {
         let snapshot = self.state.in_progress.as_mut()?;
         snapshot.urgent.retain(|extent| self.order.has_waiting(*extent));
         // Extents take turns, so that changes of one extent do not wait for all changes of another.
@@ -184,8 +186,8 @@ impl SnapshotWork<'_> {
 
     /// Regions of an extent, beginning with the first one that a waiting change needs and that can be taken
     /// now.
-    fn waited_for(&self, extent: u32) -> Option<Range<u32>> {
-        let owed = &self.state.in_progress.as_ref()?.extents[extent as usize].regions;
+    fn waited_for(&self, extent: ExtentIndex) -> Option<Range<u32>> {
+        let owed = &self.state.in_progress.as_ref()?.extents[extent.index()].regions;
         let busy = self.order.changing_regions(extent, self.operations);
         let can_be_in_snapshot = |region: u32| owed.contains(region) && !busy.contains(region);
         let first = self.order.waiting(extent).find_map(|id| {
@@ -198,14 +200,14 @@ impl SnapshotWork<'_> {
     }
 
     /// The first run of regions that can be taken now, from the first extent that has one.
-    fn next_at_leisure(&mut self) -> Option<(u32, Range<u32>)> {
+    fn next_at_leisure(&mut self) -> Option<(ExtentIndex, Range<u32>)> {
         let snapshot = self.state.in_progress.as_mut()?;
         let is_done =
-            |extent: u32| snapshot.extents.get(extent as usize).is_some_and(|o| o.regions.is_empty());
-        let next = (snapshot.next..).find(|extent| !is_done(*extent))?;
+            |extent: ExtentIndex| snapshot.extents.get(extent.index()).is_some_and(|o| o.regions.is_empty());
+        let next = (snapshot.next.0..).map(ExtentIndex).find(|extent| !is_done(*extent))?;
         snapshot.next = next;
-        (next..self.extents.count()).find_map(|extent| {
-            let owed = &snapshot.extents[extent as usize].regions;
+        next.onward(self.extents.count()).find_map(|extent| {
+            let owed = &snapshot.extents[extent.index()].regions;
             let busy = self.order.changing_regions(extent, self.operations);
             let first = owed.iter().next()?;
             let is_free = |region: u32| owed.contains(region) && !busy.contains(region);
@@ -219,7 +221,7 @@ impl SnapshotWork<'_> {
         let Some(snapshot) = &mut self.state.in_progress else { return };
         let (extent, regions) =
             snapshot.under_way.take().expect("only requested ranges are copied to a snapshot");
-        let owed = &mut snapshot.extents[extent as usize];
+        let owed = &mut snapshot.extents[extent.index()];
         owed.slots = owed.slots.without(failed);
         if owed.slots.is_empty() {
             return self.abandon();

@@ -4,6 +4,8 @@
 //! where it is until the drive answers, and a replica comes or returns only after that
 //! (see [`FileState::has_orphaned_io`](super::FileState)).
 
+use weir_types::ExtentIndex;
+
 use super::replica_metadata::{ReplicaState, ReplicaStates};
 use super::{Answer, Effect, Mirror, Slots};
 use crate::action::{Fault, OperationId};
@@ -56,14 +58,14 @@ pub fn goes_on_without_late(phase: ChecksumPhase, done: Slots, replica_states: &
 impl Mirror {
     /// True if a replica that does not answer is to be failed: another one is in sync. The last replica in sync is waited
     /// for, however long that takes.
-    pub fn is_failed_when_late(&self, extent: u32, slot: usize) -> bool {
+    pub fn is_failed_when_late(&self, extent: ExtentIndex, slot: usize) -> bool {
         self.has_other(extent, slot)
     }
 
     /// Fails a replica that does not answer; each operation that was asked of it has failed.
     pub fn give_up_replica(
         &mut self,
-        (extent, slot): (u32, usize),
+        (extent, slot): (ExtentIndex, usize),
         operations: &[OperationId],
         effects: &mut Vec<Effect>,
     ) {

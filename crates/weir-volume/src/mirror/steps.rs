@@ -4,6 +4,8 @@
 //! follow, and the mirror hands each to the part that it is for. A step is done with all that follows from it
 //! before the next one begins, as if the part had called the other.
 
+use weir_types::ExtentIndex;
+
 use super::effect::Effect;
 use super::mirror_id::MirrorId;
 use super::slots::Slots;
@@ -17,7 +19,7 @@ pub(super) enum Step {
     /// Let a change begin, unless it must wait.
     Enqueue(MirrorId),
     /// Let all changes of an extent begin that need not wait any more.
-    EnqueueWaiting(u32),
+    EnqueueWaiting(ExtentIndex),
     /// Begin a client's change whose turn it is, and whose range has no valid checksums.
     BeginChange(MirrorId),
     /// End a change, a resync step or a piece of a scrub.
@@ -27,19 +29,19 @@ pub(super) enum Step {
     /// Let a change continue that waited for the metadata of an extent.
     Continue(MirrorId),
     /// Let reads and changes continue that waited for the metadata of an extent.
-    ContinueAll(u32),
+    ContinueAll(ExtentIndex),
     /// Fail reads that wait for the metadata of an extent.
-    FailReads(u32),
+    FailReads(ExtentIndex),
     /// Fail a read that waited for the metadata of its extent, unless it need not wait any more.
     FailRead(MirrorId),
     /// Fail flushes that wait for the metadata of an extent.
-    FailFlushes(u32),
+    FailFlushes(ExtentIndex),
     /// Fail changes that wait for the metadata of an extent.
-    FailChanges(u32, Fault),
+    FailChanges(ExtentIndex, Fault),
     /// Fail these replicas of an extent.
-    FailReplicas(u32, Slots),
+    FailReplicas(ExtentIndex, Slots),
     /// Write the metadata of an extent.
-    WriteMetadata(u32),
+    WriteMetadata(ExtentIndex),
     /// Begin the flush with this number.
     Flush(u32),
     /// End flushes that wait for metadata.
@@ -47,11 +49,11 @@ pub(super) enum Step {
     /// Let a change continue that waits until the checksums of its range are invalid.
     Invalidate(MirrorId),
     /// Let changes of an extent continue that wait until the checksums of their ranges are invalid.
-    InvalidateAll(u32),
+    InvalidateAll(ExtentIndex),
     /// Write the checksum headers of an extent.
-    WriteChecksumHeaders(u32),
+    WriteChecksumHeaders(ExtentIndex),
     /// Move the section forward that is being scrubbed.
-    ContinueScrub(u32),
+    ContinueScrub(ExtentIndex),
     /// Give the executor the next regions of the snapshot in progress.
     ContinueSnapshot,
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_engine_interface::ReclaimSpec;
 use weir_reactor::Clock;
-use weir_types::{BackgroundKind, BackgroundPolicy};
+use weir_types::{BackgroundKind, BackgroundPolicy, ExtentIndex};
 
 /// The kinds of background work that stand still, and how many of their steps may be taken all the same.
 #[derive(Default)]
@@ -44,7 +44,7 @@ impl Pace {
 pub struct FakeReclaim {
     spec: ReclaimSpec,
     /// Extents that are left, once they were counted. They go from the last to the first.
-    left: Option<Vec<u32>>,
+    left: Option<Vec<ExtentIndex>>,
     fault: Option<String>,
 }
 
@@ -69,7 +69,7 @@ impl FakeReclaim {
         if self.left.is_none() {
             let survey = self.spec.pending_deletion.survey().map_err(|error| error.to_string())?;
             self.spec.progress.surveyed(&survey);
-            self.left = Some((survey.first..survey.end).collect());
+            self.left = Some(survey.first.onward(survey.end).collect());
         }
         Ok(())
     }

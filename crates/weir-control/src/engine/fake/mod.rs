@@ -24,7 +24,9 @@ use weir_engine_interface::{
     Recording, ScrubEnd, ScrubProgress, SnapshotSpec, SpaceLook, VolumeHome, VolumeLayout, VolumeSpec,
 };
 use weir_qos::{Credits, DepthOrigin};
-use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Measurement, Scope, Terms, VolumeId};
+use weir_types::{
+    BackgroundKind, BackgroundPolicy, DriveId, ExtentIndex, Measurement, Scope, Terms, VolumeId,
+};
 use weir_volume::mirror::{RecoveredExtent, ReplicaMetadata, Slots};
 
 use crate::engine::{Engine, OpenVolume};
@@ -81,9 +83,7 @@ impl State {
         reclaims.retain_mut(|reclaim| !reclaim.go_on(pace));
         for (id, volume) in volumes {
             let whole = volume.resync(pace);
-            let is_over = |alarm: &Alarm| {
-                alarm.volume == *id && whole.iter().any(|one| alarm.extent == u64::from(*one))
-            };
+            let is_over = |alarm: &Alarm| alarm.volume == *id && whole.contains(&alarm.extent);
             alarms.retain(|alarm| !is_over(alarm));
             volume.scrub(pace);
         }
@@ -92,13 +92,13 @@ impl State {
     fn fail_replica(
         &mut self,
         volume: VolumeId,
-        replica: (u32, usize),
+        replica: (ExtentIndex, usize),
         drive: Option<DriveId>,
         message: &str,
     ) {
         let is_news = self.volumes.get_mut(&volume).is_some_and(|volume| volume.fail_replica(replica));
         if is_news {
-            let (extent, message) = (replica.0.into(), message.to_owned());
+            let (extent, message) = (replica.0, message.to_owned());
             self.alarms.push(Alarm { volume, drive, extent, message });
         }
     }
@@ -198,7 +198,7 @@ impl Engine for FakeEngine {
         size_bytes: u64,
         layout: VolumeLayout,
         recovered_extents: Vec<RecoveredExtent>,
-        bindings: Vec<((u32, usize), DriveId)>,
+        bindings: Vec<((ExtentIndex, usize), DriveId)>,
     ) -> Done {
         self.orders.pass(Order::Resize).map_err(|_| EngineError::Silent(volume))?;
         let mut state = self.state();
@@ -235,14 +235,14 @@ impl Engine for FakeEngine {
         Ok(())
     }
 
-    fn fail_replica(&self, volume: VolumeId, replica: (u32, usize), message: String) {
+    fn fail_replica(&self, volume: VolumeId, replica: (ExtentIndex, usize), message: String) {
         self.state().fail_replica(volume, replica, None, &message);
     }
 
     fn add_replica(
         &self,
         volume: VolumeId,
-        replica: (u32, usize),
+        replica: (ExtentIndex, usize),
         (homes, home): (&[VolumeHome], u8),
         journal: Option<DriveId>,
     ) -> Result<bool, EngineError> {
@@ -254,7 +254,7 @@ impl Engine for FakeEngine {
         state.volume(volume)?.add_replica(replica, home, journal).map_err(not_added)
     }
 
-    fn remove_replica(&self, volume: VolumeId, replica: (u32, usize)) -> Result<bool, EngineError> {
+    fn remove_replica(&self, volume: VolumeId, replica: (ExtentIndex, usize)) -> Result<bool, EngineError> {
         self.orders.pass(Order::RemoveReplica).map_err(|_| EngineError::Silent(volume))?;
         Ok(self.state().volume(volume)?.remove_replica(replica))
     }
@@ -262,7 +262,7 @@ impl Engine for FakeEngine {
     fn rejoin_replica(
         &self,
         volume: VolumeId,
-        replica: (u32, usize),
+        replica: (ExtentIndex, usize),
         found: Box<ReplicaMetadata>,
         journal: Option<(DriveId, OwnedFd)>,
     ) -> Result<bool, EngineError> {
@@ -273,7 +273,7 @@ impl Engine for FakeEngine {
         Ok(has_rejoined)
     }
 
-    fn confirm_added(&self, volume: VolumeId, replica: (u32, usize)) -> Done {
+    fn confirm_added(&self, volume: VolumeId, replica: (ExtentIndex, usize)) -> Done {
         let mut state = self.state();
         state.volume(volume)?.confirm_added(replica);
         state.work();

@@ -10,7 +10,7 @@ use weir_store::journal::journaled_metadata_path;
 use weir_store::replica_metadata::{self, metadata_file_name};
 use weir_store::{epoch_record, extent_file_name, snapshot};
 use weir_types::bounds::{EXTENT_BYTES, REPLICA_SLOTS_MAX};
-use weir_types::{DriveId, VolumeId};
+use weir_types::{DriveId, ExtentIndex, VolumeId};
 use weir_volume::mirror::{RecoveredExtent, RegionSet, ReplicaMetadata, ReplicaState, ReplicaStates, Slots};
 
 /// One replica of an extent.
@@ -33,7 +33,7 @@ pub struct FakeReplica {
 /// An extent with all its replicas.
 #[derive(Clone, Debug)]
 pub struct FakeExtent {
-    index: u32,
+    index: ExtentIndex,
     pub metadata: ReplicaMetadata,
     epoch_allocated: u64,
     pub replicas: [FakeReplica; REPLICA_SLOTS_MAX],
@@ -46,19 +46,19 @@ impl FakeReplica {
         drives.into_iter().flatten().any(|(own, _)| *own == drive)
     }
 
-    fn path(&self, extent: u32) -> Option<PathBuf> {
-        self.home.as_ref().map(|(_, folder)| folder.join(extent_file_name(extent.into())))
+    fn path(&self, extent: ExtentIndex) -> Option<PathBuf> {
+        self.home.as_ref().map(|(_, folder)| folder.join(extent_file_name(extent)))
     }
 
-    fn metadata_path(&self, extent: u32, slot: usize) -> Option<PathBuf> {
+    fn metadata_path(&self, extent: ExtentIndex, slot: usize) -> Option<PathBuf> {
         match &self.journal {
             Some((_, folder)) => Some(journaled_metadata_path(folder, extent, slot)),
-            None => self.home.as_ref().map(|(_, folder)| folder.join(metadata_file_name(extent.into()))),
+            None => self.home.as_ref().map(|(_, folder)| folder.join(metadata_file_name(extent))),
         }
     }
 
     /// Opens the replica's file, unless it is open.
-    fn open(&mut self, volume: VolumeId, (extent, slot): (u32, usize)) -> io::Result<PathBuf> {
+    fn open(&mut self, volume: VolumeId, (extent, slot): (ExtentIndex, usize)) -> io::Result<PathBuf> {
         let path = self.path(extent).ok_or(io::ErrorKind::NotFound)?;
         if self.file.is_none() {
             let identity = FileIdentity::of(&std::fs::symlink_metadata(&path)?);
@@ -72,10 +72,10 @@ impl FakeReplica {
 
 impl FakeExtent {
     /// An extent as control describes it; without a recovered state, an extent that never had replicas.
-    pub fn new(index: u32, layout: &VolumeLayout, recovered: Option<RecoveredExtent>) -> FakeExtent {
+    pub fn new(index: ExtentIndex, layout: &VolumeLayout, recovered: Option<RecoveredExtent>) -> FakeExtent {
         let mut replicas: [FakeReplica; REPLICA_SLOTS_MAX] = Default::default();
         for (slot, (places, replica)) in layout.replicas.iter().zip(&mut replicas).enumerate() {
-            let home = places.get(index as usize).copied().unwrap_or_else(|| home_beyond_list(slot));
+            let home = places.get(index.index()).copied().unwrap_or_else(|| home_beyond_list(slot));
             replica.home = layout.homes.get(usize::from(home)).map(place_of);
             (replica.is_there, replica.is_confirmed) = (replica.home.is_some(), true);
         }

@@ -12,7 +12,7 @@ use weir_engine_interface::{
 };
 use weir_store::extent_count;
 use weir_store::journal::log_path;
-use weir_types::{BackgroundKind, DriveId, Scope, Terms, VolumeId};
+use weir_types::{BackgroundKind, DriveId, ExtentIndex, Scope, Terms, VolumeId};
 use weir_volume::mirror::{RecoveredExtent, ReplicaMetadata, ReplicaState, SECTIONS, Slots};
 
 use super::background::Pace;
@@ -66,7 +66,7 @@ impl FakeVolume {
     pub fn publish(&self) {
         let states = self.extents.iter().map(FakeExtent::states).collect();
         self.status.set_replica_states(if self.is_replicated { states } else { Vec::new() });
-        for (index, extent) in (0..).zip(&self.extents) {
+        for (index, extent) in (0..).map(ExtentIndex).zip(&self.extents) {
             self.status.set_away(index, if self.is_replicated { extent.away() } else { Slots::default() });
         }
         let replicas = self.replicas().filter(|(_, replica)| replica.is_invalidated);
@@ -77,14 +77,14 @@ impl FakeVolume {
     }
 
     /// All replicas, by extent and slot.
-    fn replicas(&self) -> impl Iterator<Item = ((u32, usize), &FakeReplica)> {
-        (0..).zip(&self.extents).flat_map(|(index, extent)| {
+    fn replicas(&self) -> impl Iterator<Item = ((ExtentIndex, usize), &FakeReplica)> {
+        (0..).map(ExtentIndex).zip(&self.extents).flat_map(|(index, extent)| {
             extent.replicas.iter().enumerate().map(move |(slot, replica)| ((index, slot), replica))
         })
     }
 
-    fn extent(&mut self, index: u32) -> Option<&mut FakeExtent> {
-        self.extents.get_mut(index as usize)
+    fn extent(&mut self, index: ExtentIndex) -> Option<&mut FakeExtent> {
+        self.extents.get_mut(index.index())
     }
 
     /// Takes a size, with the state of the extents that are new.
@@ -92,7 +92,7 @@ impl FakeVolume {
         let count = extent_count(size_bytes);
         self.extents.truncate(usize::try_from(count).unwrap_or(usize::MAX));
         let mut recovered = recovered.into_iter();
-        for index in self.extents.len() as u32..count as u32 {
+        for index in ExtentIndex(self.extents.len() as u32).onward(count as u32) {
             self.extents.push(FakeExtent::new(index, layout, recovered.next()));
         }
     }
@@ -103,12 +103,12 @@ impl FakeVolume {
     }
 
     /// The replicas, by extent and slot, that are on a drive or behind a journal there.
-    pub fn replicas_relying_on(&self, drive: DriveId) -> Vec<(u32, usize)> {
+    pub fn replicas_relying_on(&self, drive: DriveId) -> Vec<(ExtentIndex, usize)> {
         self.replicas().filter(|(_, replica)| replica.relies_on(drive)).map(|(place, _)| place).collect()
     }
 
     /// Fails a replica. True if it could be reached before.
-    pub fn fail_replica(&mut self, (index, slot): (u32, usize)) -> bool {
+    pub fn fail_replica(&mut self, (index, slot): (ExtentIndex, usize)) -> bool {
         let epoch_records = self.epoch_records.clone();
         let Some(extent) = self.extent(index).filter(|extent| extent.replicas[slot].is_there) else {
             return false;
@@ -121,7 +121,7 @@ impl FakeVolume {
     /// Fails the replicas that rely on a drive and for which others serve.
     pub fn leave_to_others(&mut self, drive: DriveId) {
         for (index, slot) in self.replicas_relying_on(drive) {
-            if self.is_replicated && self.extents[index as usize].in_sync().has_other(slot) {
+            if self.is_replicated && self.extents[index.index()].in_sync().has_other(slot) {
                 self.fail_replica((index, slot));
             }
         }
@@ -130,7 +130,7 @@ impl FakeVolume {
     /// Adds a replica. False if that is not possible now.
     pub fn add_replica(
         &mut self,
-        (index, slot): (u32, usize),
+        (index, slot): (ExtentIndex, usize),
         home: (DriveId, PathBuf),
         journal: Option<DriveId>,
     ) -> Result<bool, String> {
@@ -154,14 +154,14 @@ impl FakeVolume {
     }
 
     /// Lets an added replica come in sync.
-    pub fn confirm_added(&mut self, (index, slot): (u32, usize)) {
+    pub fn confirm_added(&mut self, (index, slot): (ExtentIndex, usize)) {
         if let Some(extent) = self.extent(index) {
             extent.replicas[slot].is_confirmed = true;
         }
     }
 
     /// Removes a replica. False if no other one is in sync.
-    pub fn remove_replica(&mut self, (index, slot): (u32, usize)) -> bool {
+    pub fn remove_replica(&mut self, (index, slot): (ExtentIndex, usize)) -> bool {
         let epoch_records = self.epoch_records.clone();
         let is_removed = self.extent(index).is_some_and(|extent| extent.remove(slot, &epoch_records));
         self.publish();
@@ -171,7 +171,7 @@ impl FakeVolume {
     /// Takes a replica back. False if there is none to take back.
     pub fn rejoin_replica(
         &mut self,
-        (index, slot): (u32, usize),
+        (index, slot): (ExtentIndex, usize),
         found: &ReplicaMetadata,
         journal: Option<DriveId>,
     ) -> bool {
@@ -181,7 +181,7 @@ impl FakeVolume {
         if let Some((drive, journal)) = journal.and_then(|drive| Some((drive, self.journals.get(&drive)?)))
             && has_rejoined
         {
-            self.extents[index as usize].replicas[slot].journal = Some((drive, journal.directory.clone()));
+            self.extents[index.index()].replicas[slot].journal = Some((drive, journal.directory.clone()));
         }
         self.publish();
         has_rejoined
@@ -189,9 +189,9 @@ impl FakeVolume {
 
     /// Brings replicas in sync, as far as steps may be taken. Answers the extents whose replicas are all in
     /// sync.
-    pub fn resync(&mut self, pace: &mut Pace) -> Vec<u32> {
+    pub fn resync(&mut self, pace: &mut Pace) -> Vec<ExtentIndex> {
         let mut whole = Vec::new();
-        for (index, extent) in (0..).zip(&mut self.extents) {
+        for (index, extent) in (0..).map(ExtentIndex).zip(&mut self.extents) {
             let wanting = extent.wanting();
             for slot in wanting.iter() {
                 if pace.take_step(BackgroundKind::Resync)
@@ -235,7 +235,7 @@ impl FakeVolume {
     }
 
     /// Puts new replicas behind journals that the volume has.
-    pub fn bind_all(&mut self, bindings: Vec<((u32, usize), DriveId)>) {
+    pub fn bind_all(&mut self, bindings: Vec<((ExtentIndex, usize), DriveId)>) {
         for (replica, drive) in bindings {
             if let Some(directory) = self.journals.get(&drive).map(|journal| journal.directory.clone()) {
                 self.bind(replica, (drive, directory));
@@ -243,7 +243,7 @@ impl FakeVolume {
         }
     }
 
-    fn bind(&mut self, (index, slot): (u32, usize), journal: (DriveId, PathBuf)) {
+    fn bind(&mut self, (index, slot): (ExtentIndex, usize), journal: (DriveId, PathBuf)) {
         if let Some(extent) = self.extent(index) {
             extent.replicas[slot].journal = Some(journal);
         }
@@ -273,7 +273,7 @@ impl FakeVolume {
         let behind: Vec<_> =
             self.replicas().filter(|(_, one)| is_behind(one)).map(|(place, _)| place).collect();
         for (index, slot) in behind {
-            self.extents[index as usize].replicas[slot].is_invalidated = true;
+            self.extents[index.index()].replicas[slot].is_invalidated = true;
             self.fail_replica((index, slot));
         }
         self.publish();

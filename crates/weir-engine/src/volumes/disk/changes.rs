@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use weir_types::DriveId;
+use weir_types::{DriveId, ExtentIndex};
 use weir_volume::geometry::extent_count;
 use weir_volume::mirror::FileState;
 
@@ -11,7 +11,7 @@ use crate::volumes::replicas::NewChange;
 
 impl Disk<'_> {
     /// What is known of the files of a replica that is to change.
-    pub fn file_state(&self, (extent, slot): (u32, usize), change: &NewChange) -> FileState {
+    pub fn file_state(&self, (extent, slot): (ExtentIndex, usize), change: &NewChange) -> FileState {
         let can_attach = match change {
             NewChange::Add { journal, .. } => self.journals.can_attach((extent, slot), *journal),
             NewChange::Rejoin { journal, .. } => {
@@ -24,7 +24,7 @@ impl Disk<'_> {
     }
 
     /// Uses the files of a replica that comes or returns. `size_bytes` is the size of the volume.
-    pub fn take_changed(&mut self, (extent, slot): (u32, usize), change: NewChange, size_bytes: u64) {
+    pub fn take_changed(&mut self, (extent, slot): (ExtentIndex, usize), change: NewChange, size_bytes: u64) {
         match change {
             NewChange::Add { homes, home, journal } => {
                 let home = self.add_new_homes(homes)[usize::from(home)];
@@ -49,7 +49,12 @@ impl Disk<'_> {
     }
 
     /// Attaches a replica to the journal on a drive, if it is to be behind one.
-    fn attach(&mut self, (extent, slot): (u32, usize), journal: Option<DriveId>, file: Option<OwnedFd>) {
+    fn attach(
+        &mut self,
+        (extent, slot): (ExtentIndex, usize),
+        journal: Option<DriveId>,
+        file: Option<OwnedFd>,
+    ) {
         let replica = ((extent, slot), self.files.home_of(slot, extent));
         if let Some(drive) = journal {
             self.journals.attach(replica, drive, file);
@@ -57,14 +62,14 @@ impl Disk<'_> {
     }
 
     /// Detaches a removed extent replica; its journal forgets its data.
-    pub fn detach(&mut self, extent: u32, slot: usize) {
+    pub fn detach(&mut self, extent: ExtentIndex, slot: usize) {
         if self.journals.knows(extent, slot) {
             self.with_journals(|journals, desk| journals.detach(extent, slot, desk));
         }
     }
 
     /// Attaches the replicas of new extents to the journals that were chosen for them.
-    pub fn attach_new(&mut self, bindings: Vec<((u32, usize), DriveId)>) {
+    pub fn attach_new(&mut self, bindings: Vec<((ExtentIndex, usize), DriveId)>) {
         for (replica, drive) in bindings {
             match self.journals.can_attach(replica, Some(drive)) {
                 true => self.attach(replica, Some(drive), None),

@@ -1,6 +1,6 @@
 //! Homes: the drives that hold a volume, with its journals, and which replicas rely on each.
 
-use weir_types::DriveId;
+use weir_types::{DriveId, ExtentIndex};
 use weir_volume::zeroing::Filesystem;
 
 use super::Disk;
@@ -55,19 +55,19 @@ impl Disk<'_> {
     }
 
     /// The homes of an extent replica and of its journal.
-    fn homes_of(&self, slot: usize, extent: u32) -> impl Iterator<Item = usize> {
+    fn homes_of(&self, slot: usize, extent: ExtentIndex) -> impl Iterator<Item = usize> {
         self.files.home_of(slot, extent).into_iter().chain(self.journals.home_of(extent, slot))
     }
 
     /// True if the drive of an extent replica, or of its journal, is away.
-    pub fn is_away(&self, slot: usize, extent: u32) -> bool {
+    pub fn is_away(&self, slot: usize, extent: ExtentIndex) -> bool {
         self.homes_of(slot, extent).any(|home| self.files.homes[home].is_away)
     }
 
     /// The extent replicas on a home, or behind a journal on it, as pairs of slot and extent.
-    pub fn replicas_relying_on(&self, home: usize) -> Vec<(usize, u32)> {
+    pub fn replicas_relying_on(&self, home: usize) -> Vec<(usize, ExtentIndex)> {
         let all = (0..self.files.slots())
-            .flat_map(|slot| (0..self.mirror.extents()).map(move |extent| (slot, extent)));
+            .flat_map(|slot| ExtentIndex::first(self.mirror.extents()).map(move |extent| (slot, extent)));
         all.filter(|(slot, extent)| self.homes_of(*slot, *extent).any(|other| other == home)).collect()
     }
 
@@ -83,12 +83,12 @@ impl Disk<'_> {
     /// Makes reads use the fastest replicas.
     pub fn set_read_costs(&mut self) {
         if self.mirror.has_replicas() {
-            (0..self.mirror.extents()).for_each(|extent| self.set_read_costs_of(extent));
+            ExtentIndex::first(self.mirror.extents()).for_each(|extent| self.set_read_costs_of(extent));
         }
     }
 
     /// Makes reads of an extent use its fastest replicas.
-    pub fn set_read_costs_of(&mut self, extent: u32) {
+    pub fn set_read_costs_of(&mut self, extent: ExtentIndex) {
         for slot in 0..self.files.slots() {
             let home = self.files.home_of(slot, extent).and_then(|home| self.files.homes.get(home));
             let cost = home.map_or(u32::MAX, |home| home.read_cost);

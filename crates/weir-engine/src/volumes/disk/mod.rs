@@ -21,8 +21,8 @@ mod submitting;
 use std::io;
 
 use weir_reactor::{Buffer, Carried, Descriptor, FallocateMode, Target};
-use weir_types::VolumeId;
 use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES};
+use weir_types::{ExtentIndex, VolumeId};
 use weir_volume::geometry::Part;
 use weir_volume::mirror::{Answer, Effect};
 use weir_volume::zeroing::{Next, Step};
@@ -131,7 +131,13 @@ impl Disk<'_> {
     }
 
     /// Reads a partial block into the spare end of the write's buffer.
-    fn read_edge(&mut self, replica: ReplicaIndex, operation: OperationId, extent: u32, edge: EdgeRead) {
+    fn read_edge(
+        &mut self,
+        replica: ReplicaIndex,
+        operation: OperationId,
+        extent: ExtentIndex,
+        edge: EdgeRead,
+    ) {
         let slot = replica.slot;
         let file = self.files.file(slot, extent);
         let target = self.operations.lend_target(slot, operation, true, &self.desk.io.pool);
@@ -268,7 +274,7 @@ impl Disk<'_> {
     }
 
     /// Fails a sync of a file that was unlinked, because no later open would find the data.
-    fn refuse_nameless(&mut self, slot: usize, extent: u32) -> Result<(), Fault> {
+    fn refuse_nameless(&mut self, slot: usize, extent: ExtentIndex) -> Result<(), Fault> {
         if !self.is_nameless(slot, extent) {
             return Ok(());
         }
@@ -277,7 +283,7 @@ impl Disk<'_> {
     }
 
     /// True if an open file on a missing drive was unlinked: data that is made stable in it is lost.
-    fn is_nameless(&self, slot: usize, extent: u32) -> bool {
+    fn is_nameless(&self, slot: usize, extent: ExtentIndex) -> bool {
         let is_nameless = |file: &Descriptor| rustix::fs::fstat(file).is_ok_and(|stat| stat.st_nlink == 0);
         let homes = [self.files.home_of(slot, extent), self.journals.home_of(extent, slot)];
         let is_away = homes.into_iter().flatten().any(|home| self.files.homes[home].is_away);

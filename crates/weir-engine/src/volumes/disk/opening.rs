@@ -1,6 +1,7 @@
 //! Opening: taking the files of extent replicas that a helper thread has opened.
 
 use weir_reactor::Descriptor;
+use weir_types::ExtentIndex;
 use weir_volume::Fault;
 use weir_volume::mirror::Answer;
 
@@ -13,7 +14,7 @@ impl Disk<'_> {
     pub fn opened(
         &mut self,
         (slot, number): (usize, AskNumber),
-        extent: u32,
+        extent: ExtentIndex,
         result: Result<OpenedExtent, OpenError>,
     ) {
         let Some(generation) = self.operations.answered(slot, number) else {
@@ -42,7 +43,7 @@ impl Disk<'_> {
                 Err(Fault::Broken)
             }
             Err(OpenError { message, fault }) => {
-                tracing::warn!(volume = %self.id, extent, "cannot be opened at present: {message}");
+                tracing::warn!(volume = %self.id, extent = extent.0, "cannot be opened at present: {message}");
                 Err(fault)
             }
         };

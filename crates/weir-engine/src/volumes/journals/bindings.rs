@@ -9,8 +9,8 @@ use weir_engine_interface::VolumeHome;
 use weir_engine_interface::statistics::JournalUsage;
 use weir_journal::{Action, DestageFault, FileId, FileKey, SlowFault};
 use weir_reactor::Descriptor;
-use weir_types::DriveId;
 use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES, EXTENT_BYTES};
+use weir_types::{DriveId, ExtentIndex};
 use weir_volume::AllocationMap;
 
 use super::desk::{Desk, JournalEffect};
@@ -25,7 +25,7 @@ impl VolumeJournals {
         &mut self,
         spec: JournalSpec,
         home: usize,
-        home_of: impl Fn((u32, usize)) -> Option<usize>,
+        home_of: impl Fn((ExtentIndex, usize)) -> Option<usize>,
         desk: &mut Desk<'_>,
     ) {
         let JournalSpec {
@@ -95,7 +95,7 @@ impl VolumeJournals {
     }
 
     /// Detaches a removed extent replica; its journal forgets its data.
-    pub fn detach(&mut self, extent: u32, slot: usize, desk: &mut Desk<'_>) {
+    pub fn detach(&mut self, extent: ExtentIndex, slot: usize, desk: &mut Desk<'_>) {
         self.invalidated.remove(&(extent, slot));
         self.publish_invalidated();
         let key = key_of((extent, slot));
@@ -107,7 +107,7 @@ impl VolumeJournals {
 
     /// Suspends the binding of an extent replica that is out of service while another one serves. Unsynced
     /// destaged data does not count as destaged: the drive may have lost it when it comes back.
-    pub fn suspend(&mut self, (extent, slot): (u32, usize), desk: &mut Desk<'_>) {
+    pub fn suspend(&mut self, (extent, slot): (ExtentIndex, usize), desk: &mut Desk<'_>) {
         let Some(Binding { journal: journal_index, file }) = self.binding(extent, slot) else { return };
         let mut actions = Vec::new();
         self.all.at_mut(journal_index).core.suspend(file, &mut actions);
@@ -115,7 +115,7 @@ impl VolumeJournals {
     }
 
     /// Resumes the binding of an extent replica that is back in service: its journal destages again.
-    pub fn resume(&mut self, (extent, slot): (u32, usize), desk: &mut Desk<'_>) {
+    pub fn resume(&mut self, (extent, slot): (ExtentIndex, usize), desk: &mut Desk<'_>) {
         let Some(Binding { journal: journal_index, file }) = self.binding(extent, slot) else { return };
         let mut actions = Vec::new();
         self.all.at_mut(journal_index).core.resume(file, &mut actions);
@@ -124,17 +124,17 @@ impl VolumeJournals {
 
     /// Detaches all replicas from this extent on; their journals forget their data.
     pub fn detach_from(&mut self, first: u32, desk: &mut Desk<'_>) {
-        self.invalidated.retain(|(extent, _)| *extent < first);
+        self.invalidated.retain(|(extent, _)| extent.is_within(first));
         self.publish_invalidated();
-        self.bindings.retain(|(extent, _), _| *extent < first);
+        self.bindings.retain(|(extent, _), _| extent.is_within(first));
         for journal_index in self.all.indices() {
-            self.forget_in(journal_index, |key| key.extent >= first, desk);
+            self.forget_in(journal_index, |key| !key.extent.is_within(first), desk);
         }
     }
 
     /// Makes all journals except a replica's own forget the replica, because their data is older than the
     /// replica's file.
-    pub fn forget_elsewhere(&mut self, replica: (u32, usize), desk: &mut Desk<'_>) {
+    pub fn forget_elsewhere(&mut self, replica: (ExtentIndex, usize), desk: &mut Desk<'_>) {
         let own = self.binding(replica.0, replica.1).map(|binding| binding.journal);
         for journal_index in self.all.indices() {
             if Some(journal_index) != own {
@@ -198,13 +198,13 @@ impl VolumeJournals {
         journal.has_failed = true;
         tracing::error!(%volume, drive = %journal.drive, "a write journal has failed");
         let behind = self.bindings.iter().filter(|(_, binding)| binding.journal == journal_index);
-        let behind: Vec<(u32, usize)> = behind.map(|(replica, _)| *replica).collect();
+        let behind: Vec<(ExtentIndex, usize)> = behind.map(|(replica, _)| *replica).collect();
         self.publish(journal_index);
         behind.into_iter().for_each(|(extent, slot)| self.invalidate(extent, slot));
     }
 
     /// Acknowledged writes of a replica are lost with its journal.
-    pub fn invalidate(&mut self, extent: u32, slot: usize) {
+    pub fn invalidate(&mut self, extent: ExtentIndex, slot: usize) {
         self.invalidated.insert((extent, slot));
         self.publish_invalidated();
         self.effects.push(JournalEffect::Invalidated { extent, slot });
@@ -225,7 +225,7 @@ impl VolumeJournals {
     /// The file of a replica is open, so its journal can use it too.
     pub fn opened(
         &mut self,
-        (extent, slot): (u32, usize),
+        (extent, slot): (ExtentIndex, usize),
         (home, file): (Option<usize>, &Descriptor),
         desk: &mut Desk<'_>,
     ) {
@@ -238,7 +238,7 @@ impl VolumeJournals {
     }
 
     /// True if a replica can be attached to the journal on a drive, or, with `None`, is attached to none.
-    pub fn can_attach(&self, (extent, slot): (u32, usize), drive: Option<DriveId>) -> bool {
+    pub fn can_attach(&self, (extent, slot): (ExtentIndex, usize), drive: Option<DriveId>) -> bool {
         if self.is_forgetting(extent, slot) {
             return false;
         }
@@ -252,7 +252,12 @@ impl VolumeJournals {
 
     /// Attaches a replica, which is at a home, to the journal on a drive. The caller has checked that this
     /// is possible.
-    pub fn attach(&mut self, replica: ((u32, usize), Option<usize>), drive: DriveId, file: Option<OwnedFd>) {
+    pub fn attach(
+        &mut self,
+        replica: ((ExtentIndex, usize), Option<usize>),
+        drive: DriveId,
+        file: Option<OwnedFd>,
+    ) {
         let journal_index = self.all.on(drive).expect("it was looked whether it can be");
         self.attach_at(journal_index, replica, file.map(Descriptor::file));
     }
@@ -260,7 +265,7 @@ impl VolumeJournals {
     fn attach_at(
         &mut self,
         journal_index: usize,
-        (replica, home): ((u32, usize), Option<usize>),
+        (replica, home): ((ExtentIndex, usize), Option<usize>),
         descriptor: Option<Descriptor>,
     ) {
         let journal = self.all.at_mut(journal_index);
@@ -274,7 +279,7 @@ impl VolumeJournals {
     }
 
     /// Makes a journal forget replicas that are neither attached to it nor in `keeps`.
-    fn forget_others(&mut self, journal_index: usize, keeps: &[(u32, usize)]) -> Vec<Action> {
+    fn forget_others(&mut self, journal_index: usize, keeps: &[(ExtentIndex, usize)]) -> Vec<Action> {
         let journal = self.all.at_mut(journal_index);
         let mut actions = Vec::new();
         let known: Vec<(FileKey, FileId)> = journal.core.files().collect();
@@ -303,13 +308,13 @@ impl VolumeJournals {
     }
 
     /// Why a replica behind a journal failed, if its journal failed.
-    pub fn fault_of(&self, extent: u32, slot: usize) -> Option<String> {
+    pub fn fault_of(&self, extent: ExtentIndex, slot: usize) -> Option<String> {
         self.invalidated.contains(&(extent, slot)).then(|| FAILED.to_owned())
     }
 
     /// Records which pieces of a replica's file its journal has, before the file itself is mapped. Data
     /// that is destaged while the file is mapped is then in at least one of the two.
-    pub fn note_pieces(&mut self, slot: usize, extent: u32) {
+    pub fn note_pieces(&mut self, slot: usize, extent: ExtentIndex) {
         if let Some(binding) = self.binding(extent, slot) {
             let pieces = self.pieces(binding);
             self.opening.insert((extent, slot), pieces);
@@ -317,7 +322,7 @@ impl VolumeJournals {
     }
 
     /// Adds the pieces that a replica's journal has to the map of its file.
-    pub fn add_pieces(&mut self, slot: usize, extent: u32, map: &mut AllocationMap) {
+    pub fn add_pieces(&mut self, slot: usize, extent: ExtentIndex, map: &mut AllocationMap) {
         let before = self.opening.remove(&(extent, slot)).unwrap_or_default();
         let now = self.binding(extent, slot).map(|binding| self.pieces(binding));
         before.into_iter().chain(now.unwrap_or_default()).for_each(|piece| map.set(piece));
@@ -333,8 +338,8 @@ impl VolumeJournals {
 
 /// Offset in an extent at which the volume ends, in bytes; `None` unless the volume ends within this
 /// extent.
-fn end_in(extent: u32, size_bytes: u64) -> Option<u32> {
-    let end = size_bytes.checked_sub(u64::from(extent) * EXTENT_BYTES)?;
+fn end_in(extent: ExtentIndex, size_bytes: u64) -> Option<u32> {
+    let end = size_bytes.checked_sub(extent.start_bytes())?;
     (0 < end && end < EXTENT_BYTES).then_some(end as u32)
 }
 
@@ -348,7 +353,7 @@ impl VolumeJournal {
 
     /// Replicas that hold up the tail of a journal with little room left, because their files are not open
     /// or they are out of service.
-    pub fn in_the_way(&self) -> Vec<(u32, usize)> {
+    pub fn in_the_way(&self) -> Vec<(ExtentIndex, usize)> {
         let is_full = self.core.is_nearly_full();
         let parked = self.files.values().filter(|file| !file.parked.is_empty() && !file.is_forgetting);
         let parked = parked.filter(|_| is_full).map(|file| replica_of(file.key));

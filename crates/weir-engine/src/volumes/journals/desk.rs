@@ -1,6 +1,7 @@
 //! Desk: what journals of a volume may use, and what they answer with.
 
 use weir_reactor::Completion;
+use weir_types::ExtentIndex;
 
 use crate::emulation::Emulated;
 use crate::io::Io;
@@ -18,7 +19,7 @@ pub enum JournalEffect {
     /// work.
     Answer(Completion<Token>),
     /// Acknowledged writes of a replica are lost with its journal: fail it, and never add it back as it is.
-    Invalidated { extent: u32, slot: usize },
+    Invalidated { extent: ExtentIndex, slot: usize },
     /// A journal holds data: check the journals from time to time.
     Wake,
 }

@@ -12,6 +12,7 @@ use weir_journal::{
     Action, Block, DestageContent, DestageFault, DestageId, FileId, SlowFault, Source, Ticket,
 };
 use weir_reactor::{Buffer, BufferPool, Carried, Descriptor, FallocateMode, Payload, Unfilled};
+use weir_types::ExtentIndex;
 use weir_types::bounds::{BLOCK_BYTES, PIECE_BYTES};
 
 use super::desk::Desk;
@@ -309,7 +310,7 @@ impl VolumeJournal {
     /// When the drive of a journal answers an operation on the journal's log, in nanoseconds; 0 if the
     /// drive is not emulated.
     pub fn log_due(&self, (offset, length): (u64, u32), is_durable: bool, desk: &mut Desk<'_>) -> u64 {
-        let site = Site { home: self.home, extent: u32::MAX, offset };
+        let site = Site { home: self.home, extent: ExtentIndex(u32::MAX), offset };
         desk.emulated.act(desk.io.now_ns, site, length, is_durable)
     }
 

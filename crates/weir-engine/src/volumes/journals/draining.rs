@@ -4,6 +4,7 @@
 //! next start has little to recover.
 
 use weir_journal::Action;
+use weir_types::ExtentIndex;
 
 use super::desk::{Desk, JournalEffect};
 use super::{VolumeJournal, VolumeJournals};
@@ -15,7 +16,7 @@ pub const LOOK_INTERVAL_NS: u64 = 1_000_000_000;
 
 impl VolumeJournals {
     /// Empties journals that receive no writes. Answers the replicas that are in the way of a full journal.
-    pub fn look(&mut self, desk: &mut Desk<'_>) -> Vec<(u32, usize)> {
+    pub fn look(&mut self, desk: &mut Desk<'_>) -> Vec<(ExtentIndex, usize)> {
         let mut in_the_way = Vec::new();
         for journal_index in self.all.indices() {
             let mut actions = Vec::new();

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use weir_journal::{DestageId, FileId, Part, Pin, Source, Ticket};
 use weir_reactor::Descriptor;
+use weir_types::ExtentIndex;
 
 use super::Binding;
 use super::desk::Desk;
@@ -49,7 +50,7 @@ pub struct Fetching {
 #[derive(Clone)]
 pub struct Slow {
     pub home: usize,
-    pub extent: u32,
+    pub extent: ExtentIndex,
     pub descriptor: Descriptor,
 }
 

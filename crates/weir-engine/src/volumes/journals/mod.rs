@@ -28,7 +28,7 @@ use std::path::PathBuf;
 use weir_engine_interface::{Content, FileIdentity, OpenFile, OpenVolume};
 use weir_journal::{Action, DestageFault, DestageId, FileId, FileKey, Journal, Ticket};
 use weir_reactor::Descriptor;
-use weir_types::{DriveId, VolumeId};
+use weir_types::{DriveId, ExtentIndex, VolumeId};
 
 use crate::token::VolumeIndex;
 pub use asking::Asked;
@@ -55,12 +55,12 @@ pub struct VolumeJournals {
     /// Where the state of the journals is published.
     open: OpenVolume,
     /// Replicas that lost the data in their journal. They never come back.
-    invalidated: BTreeSet<(u32, usize)>,
+    invalidated: BTreeSet<(ExtentIndex, usize)>,
     effects: Vec<JournalEffect>,
     all: JournalSet,
-    bindings: BTreeMap<(u32, usize), Binding>,
+    bindings: BTreeMap<(ExtentIndex, usize), Binding>,
     /// Pieces that journals had of replicas when the opening of these replicas began.
-    opening: BTreeMap<(u32, usize), Vec<u32>>,
+    opening: BTreeMap<(ExtentIndex, usize), Vec<u32>>,
 }
 
 /// One journal.
@@ -139,12 +139,12 @@ impl SlowFile {
 }
 
 /// The key of a replica in a journal.
-fn key_of((extent, slot): (u32, usize)) -> FileKey {
+fn key_of((extent, slot): (ExtentIndex, usize)) -> FileKey {
     FileKey { extent, replica: u8::try_from(slot).expect("replicas have small numbers") }
 }
 
 /// The replica with this key in a journal.
-fn replica_of(key: FileKey) -> (u32, usize) {
+fn replica_of(key: FileKey) -> (ExtentIndex, usize) {
     (key.extent, key.replica.into())
 }
 
@@ -168,12 +168,12 @@ impl VolumeJournals {
     }
 
     /// The binding of an extent replica, if it is behind a journal.
-    pub fn binding(&self, extent: u32, slot: usize) -> Option<Binding> {
+    pub fn binding(&self, extent: ExtentIndex, slot: usize) -> Option<Binding> {
         self.bindings.get(&(extent, slot)).copied()
     }
 
     /// The home of a replica's journal, if the replica is behind one.
-    pub fn home_of(&self, extent: u32, slot: usize) -> Option<usize> {
+    pub fn home_of(&self, extent: ExtentIndex, slot: usize) -> Option<usize> {
         if self.bindings.is_empty() {
             return None;
         }
@@ -181,12 +181,12 @@ impl VolumeJournals {
     }
 
     /// The home whose drive queue a replica uses: its journal's home if it is behind one, its own otherwise.
-    pub fn home_or(&self, extent: u32, slot: usize, own: Option<usize>) -> Option<usize> {
+    pub fn home_or(&self, extent: ExtentIndex, slot: usize, own: Option<usize>) -> Option<usize> {
         self.home_of(extent, slot).or(own)
     }
 
     /// The log that takes a replica's writes first, if the replica is behind a journal.
-    pub fn log_of(&self, extent: u32, slot: usize) -> Option<&Descriptor> {
+    pub fn log_of(&self, extent: ExtentIndex, slot: usize) -> Option<&Descriptor> {
         self.binding(extent, slot).map(|binding| &self.all.at(binding.journal).file)
     }
 
@@ -200,20 +200,20 @@ impl VolumeJournals {
     }
 
     /// Path of a replica's metadata, if the replica is behind a journal.
-    pub fn metadata_path(&self, extent: u32, slot: usize) -> Option<PathBuf> {
+    pub fn metadata_path(&self, extent: ExtentIndex, slot: usize) -> Option<PathBuf> {
         let binding = self.binding(extent, slot)?;
         let folder = &self.all.at(binding.journal).directory;
         Some(weir_store::journal::journaled_metadata_path(folder, extent, slot))
     }
 
     /// True if any journal has a file of the replica.
-    pub fn knows(&self, extent: u32, slot: usize) -> bool {
+    pub fn knows(&self, extent: ExtentIndex, slot: usize) -> bool {
         let key = key_of((extent, slot));
         self.all.files().any(|file| file.key == key)
     }
 
     /// True if any journal still holds data of a replica that it was told to forget.
-    pub fn is_forgetting(&self, extent: u32, slot: usize) -> bool {
+    pub fn is_forgetting(&self, extent: ExtentIndex, slot: usize) -> bool {
         let key = key_of((extent, slot));
         self.all.files().any(|file| file.is_forgetting && file.key == key)
     }
@@ -221,7 +221,7 @@ impl VolumeJournals {
     /// True while any journal forgets replicas from this extent on, or trims data beyond the volume's end.
     pub fn is_cutting(&self, first: u32) -> bool {
         let is_trimming = |journal: &VolumeJournal| journal.asked.values().any(Asked::is_trim);
-        self.all.files().any(|file| file.is_forgetting && file.key.extent >= first)
+        self.all.files().any(|file| file.is_forgetting && !file.key.extent.is_within(first))
             || self.all.iter().any(is_trimming)
     }
 

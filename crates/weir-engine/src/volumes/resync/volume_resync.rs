@@ -3,8 +3,8 @@
 use weir_engine_interface::statistics::VolumeStatistics;
 use weir_qos::{Kind, Pace};
 use weir_reactor::Clock;
-use weir_types::BackgroundPolicy;
 use weir_types::bounds::{PIECE_BYTES, REGION_BYTES};
+use weir_types::{BackgroundPolicy, ExtentIndex};
 use weir_volume::Mirror;
 use weir_volume::geometry::Part;
 use weir_volume::mirror::resync_queue::{ExtentReplica, Next, steps_at_once};
@@ -60,7 +60,7 @@ impl VolumeResync {
     }
 
     /// An extent has changed, so its replicas are checked again.
-    pub fn look_at(&mut self, extent: u32) {
+    pub fn look_at(&mut self, extent: ExtentIndex) {
         self.queue.look_at(extent);
     }
 
@@ -152,7 +152,7 @@ impl VolumeResync {
 
     /// Removes all regions from the dirty region log, because no further change comes.
     pub fn tidy_up(&mut self, desk: &mut Desk<'_>) {
-        for extent in 0..desk.mirror.extents() {
+        for extent in ExtentIndex::first(desk.mirror.extents()) {
             if desk.mirror.is_dirty(extent) {
                 desk.mirror.tidy_up(extent, desk.effects);
             }
@@ -165,7 +165,7 @@ impl VolumeResync {
             return;
         }
         self.tidy_at_ns = desk.io.now_ns + TIDY_INTERVAL_NS;
-        for extent in 0..desk.mirror.extents() {
+        for extent in ExtentIndex::first(desk.mirror.extents()) {
             if desk.mirror.is_dirty(extent) {
                 desk.mirror.tidy(extent, desk.effects);
             }

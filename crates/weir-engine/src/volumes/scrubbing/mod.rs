@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use weir_engine_interface::{ScrubEnd, ScrubProgress};
 use weir_qos::{Cost, Kind};
-use weir_types::BackgroundKind;
 use weir_types::bounds::{BLOCK_BYTES, PIECE_BYTES, SCRUBS_PER_REACTOR_MAX, SECTION_BYTES};
+use weir_types::{BackgroundKind, ExtentIndex};
 use weir_volume::mirror::SECTIONS;
 
 use crate::token::VolumeIndex;
@@ -33,7 +33,7 @@ const PIECE: Cost = Cost { kind: Kind::Read, is_first: true, bytes: 0, drive_ns:
 struct Scrubbing {
     progress: Arc<ScrubProgress>,
     /// The current or next section.
-    extent: u32,
+    extent: ExtentIndex,
     section: u32,
     is_in_section: bool,
     pieces_under_way: usize,
@@ -130,7 +130,7 @@ impl Scrubbing {
         self.progress.section_done();
         self.section += 1;
         if self.section == SECTIONS {
-            (self.extent, self.section) = (self.extent + 1, 0);
+            (self.extent, self.section) = (self.extent.next(), 0);
         }
     }
 

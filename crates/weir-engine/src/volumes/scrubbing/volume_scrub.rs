@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weir_engine_interface::{OpenVolume, ScrubEnd, ScrubProgress};
 use weir_qos::Pace;
 use weir_types::bounds::{BACKGROUND_OPERATIONS_MAX, BLOCK_BYTES, PIECE_BYTES};
-use weir_types::{BackgroundPolicy, VolumeId};
+use weir_types::{BackgroundPolicy, ExtentIndex, VolumeId};
 use weir_volume::geometry::Part;
 use weir_volume::mirror::{Effect, MirrorId, SECTIONS, SectionReport, Slots};
 use weir_volume::{Content, Mirror, OperationId};
@@ -54,7 +54,7 @@ impl VolumeScrub {
         progress.expects(sections);
         self.current = Some(Scrubbing {
             progress,
-            extent: 0,
+            extent: ExtentIndex(0),
             section: 0,
             is_in_section: false,
             pieces_under_way: 0,
@@ -135,7 +135,7 @@ impl VolumeScrub {
     }
 
     /// A piece was examined.
-    pub fn piece_ended(&mut self, extent: u32, desk: &mut Desk<'_>) {
+    pub fn piece_ended(&mut self, extent: ExtentIndex, desk: &mut Desk<'_>) {
         let now_ns = desk.io.now_ns;
         for home in homes_read(extent, desk) {
             on_pace(home, desk, |pace| pace.moved(now_ns, PIECE, PIECE_BYTES as u32));
@@ -147,7 +147,7 @@ impl VolumeScrub {
     }
 
     /// A section was scrubbed, or abandoned.
-    pub fn section_ended(&mut self, extent: u32, report: &SectionReport, desk: &mut Desk<'_>) {
+    pub fn section_ended(&mut self, extent: ExtentIndex, report: &SectionReport, desk: &mut Desk<'_>) {
         self.tell_of(extent, report, desk.files);
         desk.open.publish_checksums(extent, desk.mirror);
         if let Some(scrubbing) = &mut self.current {
@@ -176,7 +176,7 @@ impl VolumeScrub {
             if scrubbing.is_in_section {
                 return true;
             }
-            let is_done = scrubbing.extent >= desk.mirror.extents();
+            let is_done = !scrubbing.extent.is_within(desk.mirror.extents());
             if let Some(end) = scrubbing.ending.or(is_done.then_some(ScrubEnd::Completed)) {
                 scrubbing.progress.ended(end);
                 self.current = None;
@@ -212,18 +212,18 @@ impl VolumeScrub {
     }
 
     /// Logs the findings in a section.
-    fn tell_of(&self, extent: u32, report: &SectionReport, files: &VolumeFiles) {
+    fn tell_of(&self, extent: ExtentIndex, report: &SectionReport, files: &VolumeFiles) {
         let volume = self.id;
         let at = |block: u32| u64::from(block) * BLOCK_BYTES;
         for (slot, found) in report.found.iter().enumerate().filter(|(_, found)| **found > 0) {
             let (repaired, home) = (report.repaired[slot], files.home_of(slot, extent));
             let drive = home.map(|home| files.homes[home].drive.to_string()).unwrap_or_default();
             let first_offset = report.first_found.map(at);
-            tracing::warn!(%volume, extent, slot, drive, found, repaired, first_offset, "a replica had bad blocks");
+            tracing::warn!(%volume, extent = extent.0, slot, drive, found, repaired, first_offset, "a replica had bad blocks");
         }
         if report.damaged > 0 {
             let (damaged, first_offset) = (report.damaged, report.first_damaged.map(at));
-            tracing::error!(%volume, extent, damaged, first_offset, "blocks of which no replica is known to be good");
+            tracing::error!(%volume, extent = extent.0, damaged, first_offset, "blocks of which no replica is known to be good");
         }
     }
 }
@@ -234,7 +234,7 @@ fn on_pace<T>(home: usize, desk: &Desk<'_>, act: impl FnOnce(&mut Pace) -> T) ->
 }
 
 /// The homes of the readable replicas of an extent.
-fn homes_read(extent: u32, desk: &Desk<'_>) -> Vec<usize> {
+fn homes_read(extent: ExtentIndex, desk: &Desk<'_>) -> Vec<usize> {
     let slots: Slots = desk.mirror.readable(extent, 0, 0);
     slots.iter().filter_map(|slot| desk.files.home_of(slot, extent)).collect()
 }

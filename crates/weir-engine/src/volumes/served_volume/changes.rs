@@ -3,6 +3,7 @@
 
 use std::sync::mpsc::SyncSender;
 
+use weir_types::ExtentIndex;
 use weir_volume::mirror::{AwaitedChange, ReplicaChange, ReplicaState, ReplicaStates};
 
 use super::ServedVolume;
@@ -13,7 +14,7 @@ impl ServedVolume {
     /// Changes an extent replica.
     pub(super) fn change_replica(
         &mut self,
-        replica: (u32, usize),
+        replica: (ExtentIndex, usize),
         change: NewChange,
         done: SyncSender<ChangeAnswer>,
         desk: &mut Desk<'_>,
@@ -33,7 +34,7 @@ impl ServedVolume {
     /// Begins a change; `None` if it cannot begin now.
     fn begin_change(
         &mut self,
-        replica: (u32, usize),
+        replica: (ExtentIndex, usize),
         change: NewChange,
         desk: &mut Desk<'_>,
     ) -> Option<AwaitedChange> {
@@ -51,7 +52,7 @@ impl ServedVolume {
         if is_foreign {
             let (volume, (extent, slot)) = (self.id, replica);
             tracing::warn!(
-                %volume, extent, slot,
+                %volume, extent = extent.0, slot,
                 "replica metadata is not what was last written there: the replica is resynced in full"
             );
         }
@@ -65,21 +66,26 @@ impl ServedVolume {
     }
 
     /// Control has recorded an added replica, so it may count as in sync.
-    pub(super) fn confirm_added(&mut self, (extent, slot): (u32, usize), desk: &mut Desk<'_>) {
+    pub(super) fn confirm_added(&mut self, (extent, slot): (ExtentIndex, usize), desk: &mut Desk<'_>) {
         self.mirror.confirm_added(extent, slot);
         self.look_at_replicas_again(extent, desk);
     }
 
     /// A replica was not added, because no metadata that names it could be written. The waiting caller
     /// learns the reason, and may try again.
-    pub(super) fn addition_refused(&mut self, (extent, slot): (u32, usize), desk: &mut Desk<'_>) {
+    pub(super) fn addition_refused(&mut self, (extent, slot): (ExtentIndex, usize), desk: &mut Desk<'_>) {
         self.disk(desk).detach(extent, slot);
         let reason = self.reasons.take(extent, slot).unwrap_or_default();
         self.waiters.refuse(extent, slot, &reason);
     }
 
     /// The replica states of an extent have changed durably.
-    pub(super) fn states_changed(&mut self, extent: u32, replica_states: ReplicaStates, desk: &mut Desk<'_>) {
+    pub(super) fn states_changed(
+        &mut self,
+        extent: ExtentIndex,
+        replica_states: ReplicaStates,
+        desk: &mut Desk<'_>,
+    ) {
         let is_absent = |slot: &usize| replica_states[*slot] == ReplicaState::Absent;
         let mut disk = self.disk(desk);
         (0..replica_states.len()).filter(is_absent).for_each(|slot| disk.detach(extent, slot));
@@ -96,7 +102,7 @@ impl ServedVolume {
 
     /// Answers the callers whose change is made. Without replica states, no in-sync replica is left, and all
     /// callers of the extent get a negative answer.
-    pub fn answer_changes(&mut self, extent: u32, replica_states: Option<&ReplicaStates>) {
+    pub fn answer_changes(&mut self, extent: ExtentIndex, replica_states: Option<&ReplicaStates>) {
         let ServedVolume { waiters, journals, mirror, .. } = self;
         // A journal may still bring something there, or a request reads it.
         let is_file_needed =

@@ -1,6 +1,7 @@
 //! Checksum files: what the requests on checksum files and the rest of the volume need of each other.
 
 use weir_engine_interface::Alarm;
+use weir_types::ExtentIndex;
 use weir_volume::mirror::stall::STALL_NS;
 
 use super::ServedVolume;
@@ -38,7 +39,7 @@ impl ServedVolume {
     /// headers can be written.
     fn end_checksum_headers(
         &mut self,
-        (extent, first): (u32, usize),
+        (extent, first): (ExtentIndex, usize),
         headers: EndedHeaders,
         desk: &mut Desk<'_>,
     ) {
@@ -49,7 +50,7 @@ impl ServedVolume {
         } else if let (false, false, Some(reason)) = (is_written, is_told, reasons.newest()) {
             self.checksums.alarm(extent);
             let message = format!("takes no write where checksums count, its last replica in sync {reason}");
-            desk.io.alarms.raise(Alarm { volume: self.id, drive: None, extent: extent.into(), message });
+            desk.io.alarms.raise(Alarm { volume: self.id, drive: None, extent, message });
         }
     }
 

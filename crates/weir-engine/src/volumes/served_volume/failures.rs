@@ -1,6 +1,7 @@
 //! Failures of replicas: failing those that others can stand in for, and telling an operator.
 
 use weir_engine_interface::Alarm;
+use weir_types::ExtentIndex;
 
 use super::ServedVolume;
 use crate::volumes::volume_desk::Desk;
@@ -8,7 +9,7 @@ use crate::volumes::volume_desk::Desk;
 impl ServedVolume {
     /// An extent replica has failed. It is not added back before all operations on its file have been
     /// answered.
-    pub(super) fn replica_failed(&mut self, slot: usize, extent: u32, desk: &mut Desk<'_>) {
+    pub(super) fn replica_failed(&mut self, slot: usize, extent: ExtentIndex, desk: &mut Desk<'_>) {
         self.operations.give_up_asked(slot, extent);
         if self.mirror.has_other(extent, slot) {
             self.disk(desk).with_journals(|journals, desk| journals.suspend((extent, slot), desk));
@@ -27,14 +28,14 @@ impl ServedVolume {
         }
         let home = self.journals.home_or(extent, slot, self.files.home_of(slot, extent));
         let drive = home.map(|home| self.files.homes[home].drive);
-        desk.io.alarms.raise(Alarm { volume: self.id, drive, extent: extent.into(), message });
+        desk.io.alarms.raise(Alarm { volume: self.id, drive, extent, message });
         if is_lost {
             self.answer_changes(extent, None);
         }
     }
 
     /// Fails a replica that control found damaged.
-    pub(super) fn fail_replica(&mut self, (extent, slot): (u32, usize), reason: &str) {
+    pub(super) fn fail_replica(&mut self, (extent, slot): (ExtentIndex, usize), reason: &str) {
         if self.mirror.is_there(extent, slot) {
             let first = self.effects.len();
             self.mirror.fail_replica(extent, slot, &mut self.effects);

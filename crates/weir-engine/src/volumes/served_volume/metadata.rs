@@ -1,6 +1,7 @@
 //! Replica metadata: what the writes of replica metadata and the rest of the volume need of each other.
 
 use weir_engine_interface::Alarm;
+use weir_types::ExtentIndex;
 use weir_volume::mirror::{MetadataAction, MetadataRequest, ReplicaState};
 
 use super::ServedVolume;
@@ -49,32 +50,42 @@ impl ServedVolume {
             // No replica fails for it, so the reason is about the metadata.
             self.metadata.alarm(extent);
             let message = format!("takes no change of its replicas and no write that needs one: {reason}");
-            desk.io.alarms.raise(Alarm { volume: self.id, drive: None, extent: extent.into(), message });
+            desk.io.alarms.raise(Alarm { volume: self.id, drive: None, extent, message });
         } else if written.is_committed && self.metadata.clear_alarm(extent) {
             self.clear_alarms_unless_stale(extent, desk);
         }
     }
 
     /// Clears the alarms of an extent, unless a replica of it is stale.
-    pub(super) fn clear_alarms_unless_stale(&self, extent: u32, desk: &mut Desk<'_>) {
+    pub(super) fn clear_alarms_unless_stale(&self, extent: ExtentIndex, desk: &mut Desk<'_>) {
         if !self.mirror.replica_states(extent).contains(&ReplicaState::Stale) {
             desk.io.alarms.clear_extent(self.id, extent);
         }
     }
 
     /// Takes the result of writing the epoch record.
-    pub fn epoch_recorded(&mut self, extent: u32, result: Result<(), MetadataError>, desk: &mut Desk<'_>) {
+    pub fn epoch_recorded(
+        &mut self,
+        extent: ExtentIndex,
+        result: Result<(), MetadataError>,
+        desk: &mut Desk<'_>,
+    ) {
         let (metadata, mut desk) = self.metadata(desk.io);
         metadata.epoch_recorded(extent, result, &mut desk);
     }
 
     /// Takes the answer that the failure of an extent's last in-sync replica is on record, or is not.
-    pub fn failure_recorded(&mut self, extent: u32, result: Result<(), MetadataError>, desk: &mut Desk<'_>) {
+    pub fn failure_recorded(
+        &mut self,
+        extent: ExtentIndex,
+        result: Result<(), MetadataError>,
+        desk: &mut Desk<'_>,
+    ) {
         self.operations.end();
         if let Err(error) = result {
             let message =
                 format!("would be served again after a restart, though it failed: {}", error.message);
-            desk.io.alarms.raise(Alarm { volume: self.id, drive: None, extent: extent.into(), message });
+            desk.io.alarms.raise(Alarm { volume: self.id, drive: None, extent, message });
         }
     }
 

@@ -4,6 +4,7 @@
 //! still carry out orphaned I/O at any later time. So its buffers stay in place until it has ended. The replica
 //! comes back only after all of its orphaned I/O has ended.
 
+use weir_types::ExtentIndex;
 use weir_volume::mirror::stall::STALL_NS;
 
 use super::ServedVolume;
@@ -12,7 +13,7 @@ use crate::volumes::volume_desk::Desk;
 
 impl ServedVolume {
     /// Replicas of extents that owe an answer for too long, as pairs of slot and extent.
-    pub fn stalled(&self, now_ns: u64) -> Vec<(usize, u32)> {
+    pub fn stalled(&self, now_ns: u64) -> Vec<(usize, ExtentIndex)> {
         let before_ns = now_ns.saturating_sub(STALL_NS);
         let silent: Vec<bool> =
             self.files.homes.iter().map(|home| home.queue.shared().is_silent_since(before_ns)).collect();
@@ -20,7 +21,7 @@ impl ServedVolume {
     }
 
     /// Fails a replica that owes an answer for too long, if another one can do without it.
-    pub fn give_up_late(&mut self, (slot, extent): (usize, u32), desk: &mut Desk<'_>) {
+    pub fn give_up_late(&mut self, (slot, extent): (usize, ExtentIndex), desk: &mut Desk<'_>) {
         if !self.mirror.is_failed_when_late(extent, slot) {
             return;
         }

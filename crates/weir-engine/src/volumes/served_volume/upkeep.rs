@@ -1,6 +1,7 @@
 //! Upkeep: work that is due at a time, and work that was deferred until the volume is quiet.
 
 use weir_engine_interface::NO_HOME;
+use weir_types::ExtentIndex;
 use weir_types::bounds::EXTENT_BYTES;
 use weir_volume::geometry::extent_count;
 
@@ -26,7 +27,7 @@ impl ServedVolume {
 
     /// The obstacle to the promotion of an extent's replica may be gone, so the replica is checked again at
     /// once.
-    pub(super) fn look_at_replicas_again(&mut self, extent: u32, desk: &mut Desk<'_>) {
+    pub(super) fn look_at_replicas_again(&mut self, extent: ExtentIndex, desk: &mut Desk<'_>) {
         if !self.mirror.wanting(extent).is_empty() {
             self.resync.look_at(extent);
             self.go_on_with_resync(desk);
@@ -98,7 +99,7 @@ impl ServedVolume {
         let tail = size_bytes % EXTENT_BYTES;
         if size_bytes < self.size_bytes && tail > 0 {
             // The files are cut there.
-            self.mirror.invalidate_checksums_from((size_bytes / EXTENT_BYTES) as u32, tail as u32);
+            self.mirror.invalidate_checksums_from(ExtentIndex::holding(size_bytes), tail as u32);
         }
         self.size_bytes = size_bytes;
         self.set_layout(replicas);

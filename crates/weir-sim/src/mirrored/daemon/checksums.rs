@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use weir_types::ExtentIndex;
 use weir_types::bounds::{BLOCK_BYTES, REPLICA_SLOTS_MAX};
 use weir_volume::mirror::{ChecksumResult, ChecksumWork, Effect, MirrorId, SectionReport, Slots};
 use weir_volume::{Content, OperationId};
@@ -17,16 +18,16 @@ use crate::{BLOCK_SECTORS, Stamp};
 
 /// Computed checksums by extent and block.
 #[derive(Debug, Default)]
-pub(super) struct SeenChecksums(BTreeMap<(u32, u32), u32>);
+pub(super) struct SeenChecksums(BTreeMap<(ExtentIndex, u32), u32>);
 
 impl SeenChecksums {
-    fn see(&mut self, extent: u32, first: u32, block_checksums: &[u32]) {
+    fn see(&mut self, extent: ExtentIndex, first: u32, block_checksums: &[u32]) {
         let blocks = (first..).zip(block_checksums);
         self.0.extend(blocks.map(|(block, sum)| ((extent, block), *sum)));
     }
 
     /// The checksums of a section. Blocks that no scrub read are zeroes.
-    fn of_section(&self, extent: u32, section: u32) -> Vec<u32> {
+    fn of_section(&self, extent: ExtentIndex, section: u32) -> Vec<u32> {
         let zero_sum = sum_of(&Block::default());
         let sum = |block: u32| self.0.get(&(extent, block)).copied().unwrap_or(zero_sum);
         blocks_of_section(section).map(sum).collect()
@@ -57,7 +58,7 @@ impl Daemon {
     }
 
     /// Queues work on checksum files.
-    pub(super) fn queue_checksum_work(&mut self, extent: u32, work: ChecksumWork) -> Vec<Effect> {
+    pub(super) fn queue_checksum_work(&mut self, extent: ExtentIndex, work: ChecksumWork) -> Vec<Effect> {
         let mut effects = Vec::new();
         let is_header = matches!(work, ChecksumWork::WriteHeaders(_));
         self.machine.operations.add(Pending::ChecksumWork(extent, Box::new(work)));
@@ -72,7 +73,7 @@ impl Daemon {
     /// Carries out work on checksum files.
     pub(super) fn answer_checksum_work(
         &mut self,
-        extent: u32,
+        extent: ExtentIndex,
         work: ChecksumWork,
         effects: &mut Vec<Effect>,
     ) {
@@ -88,7 +89,7 @@ impl Daemon {
 
     /// Records drives that failed to write checksum headers, because clients may see a failure for that
     /// reason.
-    fn note_refused_headers(&mut self, extent: u32, failed: Slots) {
+    fn note_refused_headers(&mut self, extent: ExtentIndex, failed: Slots) {
         self.failures.metadata_failed(extent, failed);
         let mut in_sync = self.mirror.readable(extent, 0, 0).iter();
         if !failed.is_empty() && in_sync.all(|slot| failed.contains(slot)) {
@@ -99,10 +100,10 @@ impl Daemon {
 
     /// Gives a starting volume the checksum headers found beside its replicas.
     pub fn find_checksums(&mut self) {
-        for (extent, slot) in
-            (0..EXTENTS).flat_map(|extent| (0..REPLICA_SLOTS_MAX).map(move |slot| (extent, slot)))
+        for (extent, slot) in ExtentIndex::first(EXTENTS)
+            .flat_map(|extent| (0..REPLICA_SLOTS_MAX).map(move |slot| (extent, slot)))
         {
-            let header = self.machine.drives[slot].block_checksums[extent as usize].header.clone();
+            let header = self.machine.drives[slot].block_checksums[extent.index()].header.clone();
             let is_known = self.machine.reachable[slot] && self.control.knows(extent, slot);
             if let Some(header) = header.filter(|_| is_known) {
                 // Sometimes the checksum file cannot be read at the start. Once data is corrupt, the file is
@@ -114,14 +115,14 @@ impl Daemon {
     }
 
     /// Checks that a section's scrub reports no fault that does not exist.
-    pub(super) fn scrubbed(&mut self, extent: u32, report: &SectionReport) -> Result<(), String> {
+    pub(super) fn scrubbed(&mut self, extent: ExtentIndex, report: &SectionReport) -> Result<(), String> {
         self.machine.report.scrubbed(report);
         let settings = self.machine.settings;
         let is_changed = !report.is_valid && report.damaged == 0;
         if settings.sabotage == Sabotage::ChecksumsChanged && is_changed {
             let block_checksums = self.seen.of_section(extent, report.section);
             for drive in &mut self.machine.drives[..settings.replicas] {
-                let file = &mut drive.block_checksums[extent as usize];
+                let file = &mut drive.block_checksums[extent.index()];
                 file.validate_falsely(report.section, block_checksums.clone());
             }
         }

@@ -9,7 +9,7 @@ use weir_plan::replica_change::{Outcome, ReplicaChange};
 use weir_plan::replica_plan::{Candidate, ReplicaNow, Step, Wish, may_be_removed, next_step, unreachable};
 use weir_types::bounds::{EXTENT_BYTES, REPLICA_SLOTS_MAX};
 use weir_types::random::Random;
-use weir_types::{Class, DriveId};
+use weir_types::{Class, DriveId, ExtentIndex};
 use weir_volume::mirror::{
     AwaitedChange, EpochRecord, Found, RecoveredExtent, ReplicaState, ReplicaStates, Slots,
 };
@@ -28,14 +28,14 @@ pub(in crate::mirrored) struct Control {
     /// Drives that are being emptied.
     draining: Slots,
     /// Replicas whose files were found damaged or gone.
-    damaged: BTreeSet<(usize, u32)>,
+    damaged: BTreeSet<(usize, ExtentIndex)>,
     doing: Option<Doing>,
 }
 
 /// A change of a replica in progress.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::mirrored) struct Doing {
-    pub extent: u32,
+    pub extent: ExtentIndex,
     pub slot: usize,
     pub change: ReplicaChange,
     /// The volume was asked for its part, and has not answered.
@@ -70,8 +70,8 @@ impl Control {
     }
 
     /// True if the record names a replica.
-    pub fn knows(&self, extent: u32, slot: usize) -> bool {
-        self.recorded[extent as usize].contains(slot)
+    pub fn knows(&self, extent: ExtentIndex, slot: usize) -> bool {
+        self.recorded[extent.index()].contains(slot)
     }
 
     /// True if a move is under way.
@@ -91,7 +91,7 @@ impl Control {
     }
 
     /// Begins the change of a replica.
-    pub fn begin(&mut self, extent: u32, slot: usize, change: ReplicaChange) -> Doing {
+    pub fn begin(&mut self, extent: ExtentIndex, slot: usize, change: ReplicaChange) -> Doing {
         *self.doing.insert(Doing { extent, slot, change, awaited: None })
     }
 
@@ -108,22 +108,22 @@ impl Control {
     }
 
     /// The record names a replica from now on.
-    pub fn record(&mut self, extent: u32, slot: usize) {
-        self.recorded[extent as usize].insert(slot);
+    pub fn record(&mut self, extent: ExtentIndex, slot: usize) {
+        self.recorded[extent.index()].insert(slot);
     }
 
     /// The record names a replica no more.
-    pub fn unrecord(&mut self, extent: u32, slot: usize) {
-        self.recorded[extent as usize].remove(slot);
+    pub fn unrecord(&mut self, extent: ExtentIndex, slot: usize) {
+        self.recorded[extent.index()].remove(slot);
     }
 
     /// The file of a replica is made anew.
-    pub fn file_made(&mut self, extent: u32, slot: usize) {
+    pub fn file_made(&mut self, extent: ExtentIndex, slot: usize) {
         self.damaged.remove(&(slot, extent));
     }
 
     /// Chance changes the wishes of an extent or the drives that are being emptied, if all wishes can still be met.
-    pub fn wish_otherwise(&mut self, extent: u32, replicas: usize, random: &mut Random) {
+    pub fn wish_otherwise(&mut self, extent: ExtentIndex, replicas: usize, random: &mut Random) {
         let before = self.clone();
         if random.chance(1, 2) {
             let slot = random.below(REPLICA_SLOTS_MAX as u64) as usize;
@@ -134,7 +134,7 @@ impl Control {
         } else {
             let class = |choice| if choice == 0 { Class::High } else { Class::Low };
             // A volume wishes for a class for each replica, or for none.
-            self.wishes[extent as usize] = match random.chance(1, 2) {
+            self.wishes[extent.index()] = match random.chance(1, 2) {
                 true => vec![None; replicas],
                 false => (0..replicas).map(|_| Some(class(random.below(2)))).collect(),
             };
@@ -148,17 +148,17 @@ impl Control {
     /// are wished for.
     pub fn removal(
         &self,
-        extent: u32,
+        extent: ExtentIndex,
         slot: usize,
         states: &ReplicaStates,
     ) -> Result<Option<ReplicaChange>, String> {
-        let recorded = self.recorded[extent as usize];
+        let recorded = self.recorded[extent.index()];
         if !may_be_removed(recorded, slot) {
             return Ok(None);
         }
         let is_in_sync = |slot: &usize| states[*slot] == ReplicaState::InSync;
         let in_sync = (0..REPLICA_SLOTS_MAX).filter(is_in_sync).count();
-        let wished = self.wishes[extent as usize].len();
+        let wished = self.wishes[extent.index()].len();
         match is_in_sync(&slot) && in_sync <= wished {
             true => {
                 Err(format!("replica {slot} of extent {extent} goes while {in_sync} of {wished} are in sync"))
@@ -169,15 +169,15 @@ impl Control {
 
     /// True if nothing is left to do: all extents have the replicas that were wished for.
     pub fn has_ended(&self, drives: &[Drive], states: &[ReplicaStates]) -> bool {
-        let is_made = |extent: u32, slot: usize| drives[slot].is_made[extent as usize];
+        let is_made = |extent: ExtentIndex, slot: usize| drives[slot].is_made[extent.index()];
         let made = |extent| (0..drives.len()).filter(|slot| is_made(extent, *slot)).collect();
-        let is_as_wished = |extent| self.is_as_wished(extent, made(extent), &states[extent as usize]);
-        self.doing.is_none() && (0..EXTENTS).all(is_as_wished)
+        let is_as_wished = |extent| self.is_as_wished(extent, made(extent), &states[extent.index()]);
+        self.doing.is_none() && ExtentIndex::first(EXTENTS).all(is_as_wished)
     }
 
     /// True if an extent has the replicas that were wished for, all in sync, and no file beside theirs.
-    fn is_as_wished(&self, extent: u32, made: Slots, states: &ReplicaStates) -> bool {
-        let (wishes, recorded) = (&self.wishes[extent as usize], self.recorded[extent as usize]);
+    fn is_as_wished(&self, extent: ExtentIndex, made: Slots, states: &ReplicaStates) -> bool {
+        let (wishes, recorded) = (&self.wishes[extent.index()], self.recorded[extent.index()]);
         let count = |class| wishes.iter().filter(|wish| **wish == Some(class)).count();
         let has = |class| recorded.iter().filter(|slot| class_of(*slot) == class).count();
         let is_met = [Class::High, Class::Low].into_iter().all(|class| has(class) >= count(class));
@@ -191,14 +191,14 @@ impl Control {
     }
 
     /// The files of a replica were found damaged or gone.
-    pub fn is_damaged(&mut self, extent: u32, slot: usize) {
+    pub fn is_damaged(&mut self, extent: ExtentIndex, slot: usize) {
         self.damaged.insert((slot, extent));
     }
 
     /// The replica states of an extent are durably these, or no replica is in sync any more.
     pub fn hear(
         &mut self,
-        extent: u32,
+        extent: ExtentIndex,
         replica_states: Option<&ReplicaStates>,
         has_answered: impl Fn(usize) -> bool,
     ) {
@@ -218,21 +218,21 @@ impl Control {
         reachable: &[bool; REPLICA_SLOTS_MAX],
         epoch_record: &[EpochRecord],
     ) -> Result<Vec<RecoveredExtent>, String> {
-        let recovered_extent = |extent: u32| {
+        let recovered_extent = |extent: ExtentIndex| {
             let found = self.found(extent, drives, reachable);
-            let recovered = RecoveredExtent::find(found, epoch_record[extent as usize]);
+            let recovered = RecoveredExtent::find(found, epoch_record[extent.index()]);
             recovered.map_err(|error| format!("extent {extent}: {error}"))
         };
-        (0..EXTENTS).map(recovered_extent).collect()
+        ExtentIndex::first(EXTENTS).map(recovered_extent).collect()
     }
 
     pub fn found(
         &self,
-        extent: u32,
+        extent: ExtentIndex,
         drives: &[Drive],
         reachable: &[bool; REPLICA_SLOTS_MAX],
     ) -> Vec<(usize, Found)> {
-        let index = extent as usize;
+        let index = extent.index();
         let recorded = self.recorded[index];
         let is_found = |slot: usize| reachable[slot] && drives[slot].is_made[index];
         let found = |slot: usize| match drives[slot].all_metadata[index].clone().filter(|_| is_found(slot)) {
@@ -244,8 +244,8 @@ impl Control {
     }
 
     /// The replicas of an extent as the planner sees them.
-    pub fn replicas(&self, extent: u32, replica_states: &ReplicaStates) -> Vec<ReplicaNow> {
-        let recorded = self.recorded[extent as usize];
+    pub fn replicas(&self, extent: ExtentIndex, replica_states: &ReplicaStates) -> Vec<ReplicaNow> {
+        let recorded = self.recorded[extent.index()];
         let is_there =
             |slot: &usize| recorded.contains(*slot) || replica_states[*slot] != ReplicaState::Absent;
         let replica = |slot: usize| ReplicaNow {
@@ -262,13 +262,13 @@ impl Control {
     /// The next step for an extent, if its volume has these replica states.
     pub fn next(
         &self,
-        extent: u32,
+        extent: ExtentIndex,
         replica_states: &ReplicaStates,
         drives: &[Drive],
         random: &mut Random,
     ) -> Step {
         let candidates = self.candidates(drives, random);
-        next_step(&self.replicas(extent, replica_states), &self.wishes[extent as usize], &candidates)
+        next_step(&self.replicas(extent, replica_states), &self.wishes[extent.index()], &candidates)
     }
 
     /// Drives that a replica could be made on. How full they are is chance.
@@ -293,7 +293,7 @@ impl Control {
     }
 
     /// No metadata could be written that names a replica.
-    pub fn addition_refused(&mut self, extent: u32, slot: usize) {
+    pub fn addition_refused(&mut self, extent: ExtentIndex, slot: usize) {
         let awaited = self.doing.and_then(|doing| doing.awaited);
         if awaited.is_some_and(|awaited| awaited.is_refused_by(extent, slot)) {
             self.end_step(Outcome::Refused);

@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use weir_types::ExtentIndex;
 use weir_volume::mirror::{Answer, Slots, regions_of};
 use weir_volume::{Action, Content, Fault, Kind, Request};
 
 use super::clients::InFlight;
 
 /// Slot and extent of an extent replica.
-type ExtentReplica = (usize, u32);
+type ExtentReplica = (usize, ExtentIndex);
 
 /// Failures since the last start.
 #[derive(Debug, Default)]
@@ -19,13 +20,13 @@ pub(in crate::mirrored) struct Failures {
     /// Extent replicas whose metadata could not be written.
     metadata_failed: BTreeSet<ExtentReplica>,
     /// Last instant, by extent, at which no replica in sync could take metadata.
-    refused_at: BTreeMap<u32, u64>,
+    refused_at: BTreeMap<ExtentIndex, u64>,
     /// Extent replicas that failed and have not rejoined.
     replica_failed: BTreeSet<ExtentReplica>,
     /// When a replica of an extent last was short of something.
     short_at: BTreeMap<ExtentReplica, u64>,
     /// Regions in which a change failed. Replicas in sync may differ there.
-    differing: BTreeSet<(u32, u32)>,
+    differing: BTreeSet<(ExtentIndex, u32)>,
     /// Replicas that failed because another file was in the place of theirs.
     replaced: BTreeSet<ExtentReplica>,
 }
@@ -42,7 +43,7 @@ impl Failures {
     }
 
     /// Forgets an extent that was deleted.
-    pub fn forget_extent(&mut self, gone: u32) {
+    pub fn forget_extent(&mut self, gone: ExtentIndex) {
         self.replica_failed.retain(|(_, extent)| *extent != gone);
         self.unknown.retain(|(_, extent)| *extent != gone);
         self.metadata_failed.retain(|(_, extent)| *extent != gone);
@@ -81,12 +82,12 @@ impl Failures {
     }
 
     /// Metadata or checksum headers could not be written beside these replicas of an extent.
-    pub fn metadata_failed(&mut self, extent: u32, slots: Slots) {
+    pub fn metadata_failed(&mut self, extent: ExtentIndex, slots: Slots) {
         self.metadata_failed.extend(slots.iter().map(|slot| (slot, extent)));
     }
 
     /// No replica in sync of an extent could take metadata.
-    pub fn metadata_refused(&mut self, extent: u32, now: u64) {
+    pub fn metadata_refused(&mut self, extent: ExtentIndex, now: u64) {
         self.refused_at.insert(extent, now);
     }
 
@@ -162,7 +163,7 @@ impl Failures {
 }
 
 /// Regions that a request touches, each with the extent.
-fn places(request: &Request) -> impl Iterator<Item = (u32, u32)> {
+fn places(request: &Request) -> impl Iterator<Item = (ExtentIndex, u32)> {
     let extent = request.extent;
     regions_of(request.offset, request.length).map(move |region| (extent, region))
 }

@@ -1,6 +1,7 @@
 //! Failures that clients of the simulated daemon may see: no error reaches a client while a replica is left that can
 //! serve it.
 
+use weir_types::ExtentIndex;
 use weir_types::bounds::REPLICA_SLOTS_MAX;
 use weir_volume::mirror::{Answer, MirrorId, ReplicaState};
 use weir_volume::{Content, Fault};
@@ -10,7 +11,7 @@ use super::clients::InFlight;
 
 impl Daemon {
     /// Notes a fault that may be a reason for a later failed request.
-    pub fn note_fault(&mut self, replica: (usize, u32), owner: Option<MirrorId>, answer: &Answer) {
+    pub fn note_fault(&mut self, replica: (usize, ExtentIndex), owner: Option<MirrorId>, answer: &Answer) {
         let (Answer::Opened(_, _, Err(fault))
         | Answer::Refused(_, _, _, fault)
         | Answer::Completed(_, Err(fault))) = answer

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use weir_types::ExtentIndex;
 use weir_types::bounds::REPLICA_SLOTS_MAX;
 use weir_volume::mirror::{
     MetadataAction, MetadataRequest, MetadataWrites, ReplicaMetadata, ReplicaState, Slots, Written,
@@ -25,7 +26,7 @@ const STALL_STEPS: u64 = 100;
 pub(in crate::mirrored) struct MetadataQueue {
     writes: MetadataWrites,
     /// Replicas in sync, by extent, that must take the metadata in flight.
-    relied_on: BTreeMap<u32, Slots>,
+    relied_on: BTreeMap<ExtentIndex, Slots>,
 }
 
 impl MetadataQueue {
@@ -36,7 +37,7 @@ impl MetadataQueue {
     /// Forgets extents from this one on, which were deleted.
     pub fn truncate(&mut self, first: u32) {
         self.writes.truncate(first);
-        self.relied_on.split_off(&first);
+        self.relied_on.split_off(&ExtentIndex(first));
     }
 
     /// Takes a request of the mirror.
@@ -75,7 +76,7 @@ impl Daemon {
         Ok(())
     }
 
-    fn give_up_writes(&mut self, extent: u32, slots: Slots) {
+    fn give_up_writes(&mut self, extent: ExtentIndex, slots: Slots) {
         let given_up = self.machine.operations.take_those(|pending| match pending {
             Pending::Metadata { slot, extent: of, .. } => *of == extent && slots.contains(*slot),
             _ => false,
@@ -86,7 +87,7 @@ impl Daemon {
         }
     }
 
-    fn metadata_ended(&mut self, extent: u32, written: Written) -> Result<(), String> {
+    fn metadata_ended(&mut self, extent: ExtentIndex, written: Written) -> Result<(), String> {
         self.failures.metadata_failed(extent, written.failed);
         let mut effects = Vec::new();
         let replica_states = self.mirror.replica_states(extent);
@@ -108,7 +109,7 @@ impl Daemon {
     /// Answers a write of an epoch record.
     pub(super) fn answer_record(
         &mut self,
-        extent: u32,
+        extent: ExtentIndex,
         epoch: u64,
         is_committed: bool,
     ) -> Result<(), String> {
@@ -127,7 +128,7 @@ impl Daemon {
     pub(super) fn answer_metadata(
         &mut self,
         slot: usize,
-        extent: u32,
+        extent: ExtentIndex,
         metadata: &ReplicaMetadata,
     ) -> Result<(), String> {
         let result = self.machine.write_metadata(slot, extent, metadata);
@@ -150,29 +151,32 @@ impl Daemon {
     pub fn give_up_metadata(&mut self) -> Result<(), String> {
         let mut actions = Vec::new();
         let before_ns = self.machine.now.saturating_sub(STALL_STEPS) * STEP_NS;
-        let in_sync = |extent: u32| self.mirror.in_sync(extent);
+        let in_sync = |extent: ExtentIndex| self.mirror.in_sync(extent);
         self.metadata.writes.give_up_stalled(before_ns, in_sync, &mut actions);
         self.act_on_metadata(actions)
     }
 
     /// Extents that must not be served after a crash now. Their last replica in sync failed with unknown
     /// content, and the failure is recorded.
-    pub fn failed_for_good(&self) -> Vec<u32> {
-        let is_unknown = |extent: u32| {
+    pub fn failed_for_good(&self) -> Vec<ExtentIndex> {
+        let is_unknown = |extent: ExtentIndex| {
             let replica_states = self.mirror.replica_states(extent);
             let is_good = |slot: &usize| replica_states[*slot] == ReplicaState::InSync;
             let is_unknown = |slot: usize| self.failures.is_unknown((slot, extent));
             (0..REPLICA_SLOTS_MAX).filter(is_good).any(is_unknown)
         };
-        let is_recorded = |extent: u32| !self.machine.operations.has_failure(extent);
-        let is_lost = |extent: &u32| self.mirror.is_lost(*extent);
-        (0..EXTENTS).filter(is_lost).filter(|extent| is_unknown(*extent) && is_recorded(*extent)).collect()
+        let is_recorded = |extent: ExtentIndex| !self.machine.operations.has_failure(extent);
+        let is_lost = |extent: &ExtentIndex| self.mirror.is_lost(*extent);
+        ExtentIndex::first(EXTENTS)
+            .filter(is_lost)
+            .filter(|extent| is_unknown(*extent) && is_recorded(*extent))
+            .collect()
     }
 
     /// Checks that no extent in `failed` is served, and then accepts all recorded failures as an operator
     /// would. True if any failure was recorded.
-    pub fn accept_failures(&mut self, failed: &[u32]) -> Result<bool, String> {
-        let served = |extent: &&u32| !self.mirror.is_lost(**extent);
+    pub fn accept_failures(&mut self, failed: &[ExtentIndex]) -> Result<bool, String> {
+        let served = |extent: &&ExtentIndex| !self.mirror.is_lost(**extent);
         if let Some(extent) = failed.iter().find(served) {
             return Err(format!("extent {extent} is served though its last replica failed before the start"));
         }

@@ -32,6 +32,7 @@ use metadata::MetadataQueue;
 use snapshots::VolumeSnapshot;
 pub(super) use steps::StepKind;
 use steps::Steps;
+use weir_types::ExtentIndex;
 
 /// The daemon, on its machine.
 pub(super) struct Daemon {
@@ -92,7 +93,7 @@ impl Daemon {
         let settings = &self.machine.settings;
         if settings.rot == Rot::Always {
             let slot = settings.replicas - 1;
-            (0..EXTENTS).for_each(|extent| self.mirror.set_read_cost(extent, slot, u32::MAX));
+            ExtentIndex::first(EXTENTS).for_each(|extent| self.mirror.set_read_cost(extent, slot, u32::MAX));
         }
     }
 

@@ -1,6 +1,7 @@
 //! Serves the mirror in the simulated daemon: takes its effects over in order, carries out one random operation at a
 //! time, and hands the answers back. Nothing here chooses what happens in the machine next.
 
+use weir_types::ExtentIndex;
 use weir_volume::mirror::{Answer, Effect, MirrorId, ReplicaState, ReplicaStates};
 use weir_volume::{Action, Content, Fault, Generation, Kind, OperationId};
 
@@ -68,7 +69,7 @@ impl Daemon {
                 let actions = self.machine.journal().sync(extent, generation)?;
                 return self.take_from_journal(actions);
             }
-            let point = self.machine.drives[slot].files[extent as usize].sync_point();
+            let point = self.machine.drives[slot].files[extent.index()].sync_point();
             self.machine.operations.add(Pending::Sync(slot, (extent, generation), point));
             return Ok(());
         }
@@ -81,9 +82,9 @@ impl Daemon {
     }
 
     /// The replica states of an extent are durably these.
-    fn states_changed(&mut self, extent: u32, replica_states: ReplicaStates) -> Result<(), String> {
+    fn states_changed(&mut self, extent: ExtentIndex, replica_states: ReplicaStates) -> Result<(), String> {
         self.machine.report.replica_states += 1;
-        self.durable_states[extent as usize] = replica_states;
+        self.durable_states[extent.index()] = replica_states;
         self.resync.look_at(extent);
         self.machine.backups.states_changed(extent, &replica_states);
         let mirror = &self.mirror;
@@ -92,7 +93,7 @@ impl Daemon {
     }
 
     /// A replica has failed. Only a drive that failed, or metadata that could not be written, may cost one.
-    fn replica_failed(&mut self, slot: usize, extent: u32) -> Result<(), String> {
+    fn replica_failed(&mut self, slot: usize, extent: ExtentIndex) -> Result<(), String> {
         let replica = (slot, extent);
         self.failures.replica_failed(replica);
         self.suspend_journaled(replica)?;
@@ -154,7 +155,7 @@ impl Daemon {
     fn answer_sync(
         &mut self,
         slot: usize,
-        (extent, generation): (u32, Generation),
+        (extent, generation): (ExtentIndex, Generation),
         point: SyncPoint,
         effects: &mut Vec<Effect>,
     ) {
@@ -162,7 +163,7 @@ impl Daemon {
         let result = if drive.is_broken { Err(Fault::Broken) } else { Ok(()) };
         // A sync of an earlier file says nothing about the current file.
         if result.is_ok() && self.mirror.is_current(slot, extent, generation) {
-            drive.files[extent as usize].sync(point);
+            drive.files[extent.index()].sync(point);
         } else {
             self.failures.content_unknown((slot, extent));
             self.note_late_sync(slot, extent);
@@ -172,7 +173,7 @@ impl Daemon {
 
     /// Notes the answer to a sync of an earlier file. The answer is doubtful while a sync of the current file
     /// is in flight.
-    fn note_late_sync(&mut self, slot: usize, extent: u32) {
+    fn note_late_sync(&mut self, slot: usize, extent: ExtentIndex) {
         let is_waited_for = self.machine.operations.iter().any(|pending| match pending {
             Pending::Sync(at, (of, generation), _) => {
                 (*at, *of) == (slot, extent) && self.mirror.is_current(slot, extent, *generation)
@@ -204,7 +205,13 @@ impl Daemon {
         self.take(effects)
     }
 
-    fn carry_out(&mut self, slot: usize, owner: Option<MirrorId>, action: Action, extent: u32) -> Answer {
+    fn carry_out(
+        &mut self,
+        slot: usize,
+        owner: Option<MirrorId>,
+        action: Action,
+        extent: ExtentIndex,
+    ) -> Answer {
         let answer = self.machine.carry_out(slot, action, self.purpose(owner, extent));
         if let Action::Read { operation, .. } = action {
             self.keep_for_step((slot, operation), owner);
@@ -213,7 +220,7 @@ impl Daemon {
     }
 
     /// The purpose of an action, by the request or step that it belongs to.
-    fn purpose(&self, owner: Option<MirrorId>, extent: u32) -> Purpose {
+    fn purpose(&self, owner: Option<MirrorId>, extent: ExtentIndex) -> Purpose {
         let replica_states = self.mirror.replica_states(extent);
         let is_stale = |replica_state: &ReplicaState| *replica_state == ReplicaState::Stale;
         Purpose {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use weir_types::ExtentIndex;
 use weir_types::bounds::{BLOCK_BYTES, REGION_BYTES};
 use weir_volume::mirror::{Effect, Slots};
 
@@ -18,15 +19,15 @@ use crate::requests::place_of;
 pub(in crate::mirrored) struct VolumeSnapshot {
     /// Instant of the snapshot; 0 while changes are only quiesced.
     at: u64,
-    files: BTreeMap<(usize, u32), File>,
+    files: BTreeMap<(usize, ExtentIndex), File>,
 }
 
 impl VolumeSnapshot {
     /// Adds blocks of some replicas of an extent.
-    fn add(&mut self, drives: &[Drive], slots: &[usize], extent: u32, (offset, end): (u32, u32)) {
+    fn add(&mut self, drives: &[Drive], slots: &[usize], extent: ExtentIndex, (offset, end): (u32, u32)) {
         let range = offset / BLOCK_BYTES as u32..end / BLOCK_BYTES as u32;
         for slot in slots {
-            let source = &drives[*slot].files[extent as usize];
+            let source = &drives[*slot].files[extent.index()];
             let target = self.files.entry((*slot, extent)).or_default();
             for block in source.data_blocks().range(range.clone()) {
                 target.write(*block, source.read(*block), true);
@@ -38,7 +39,7 @@ impl VolumeSnapshot {
     fn check(&self, replicas: &[Slots], history: &History) -> Result<(), String> {
         for sector in history.sectors() {
             let (extent, block, index) = place_of(sector);
-            for slot in replicas[extent as usize].iter() {
+            for slot in replicas[extent.index()].iter() {
                 let file = self.files.get(&(slot, extent));
                 let stamp = file.map_or(0, |file| file.read(block)[index]);
                 let checked = history.check_read(sector, stamp, self.at, self.at);
@@ -50,7 +51,7 @@ impl VolumeSnapshot {
 
     fn compare(&self, replicas: &[Slots]) -> Result<(), String> {
         let blank = File::default();
-        for (extent, slots) in (0..).zip(replicas) {
+        for (extent, slots) in (0..).map(ExtentIndex).zip(replicas) {
             let file = |slot: usize| self.files.get(&(slot, extent)).unwrap_or(&blank);
             let first =
                 slots.iter().next().ok_or_else(|| format!("extent {extent} is missing in the snapshot"))?;

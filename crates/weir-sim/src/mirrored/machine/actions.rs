@@ -58,7 +58,7 @@ impl Machine {
             Action::ReadEdge { operation, extent, edge } => {
                 let buffer = self.operations.buffer_mut((slot, operation));
                 if let (Some(request), Some(buffer)) = (purpose.request, buffer) {
-                    let file = &self.drives[slot].files[extent as usize];
+                    let file = &self.drives[slot].files[extent.index()];
                     transfer::merge_edge(buffer, file, &request, edge);
                 }
                 Answer::Completed(operation, transfer::broken_only(fault).map_or(Ok(BLOCK_BYTES as u32), Err))
@@ -72,7 +72,7 @@ impl Machine {
                 if !self.is_lost((slot, extent), (offset, length), is_fine, purpose)
                     && let Some(buffer) = self.operations.buffer((slot, operation))
                 {
-                    let file = &mut self.drives[slot].files[extent as usize];
+                    let file = &mut self.drives[slot].files[extent.index()];
                     transfer::write_from(buffer, file, (offset, buffer_offset, length), is_durable);
                 }
                 Answer::Completed(operation, result)
@@ -114,7 +114,7 @@ impl Machine {
         let from = stale.filter(|_| is_wrong).unwrap_or(slot);
         if let Some(buffer) = self.operations.buffer_mut((slot, operation)) {
             let range = (offset, buffer_offset, result.unwrap_or(0));
-            transfer::read_into(buffer, &self.drives[from].files[extent as usize], range);
+            transfer::read_into(buffer, &self.drives[from].files[extent.index()], range);
         }
         result
     }
@@ -143,9 +143,9 @@ impl Machine {
     fn mend_the_wrong_way(&mut self, (slot, extent): ExtentReplica, (offset, length): (u32, u32)) {
         let block = BLOCK_BYTES as u32;
         for block in offset / block..(offset + length) / block {
-            let content = self.drives[slot].files[extent as usize].read(block);
+            let content = self.drives[slot].files[extent.index()].read(block);
             for drive in &mut self.drives[..self.settings.replicas] {
-                drive.files[extent as usize].write(block, content, false);
+                drive.files[extent.index()].write(block, content, false);
             }
         }
     }

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use weir_types::ExtentIndex;
 use weir_types::random::Random;
 use weir_volume::mirror::{ReplicaMetadata, ReplicaState, ReplicaStates};
 
@@ -36,12 +37,12 @@ impl Backups {
     }
 
     /// The replica states of an extent are durably these.
-    pub fn states_changed(&mut self, extent: u32, replica_states: &ReplicaStates) {
+    pub fn states_changed(&mut self, extent: ExtentIndex, replica_states: &ReplicaStates) {
         let is_in_sync = |slot: usize| replica_states[slot] == ReplicaState::InSync;
         self.in_sync.retain(|(slot, of)| *of != extent || is_in_sync(*slot));
     }
 
-    pub fn forget_extent(&mut self, gone: u32) {
+    pub fn forget_extent(&mut self, gone: ExtentIndex) {
         self.in_sync.retain(|(_, extent)| *extent != gone);
     }
 
@@ -52,7 +53,7 @@ impl Backups {
         if self.older.contains_key(&(slot, extent)) && !random.chance(1, 50) {
             return;
         }
-        let (drive, index) = (&drives[slot], extent as usize);
+        let (drive, index) = (&drives[slot], extent.index());
         if let Some(metadata) = drive.all_metadata[index].clone().filter(|_| drive.is_made[index]) {
             let (file, block_checksums) = (drive.files[index].clone(), drive.block_checksums[index].clone());
             self.older.insert((slot, extent), OlderState { file, metadata, block_checksums });
@@ -62,7 +63,7 @@ impl Backups {
     /// Puts the backup of a replica in its place, if there is one.
     pub fn restore(&mut self, drives: &mut [Drive], (slot, extent): ExtentReplica, state: ReplicaState) {
         let Some(older) = self.older.get(&(slot, extent)).cloned() else { return };
-        let (drive, index) = (&mut drives[slot], extent as usize);
+        let (drive, index) = (&mut drives[slot], extent.index());
         drive.files[index] = older.file;
         drive.all_metadata[index] = Some(older.metadata);
         drive.block_checksums[index] = older.block_checksums;

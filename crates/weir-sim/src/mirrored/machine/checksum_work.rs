@@ -1,5 +1,6 @@
 //! Work of the simulated drives on checksum files: some refuse it, and the power fails during it.
 
+use weir_types::ExtentIndex;
 use weir_types::random::Random;
 use weir_volume::mirror::{ChecksumHeader, ChecksumResult, ChecksumWork, MetadataFault, Slots};
 
@@ -21,8 +22,8 @@ impl Drive {
 
 impl Machine {
     /// Carries out work on checksum files.
-    pub fn work_on_checksums(&mut self, extent: u32, work: ChecksumWork) -> ChecksumResult {
-        let index = extent as usize;
+    pub fn work_on_checksums(&mut self, extent: ExtentIndex, work: ChecksumWork) -> ChecksumResult {
+        let index = extent.index();
         match work {
             ChecksumWork::Load { section, slots } => {
                 let is_read = |slot: &usize| slots.contains(*slot) && !self.drives[*slot].is_away();
@@ -66,8 +67,8 @@ impl Machine {
     }
 
     /// Carries out work in part, because the power failed during it.
-    pub fn work_on_checksums_in_part(&mut self, extent: u32, work: ChecksumWork) {
-        let index = extent as usize;
+    pub fn work_on_checksums_in_part(&mut self, extent: ExtentIndex, work: ChecksumWork) {
+        let index = extent.index();
         match work {
             ChecksumWork::Load { .. } => {}
             ChecksumWork::Store { section, slots, block_checksums } => {

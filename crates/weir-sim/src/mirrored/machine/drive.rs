@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use weir_types::ExtentIndex;
 use weir_volume::mirror::absence::is_asked_while_away;
 use weir_volume::mirror::{Answer, MetadataFault, ReplicaMetadata};
 use weir_volume::zeroing::{Filesystem, Next, Step};
@@ -36,7 +37,7 @@ pub(in crate::mirrored) struct Drive {
     /// It was any of these, since the last start.
     pub has_failed: bool,
     /// Extents whose metadata may differ from the last read: a write of it failed, or was given up.
-    doubtful: BTreeSet<u32>,
+    doubtful: BTreeSet<ExtentIndex>,
     /// Fault of metadata writes on the drive, while they fail.
     pub metadata_fault: Option<MetadataFault>,
 }
@@ -93,53 +94,58 @@ impl Drive {
     }
 
     /// True if the metadata of an extent may differ from the last read.
-    pub fn is_doubtful(&self, extent: u32) -> bool {
+    pub fn is_doubtful(&self, extent: ExtentIndex) -> bool {
         self.doubtful.contains(&extent)
     }
 
     /// Notes whether replica metadata was written. After a failure the metadata on the drive is unknown,
     /// whatever a read returns.
-    pub fn note_doubtful(&mut self, extent: u32, has_failed: bool) {
+    pub fn note_doubtful(&mut self, extent: ExtentIndex, has_failed: bool) {
         _ = if has_failed { self.doubtful.insert(extent) } else { self.doubtful.remove(&extent) };
     }
 
     /// Empties the files of an extent, as if it was created again.
-    pub fn empty_files(&mut self, extent: u32) {
-        self.files[extent as usize] = File::default();
-        self.block_checksums[extent as usize] = ChecksumFile::default();
+    pub fn empty_files(&mut self, extent: ExtentIndex) {
+        self.files[extent.index()] = File::default();
+        self.block_checksums[extent.index()] = ChecksumFile::default();
     }
 
     /// Creates the files of an extent with this metadata, or takes over the old one by a deliberate mistake.
-    pub fn create_files(&mut self, extent: u32, metadata: &ReplicaMetadata, is_old_kept: bool) {
+    pub fn create_files(&mut self, extent: ExtentIndex, metadata: &ReplicaMetadata, is_old_kept: bool) {
         if !is_old_kept {
-            self.files[extent as usize] = File::default();
+            self.files[extent.index()] = File::default();
         }
-        self.block_checksums[extent as usize] = ChecksumFile::default();
-        self.all_metadata[extent as usize] = Some(metadata.clone());
+        self.block_checksums[extent.index()] = ChecksumFile::default();
+        self.all_metadata[extent.index()] = Some(metadata.clone());
     }
 
     /// Deletes the files of an extent.
-    pub fn delete_files(&mut self, extent: u32) {
+    pub fn delete_files(&mut self, extent: ExtentIndex) {
         self.empty_files(extent);
-        self.all_metadata[extent as usize] = None;
-        self.is_made[extent as usize] = false;
+        self.all_metadata[extent.index()] = None;
+        self.is_made[extent.index()] = false;
     }
 
     /// A block that holds bytes of another tenant, with its extent.
-    pub fn foreign_block(&self) -> Option<(usize, u32)> {
-        self.files.iter().enumerate().find_map(|(extent, file)| {
+    pub fn foreign_block(&self) -> Option<(ExtentIndex, u32)> {
+        ExtentIndex::first(EXTENTS).zip(&self.files).find_map(|(extent, file)| {
             let is_foreign = |block: &u32| file.read(*block).contains(&FOREIGN);
             file.data_blocks().into_iter().find(is_foreign).map(|block| (extent, block))
         })
     }
 
     /// Allocation map of a file, as the filesystem reports it.
-    pub fn map_of(&self, extent: u32) -> AllocationMap {
-        transfer::allocation_map(&self.files[extent as usize], self.abilities.tells_holes)
+    pub fn map_of(&self, extent: ExtentIndex) -> AllocationMap {
+        transfer::allocation_map(&self.files[extent.index()], self.abilities.tells_holes)
     }
 
     /// Zeroes or releases a range, in the way that the filesystem supports.
-    pub fn place(&mut self, extent: u32, (offset, length): (u32, u32), is_zero: bool) -> Result<u32, Fault> {
+    pub fn place(
+        &mut self,
+        extent: ExtentIndex,
+        (offset, length): (u32, u32),
+        is_zero: bool,
+    ) -> Result<u32, Fault> {
         let Abilities { punches_holes, zeroes_ranges, .. } = self.abilities;
         let mut step = self.filesystem.first(is_zero);
         loop {
@@ -150,7 +156,7 @@ impl Drive {
             };
             let result = if is_able || self.is_taken_for_able { Ok(0) } else { Err(Fault::Unsupported) };
             if is_able && step != Step::ReserveAgain {
-                transfer::zero(&mut self.files[extent as usize], offset, length);
+                transfer::zero(&mut self.files[extent.index()], offset, length);
             }
             match self.filesystem.next(step, result) {
                 Next::Ask(next) => step = next,

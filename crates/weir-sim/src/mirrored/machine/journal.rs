@@ -6,6 +6,7 @@ use weir_journal::{
     Action as JournalAction, DestageContent, DestageId, Fault as JournalFault, FileId, FileKey, Geometry,
     Journal, Kind as JournalKind, Part, Pin, Request as JournalRequest, Ticket,
 };
+use weir_types::ExtentIndex;
 use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES};
 use weir_types::random::Random;
 use weir_volume::mirror::MirrorId;
@@ -19,7 +20,7 @@ use crate::mirrored::settings::Settings;
 pub(in crate::mirrored) const BLOCK: u32 = BLOCK_BYTES as u32;
 
 /// Slot and extent of an extent replica.
-pub(in crate::mirrored) type ExtentReplica = (usize, u32);
+pub(in crate::mirrored) type ExtentReplica = (usize, ExtentIndex);
 
 /// The journal, and the replicas behind it.
 #[derive(Debug)]
@@ -37,9 +38,9 @@ pub(in crate::mirrored) struct Journaling {
     asked: BTreeMap<Ticket, Asked>,
     last_ticket: u64,
     /// Extents whose replicas have lost acknowledged data.
-    invalidated: BTreeSet<u32>,
+    invalidated: BTreeSet<ExtentIndex>,
     /// Extents that the journal is about to forget.
-    forgetting: BTreeSet<u32>,
+    forgetting: BTreeSet<ExtentIndex>,
     /// Pins that protect data of reads in flight, by number.
     pins: BTreeMap<u64, Pin>,
     last_pin: u64,
@@ -48,7 +49,7 @@ pub(in crate::mirrored) struct Journaling {
 /// An operation of a replica.
 #[derive(Clone, Debug)]
 pub(in crate::mirrored) struct Asked {
-    pub extent: u32,
+    pub extent: ExtentIndex,
     pub asker: Asker,
     /// The data to write.
     pub payload: Vec<Block>,
@@ -77,32 +78,32 @@ pub(in crate::mirrored) enum Work {
     /// Sources are first block and block count.
     Fetch {
         operation: DestageId,
-        extent: u32,
+        extent: ExtentIndex,
         block: u32,
         sources: Vec<(u32, u32)>,
     },
     Destage {
         operation: DestageId,
-        extent: u32,
+        extent: ExtentIndex,
         block: u32,
         contents: Vec<Block>,
     },
     Place {
         operation: DestageId,
-        extent: u32,
+        extent: ExtentIndex,
         range: (u32, u32),
         is_zero: bool,
     },
     PassBy {
         ticket: Ticket,
-        extent: u32,
+        extent: ExtentIndex,
         block: u32,
         contents: Vec<Block>,
         is_durable: bool,
     },
     SyncSlow {
         file: FileId,
-        extent: u32,
+        extent: ExtentIndex,
         point: SyncPoint,
     },
     Read(Reading),
@@ -116,7 +117,7 @@ pub(in crate::mirrored) enum Work {
 /// A read that is carried out part by part.
 #[derive(Clone, Debug)]
 pub(in crate::mirrored) struct Reading {
-    pub extent: u32,
+    pub extent: ExtentIndex,
     pub operation: OperationId,
     pub owner: Option<MirrorId>,
     pub target: Target,
@@ -136,7 +137,7 @@ pub(in crate::mirrored) enum Target {
 
 impl Work {
     /// Extent whose slow file the work uses.
-    pub fn slow_extent(&self) -> Option<u32> {
+    pub fn slow_extent(&self) -> Option<ExtentIndex> {
         match self {
             Work::Fetch { extent, .. }
             | Work::Destage { extent, .. }
@@ -154,7 +155,7 @@ pub(in crate::mirrored) enum Consequence {
     None,
     Work(Work),
     /// The replica of an extent has lost acknowledged data.
-    FileFailed(u32),
+    FileFailed(ExtentIndex),
     JournalFailed,
 }
 
@@ -196,20 +197,20 @@ impl Journaling {
         self.is_slow_found
     }
 
-    fn key(&self, extent: u32) -> FileKey {
+    fn key(&self, extent: ExtentIndex) -> FileKey {
         FileKey { extent, replica: self.slot as u8 }
     }
 
-    fn file_of(&mut self, extent: u32) -> FileId {
+    fn file_of(&mut self, extent: ExtentIndex) -> FileId {
         self.core.open(self.key(extent)).expect("a journal takes more files")
     }
 
-    pub fn known(&self, extent: u32) -> Option<FileId> {
+    pub fn known(&self, extent: ExtentIndex) -> Option<FileId> {
         let key = self.key(extent);
         self.core.files().find(|(known, _)| *known == key).map(|(_, file)| file)
     }
 
-    fn extent_of(&self, file: FileId) -> u32 {
+    fn extent_of(&self, file: FileId) -> ExtentIndex {
         let (key, _) = self.core.files().find(|(_, id)| *id == file).expect("a journal names what it knows");
         key.extent
     }
@@ -237,7 +238,11 @@ impl Journaling {
     }
 
     /// Begins a sync of a replica.
-    pub fn sync(&mut self, extent: u32, generation: Generation) -> Result<Vec<JournalAction>, String> {
+    pub fn sync(
+        &mut self,
+        extent: ExtentIndex,
+        generation: Generation,
+    ) -> Result<Vec<JournalAction>, String> {
         let file = self.file_of(extent);
         let ticket = self.enter(Asked { extent, asker: Asker::Sync(generation), payload: Vec::new() });
         let mut actions = Vec::new();
@@ -248,7 +253,7 @@ impl Journaling {
     /// Begins a read of a replica. What is read is protected until the read ends.
     pub fn read(
         &mut self,
-        (extent, operation, owner): (u32, OperationId, Option<MirrorId>),
+        (extent, operation, owner): (ExtentIndex, OperationId, Option<MirrorId>),
         (offset, length): (u32, u32),
         target: Target,
     ) -> Result<Reading, JournalFault> {
@@ -285,7 +290,7 @@ impl Journaling {
     /// Content of a block of a replica, which its file may hold.
     pub fn content_of(
         &mut self,
-        extent: u32,
+        extent: ExtentIndex,
         block: u32,
         in_file: Block,
     ) -> Result<(Block, Vec<JournalAction>), String> {
@@ -303,18 +308,18 @@ impl Journaling {
     }
 
     /// True if the journal accepts a replica of an extent.
-    pub fn has_room_for(&self, extent: u32) -> bool {
+    pub fn has_room_for(&self, extent: ExtentIndex) -> bool {
         !self.is_away && !self.invalidated.contains(&extent) && !self.forgetting.contains(&extent)
     }
 
     /// The file of an extent replica exists, either the old file or a new one.
-    pub fn attach(&mut self, extent: u32) {
+    pub fn attach(&mut self, extent: ExtentIndex) {
         self.is_slow_found = true;
         self.invalidated.remove(&extent);
     }
 
     /// Forgets the data of a replica whose absence is durable.
-    pub fn forget(&mut self, extent: u32) -> Vec<JournalAction> {
+    pub fn forget(&mut self, extent: ExtentIndex) -> Vec<JournalAction> {
         let mut actions = Vec::new();
         if let Some(file) = self.known(extent).filter(|_| !self.is_away && self.forgetting.insert(extent)) {
             self.core.forget(file, &mut actions);
@@ -323,7 +328,7 @@ impl Journaling {
     }
 
     /// Suspends or resumes the work for a replica.
-    pub fn suspend(&mut self, extent: u32, is_suspended: bool) -> Vec<JournalAction> {
+    pub fn suspend(&mut self, extent: ExtentIndex, is_suspended: bool) -> Vec<JournalAction> {
         let mut actions = Vec::new();
         let is_served = !self.is_away && !self.forgetting.contains(&extent);
         if let Some(file) = self.known(extent).filter(|_| is_served) {
@@ -336,22 +341,22 @@ impl Journaling {
     }
 
     /// A replica has lost acknowledged data.
-    pub fn invalidate(&mut self, extent: u32) {
+    pub fn invalidate(&mut self, extent: ExtentIndex) {
         self.invalidated.insert(extent);
     }
 
-    pub fn invalidated(&self) -> &BTreeSet<u32> {
+    pub fn invalidated(&self) -> &BTreeSet<ExtentIndex> {
         &self.invalidated
     }
 
     /// Extents whose data stands in the way of other data and that are not invalidated yet.
-    pub fn in_the_way(&self) -> Vec<u32> {
+    pub fn in_the_way(&self) -> Vec<ExtentIndex> {
         self.core.in_the_way().into_iter().map(|key| key.extent).collect()
     }
 
     /// True if no operation behind the journal can end before the next start. The journal is full of data of an
     /// extent whose last replica failed, and cannot drop it.
-    pub fn is_jammed(&self, is_lost: impl Fn(u32) -> bool) -> bool {
+    pub fn is_jammed(&self, is_lost: impl Fn(ExtentIndex) -> bool) -> bool {
         self.core.usage().waiting > 0 && self.invalidated.iter().any(|extent| is_lost(*extent))
     }
 
@@ -390,13 +395,13 @@ impl Journaling {
     }
 
     /// Blocks of a file that the journal holds data of.
-    pub fn blocks(&self, extent: u32) -> Vec<u32> {
+    pub fn blocks(&self, extent: ExtentIndex) -> Vec<u32> {
         let live = self.known(extent).into_iter().flat_map(|file| self.core.live(file));
         live.flat_map(|(offset, length)| offset / BLOCK..(offset + length) / BLOCK).collect()
     }
 
     /// Adds the blocks that the journal holds to the allocation map of a replica's file.
-    pub fn add_pieces(&self, extent: u32, map: &mut AllocationMap) {
+    pub fn add_pieces(&self, extent: ExtentIndex, map: &mut AllocationMap) {
         let blocks = self.blocks(extent).into_iter();
         blocks.for_each(|block| map.set(block / (ALLOCATION_BYTES / BLOCK_BYTES) as u32));
     }
@@ -414,14 +419,14 @@ impl Journaling {
                 Consequence::JournalFailed
             }
             action => {
-                let sync_point = |extent: u32| slow[extent as usize].sync_point();
+                let sync_point = |extent: ExtentIndex| slow[extent.index()].sync_point();
                 Consequence::Work(self.work_of(action, sync_point))
             }
         }
     }
 
     /// The work that an action of the journal begins.
-    fn work_of(&self, action: &JournalAction, slow: impl Fn(u32) -> SyncPoint) -> Work {
+    fn work_of(&self, action: &JournalAction, slow: impl Fn(ExtentIndex) -> SyncPoint) -> Work {
         match action {
             JournalAction::WriteRecord { position_bytes, is_durable, .. } => {
                 let payload = |ticket: Ticket, _| self.asked[&ticket].payload.clone();
@@ -455,7 +460,7 @@ impl Journaling {
     fn destage(
         &self,
         operation: DestageId,
-        extent: u32,
+        extent: ExtentIndex,
         (offset, length): (u32, u32),
         content: &DestageContent,
     ) -> Work {

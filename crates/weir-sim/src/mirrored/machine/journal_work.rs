@@ -1,6 +1,7 @@
 //! Carries out the work of the simulated journal on its own file and on the slow files, with faults by chance.
 
 use weir_journal::{Action as JournalAction, DestageFault, SlowFault};
+use weir_types::ExtentIndex;
 use weir_types::random::Random;
 use weir_volume::Fault;
 
@@ -132,7 +133,7 @@ impl Journaling {
             Work::SyncSlow { file, extent, point } => {
                 let is_broken = fault == Some(SlowFault::Broken);
                 if !is_broken {
-                    slow.files[extent as usize].sync(point);
+                    slow.files[extent.index()].sync(point);
                 }
                 self.core.slow_synced(file, if is_broken { Err(()) } else { Ok(()) }, &mut actions);
             }
@@ -156,7 +157,7 @@ impl Journaling {
                 let _ = slow.place(extent, range, is_zero);
             }
             Work::SyncJournal(point) if !is_part => self.file.sync(point),
-            Work::SyncSlow { extent, point, .. } if !is_part => slow.files[extent as usize].sync(point),
+            Work::SyncSlow { extent, point, .. } if !is_part => slow.files[extent.index()].sync(point),
             Work::SyncJournal(_) | Work::SyncSlow { .. } => {}
             Work::Fetch { .. } | Work::Read(_) | Work::Answer { .. } => {}
         }
@@ -182,14 +183,14 @@ impl Journaling {
 /// Writes to a slow file, or some blocks if chance is to decide about each.
 fn write_slow(
     slow: &mut Drive,
-    (extent, block): (u32, u32),
+    (extent, block): (ExtentIndex, u32),
     contents: &[Block],
     is_durable: bool,
     mut chance: Option<&mut Random>,
 ) {
     for (block, content) in (block..).zip(contents) {
         if chance.as_mut().is_none_or(|random| random.chance(1, 2)) {
-            slow.files[extent as usize].write(block, *content, is_durable);
+            slow.files[extent.index()].write(block, *content, is_durable);
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use weir_plan::replica_return::JournalOf;
+use weir_types::ExtentIndex;
 use weir_volume::AllocationMap;
 
 use super::journal::{ExtentReplica, Journaling};
@@ -87,7 +88,7 @@ impl Machine {
     }
 
     /// Allocation map of a file, as the filesystem reports it, with the blocks that the journal holds.
-    pub(super) fn map_of(&self, slot: usize, extent: u32) -> AllocationMap {
+    pub(super) fn map_of(&self, slot: usize, extent: ExtentIndex) -> AllocationMap {
         let mut map = self.drives[slot].map_of(extent);
         let is_mistaken = self.settings.sabotage == Sabotage::MapsFilesAlone;
         if let Some(journal) = self.journal_of(slot).filter(|_| !is_mistaken) {
@@ -98,7 +99,7 @@ impl Machine {
 
     /// Blocks of a replica that may hold something other than zeroes.
     pub fn blocks_of(&self, (slot, extent): ExtentReplica) -> BTreeSet<u32> {
-        let mut blocks = self.drives[slot].files[extent as usize].data_blocks();
+        let mut blocks = self.drives[slot].files[extent.index()].data_blocks();
         blocks.extend(self.journal_of(slot).into_iter().flat_map(|journal| journal.blocks(extent)));
         blocks
     }

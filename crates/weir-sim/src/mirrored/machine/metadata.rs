@@ -1,6 +1,7 @@
 //! Writes of replica metadata and epoch records on the simulated machine. Drives and the folder of the epoch records
 //! are full or fail, and power fails during a write. `MetadataWrites` of the daemon decides what is written when.
 
+use weir_types::ExtentIndex;
 use weir_volume::mirror::{MetadataFault, ReplicaMetadata};
 
 use super::Machine;
@@ -48,14 +49,19 @@ impl Machine {
         self.operations.iter().any(|pending| match pending {
             Pending::Record { .. } => true,
             Pending::Metadata { extent, metadata, .. } => {
-                metadata.epoch > self.records.last_read()[*extent as usize].committed
+                metadata.epoch > self.records.last_read()[extent.index()].committed
             }
             _ => false,
         })
     }
 
     /// Writes an epoch record.
-    pub fn write_record(&mut self, extent: u32, epoch: u64, is_committed: bool) -> Result<(), MetadataFault> {
+    pub fn write_record(
+        &mut self,
+        extent: ExtentIndex,
+        epoch: u64,
+        is_committed: bool,
+    ) -> Result<(), MetadataFault> {
         let is_kept = self.random.chance(1, 2);
         self.records.keep_pages(is_kept);
         let error = if self.records.is_well() { self.record_error() } else { None };
@@ -63,7 +69,7 @@ impl Machine {
     }
 
     /// Records that the last replica of an extent failed. The record is retried if it fails.
-    pub fn write_failure(&mut self, extent: u32) {
+    pub fn write_failure(&mut self, extent: ExtentIndex) {
         let is_kept = self.random.chance(1, 2);
         self.records.keep_pages(is_kept);
         if self.records.fail(extent).is_err() {
@@ -75,7 +81,7 @@ impl Machine {
     pub fn write_metadata(
         &mut self,
         slot: usize,
-        extent: u32,
+        extent: ExtentIndex,
         metadata: &ReplicaMetadata,
     ) -> Result<(), MetadataFault> {
         self.end_earlier_metadata(slot);
@@ -86,7 +92,7 @@ impl Machine {
         self.drives[slot].note_doubtful(extent, fault.is_some());
         let is_lied_about = self.settings.sabotage == Sabotage::MetadataLate && self.random.chance(1, 2);
         if (fault.is_none() || is_torn) && !is_lied_about {
-            self.drives[slot].all_metadata[extent as usize] = Some(metadata.clone());
+            self.drives[slot].all_metadata[extent.index()] = Some(metadata.clone());
         }
         fault.map_or(Ok(()), Err)
     }
@@ -100,12 +106,12 @@ impl Machine {
             }
             Pending::Failure(extent) => self.write_failure(extent),
             Pending::Metadata { slot, extent, is_over_doubtful: true, .. } if self.random.chance(1, 2) => {
-                self.drives[slot].all_metadata[extent as usize] = None;
+                self.drives[slot].all_metadata[extent.index()] = None;
             }
             Pending::Metadata { slot, extent, metadata, .. }
                 if !self.drives[self.metadata_home(slot)].is_broken && self.random.chance(1, 2) =>
             {
-                self.drives[slot].all_metadata[extent as usize] = Some(ReplicaMetadata::clone(&metadata));
+                self.drives[slot].all_metadata[extent.index()] = Some(ReplicaMetadata::clone(&metadata));
             }
             _ => {}
         }

@@ -39,6 +39,7 @@ use originals::Originals;
 use orphans::Orphans;
 use record::EpochRecords;
 use rotting::Rotten;
+use weir_types::ExtentIndex;
 pub(super) use work::{Pending, Piece};
 
 /// Drive of the journal. No replica of the volume begins there.
@@ -110,7 +111,7 @@ impl Machine {
     }
 
     /// Creates the files of an extent that was deleted before, and its epoch record.
-    pub fn create_extent(&mut self, extent: u32) -> ReplicaMetadata {
+    pub fn create_extent(&mut self, extent: ExtentIndex) -> ReplicaMetadata {
         let Settings { replicas, sabotage, .. } = self.settings;
         let epoch = self.records.begin_again(extent, sabotage == Sabotage::BeginsEpochsAnew);
         let metadata = first_metadata(epoch, replicas);
@@ -122,7 +123,7 @@ impl Machine {
 
     /// Corrupts a data block of the last replica.
     pub fn rot_a_block(&mut self) {
-        let extent = self.now as u32 % EXTENTS;
+        let extent = ExtentIndex(self.now as u32 % EXTENTS);
         self.rotten.rot_a_block(&mut self.drives, extent, &mut self.random);
     }
 
@@ -158,7 +159,7 @@ impl Machine {
     }
 
     /// True if an operation is in flight on an extent replica, so its file cannot be created again.
-    pub fn touches(&self, extent: u32, slot: usize) -> bool {
+    pub fn touches(&self, extent: ExtentIndex, slot: usize) -> bool {
         self.orphans.has(extent, slot) || self.operations.touches(extent, slot)
     }
 

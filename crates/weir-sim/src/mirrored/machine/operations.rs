@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use weir_types::ExtentIndex;
 use weir_volume::OperationId;
 use weir_volume::mirror::MirrorId;
 
@@ -62,12 +63,12 @@ impl Operations {
     }
 
     /// True if an operation is in flight on an extent replica.
-    pub fn touches(&self, extent: u32, slot: usize) -> bool {
+    pub fn touches(&self, extent: ExtentIndex, slot: usize) -> bool {
         self.pending.iter().any(|pending| pending.touches(extent, slot))
     }
 
     /// True if the record that the last replica of an extent failed is not written yet.
-    pub fn has_failure(&self, extent: u32) -> bool {
+    pub fn has_failure(&self, extent: ExtentIndex) -> bool {
         self.pending.iter().any(|pending| matches!(pending, Pending::Failure(of) if *of == extent))
     }
 

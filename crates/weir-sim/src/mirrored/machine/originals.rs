@@ -26,7 +26,7 @@ impl Originals {
     /// Puts another file in the place of an open one, now and then: an empty file, or the same one after a power
     /// loss of its drive.
     pub fn replace(&mut self, drive: &mut Drive, replica: ExtentReplica, random: &mut Random) -> FoundFile {
-        let index = replica.1 as usize;
+        let index = replica.1.index();
         if !drive.is_made[index] || random.chance(1, 2) {
             return FoundFile::Same;
         }
@@ -43,7 +43,7 @@ impl Originals {
     /// The operator puts originals back, before the daemon starts.
     pub fn put_back(&mut self, drives: &mut [Drive]) {
         for ((slot, extent), file) in std::mem::take(&mut self.files) {
-            drives[slot].files[extent as usize] = file;
+            drives[slot].files[extent.index()] = file;
         }
     }
 }

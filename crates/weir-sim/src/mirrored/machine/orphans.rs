@@ -1,6 +1,7 @@
 //! Orphaned I/O in the simulated machine: operations that were given up. The drive may still carry them out at any
 //! later time, or never.
 
+use weir_types::ExtentIndex;
 use weir_types::random::Random;
 use weir_volume::Action;
 use weir_volume::mirror::ReplicaMetadata;
@@ -15,7 +16,7 @@ use crate::{Stamp, transfer};
 #[derive(Clone, Debug)]
 pub(in crate::mirrored) struct Orphan {
     slot: usize,
-    extent: u32,
+    extent: ExtentIndex,
     work: Pending,
     /// Data that the operation writes, if it writes.
     buffer: Vec<Stamp>,
@@ -29,7 +30,7 @@ impl Orphan {
     /// Carries out the operation, if its drive and its file are there. True for a write that changed the file.
     fn carry_out(self, drives: &mut [Drive], random: &mut Random) -> bool {
         let Orphan { slot, extent, work, buffer } = self;
-        let (drive, index) = (&mut drives[slot], extent as usize);
+        let (drive, index) = (&mut drives[slot], extent.index());
         if drive.is_broken || !drive.is_made[index] {
             return false;
         }
@@ -52,7 +53,7 @@ fn act_late(drive: &mut Drive, action: Action, buffer: &[Stamp], random: &mut Ra
     match action {
         Action::Write { extent, offset, buffer_offset, length, is_durable, .. } if !buffer.is_empty() => {
             let length = transfer::part_of(random, length);
-            let file = &mut drive.files[extent as usize];
+            let file = &mut drive.files[extent.index()];
             transfer::write_from(buffer, file, (offset, buffer_offset, length), is_durable);
             true
         }
@@ -80,7 +81,7 @@ impl Orphans {
     }
 
     /// True if orphaned I/O may still reach an extent replica.
-    pub fn has(&self, extent: u32, slot: usize) -> bool {
+    pub fn has(&self, extent: ExtentIndex, slot: usize) -> bool {
         let is_one = |orphan: &Orphan| (orphan.slot, orphan.extent) == (slot, extent);
         self.given_up.iter().any(is_one)
     }
@@ -91,7 +92,7 @@ impl Orphans {
     }
 
     /// Forgets what goes to the files of an extent that was deleted.
-    pub fn forget_extent(&mut self, gone: u32) {
+    pub fn forget_extent(&mut self, gone: ExtentIndex) {
         self.given_up.retain(|orphan| orphan.extent != gone);
     }
 
@@ -125,7 +126,7 @@ impl Orphans {
 
 impl Machine {
     /// Orphans an operation of a replica.
-    pub fn orphan(&mut self, slot: usize, extent: u32, work: Pending) {
+    pub fn orphan(&mut self, slot: usize, extent: ExtentIndex, work: Pending) {
         let operation = if let Pending::Action(_, _, action) = &work { action.operation() } else { None };
         let buffer = operation.and_then(|operation| self.operations.buffer((slot, operation)));
         let buffer = buffer.cloned().unwrap_or_default();

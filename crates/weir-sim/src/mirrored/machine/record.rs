@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use weir_types::ExtentIndex;
 use weir_volume::mirror::epoch_record::{RecordBlock, RecordBlocks};
 use weir_volume::mirror::{EpochRecord, MetadataFault, epoch_record};
 
@@ -71,7 +72,7 @@ pub(in crate::mirrored) struct EpochRecords {
     /// Epoch record of each extent, as last read from the file.
     last_read: Vec<EpochRecord>,
     /// Extents and epochs whose recording as committed failed and is retried.
-    retried: BTreeSet<(u32, u64)>,
+    retried: BTreeSet<(ExtentIndex, u64)>,
 }
 
 impl EpochRecords {
@@ -79,7 +80,8 @@ impl EpochRecords {
     pub fn new(epoch: Option<u64>) -> EpochRecords {
         let mut file = Record::default();
         if let Some(epoch) = epoch {
-            epoch_record::begin(&mut file, 0..EXTENTS, new_record(epoch)).expect("it is well");
+            epoch_record::begin(&mut file, ExtentIndex(0)..ExtentIndex(EXTENTS), new_record(epoch))
+                .expect("it is well");
         }
         let last_read = file.found();
         EpochRecords { file, last_read, retried: BTreeSet::new() }
@@ -107,7 +109,7 @@ impl EpochRecords {
     /// Raises the epoch of an extent in the file. `error` is the fault of this write alone.
     pub fn raise(
         &mut self,
-        (extent, epoch, is_committed): (u32, u64, bool),
+        (extent, epoch, is_committed): (ExtentIndex, u64, bool),
         error: Option<MetadataFault>,
     ) -> Result<(), MetadataFault> {
         let fault = self.file.fault;
@@ -119,7 +121,7 @@ impl EpochRecords {
     }
 
     /// Notes whether an epoch was recorded as committed. True for a success after a failure, which is doubtful.
-    pub fn note_committed(&mut self, extent: u32, epoch: u64, has_failed: bool) -> bool {
+    pub fn note_committed(&mut self, extent: ExtentIndex, epoch: u64, has_failed: bool) -> bool {
         if has_failed {
             self.retried.insert((extent, epoch));
             return false;
@@ -128,14 +130,15 @@ impl EpochRecords {
     }
 
     /// Records that the last replica of an extent failed.
-    pub fn fail(&mut self, extent: u32) -> Result<(), MetadataFault> {
+    pub fn fail(&mut self, extent: ExtentIndex) -> Result<(), MetadataFault> {
         epoch_record::fail(&mut self.file, extent)
     }
 
     /// Accepts all recorded failures, as an operator would. True if there were any.
     pub fn accept_failures(&mut self) -> bool {
-        let records = (0..).zip(self.file.found());
-        let failed: Vec<u32> = records.filter(|(_, one)| one.is_failed).map(|(extent, _)| extent).collect();
+        let records = ExtentIndex::first(EXTENTS).zip(self.file.found());
+        let failed: Vec<ExtentIndex> =
+            records.filter(|(_, one)| one.is_failed).map(|(extent, _)| extent).collect();
         for extent in &failed {
             epoch_record::accept(&mut self.file, *extent).expect("nothing fails after a start");
         }
@@ -144,14 +147,14 @@ impl EpochRecords {
 
     /// Begins the records of extents that are created again from this one on, and returns their first epoch. It
     /// is above earlier ones, unless those are to be ignored by a deliberate mistake.
-    pub fn begin_again(&mut self, first: u32, are_earlier_ignored: bool) -> u64 {
-        let mut earlier = self.file.found().split_off(first as usize);
+    pub fn begin_again(&mut self, first: ExtentIndex, are_earlier_ignored: bool) -> u64 {
+        let mut earlier = self.file.found().split_off(first.index());
         if are_earlier_ignored {
             earlier.clear();
         }
         let new = new_record(epoch_record::first_epoch(&earlier));
-        epoch_record::begin(&mut self.file, first..EXTENTS, new).expect("it is well");
-        self.last_read[first as usize..].fill(new);
+        epoch_record::begin(&mut self.file, first..ExtentIndex(EXTENTS), new).expect("it is well");
+        self.last_read[first.index()..].fill(new);
         new.allocated
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use weir_types::ExtentIndex;
 use weir_types::bounds::{BLOCK_BYTES, SECTION_BYTES};
 use weir_types::random::Random;
 use weir_volume::Request;
@@ -20,7 +21,7 @@ pub(in crate::mirrored) struct Rotten {
     /// Slot of the last replica.
     slot: usize,
     /// Blocks, by extent, whose content changed on the drive.
-    blocks: BTreeSet<(u32, u32)>,
+    blocks: BTreeSet<(ExtentIndex, u32)>,
 }
 
 impl Rotten {
@@ -29,12 +30,12 @@ impl Rotten {
     }
 
     /// True if a block of an extent may be corrupt.
-    pub fn has(&self, extent: u32, block: u32) -> bool {
+    pub fn has(&self, extent: ExtentIndex, block: u32) -> bool {
         self.blocks.contains(&(extent, block))
     }
 
     /// True if a block that was read from a replica may be corrupt.
-    pub fn may_hold(&self, slot: usize, extent: u32, block: u32) -> bool {
+    pub fn may_hold(&self, slot: usize, extent: ExtentIndex, block: u32) -> bool {
         slot == self.slot && self.has(extent, block)
     }
 
@@ -46,7 +47,7 @@ impl Rotten {
     }
 
     /// The corrupt blocks, by extent.
-    pub fn blocks(&self) -> impl Iterator<Item = (u32, u32)> {
+    pub fn blocks(&self) -> impl Iterator<Item = (ExtentIndex, u32)> {
         self.blocks.iter().copied()
     }
 
@@ -62,7 +63,7 @@ impl Rotten {
         if self.kind != Rot::Always {
             return;
         }
-        for extent in 0..EXTENTS as usize {
+        for extent in ExtentIndex::first(EXTENTS).map(ExtentIndex::index) {
             let all_metadata = drives.iter().filter_map(|drive| drive.all_metadata[extent].clone());
             let newest = all_metadata.max_by_key(|metadata| metadata.number);
             let good = drives[..self.slot].iter_mut();
@@ -71,9 +72,9 @@ impl Rotten {
     }
 
     /// Corrupts a random data block of the last replica.
-    pub fn rot_a_block(&mut self, drives: &mut [Drive], extent: u32, random: &mut Random) {
+    pub fn rot_a_block(&mut self, drives: &mut [Drive], extent: ExtentIndex, random: &mut Random) {
         let drive = &mut drives[self.slot];
-        let blocks: Vec<u32> = drive.files[extent as usize].data_blocks().into_iter().collect();
+        let blocks: Vec<u32> = drive.files[extent.index()].data_blocks().into_iter().collect();
         if blocks.is_empty() {
             return;
         }
@@ -81,9 +82,9 @@ impl Rotten {
         self.spoil(drive, (extent, block), random);
     }
 
-    fn spoil(&mut self, drive: &mut Drive, (extent, block): (u32, u32), random: &mut Random) {
+    fn spoil(&mut self, drive: &mut Drive, (extent, block): (ExtentIndex, u32), random: &mut Random) {
         let garbage = Stamp::MAX - 1 - random.below(1 << 40);
-        drive.files[extent as usize].write(block, [garbage; BLOCK_SECTORS], true);
+        drive.files[extent.index()].write(block, [garbage; BLOCK_SECTORS], true);
         self.blocks.insert((extent, block));
     }
 
@@ -92,7 +93,7 @@ impl Rotten {
     pub fn misleads(
         &mut self,
         drives: &mut [Drive],
-        (slot, extent): (usize, u32),
+        (slot, extent): (usize, ExtentIndex),
         (offset, length): (u32, u32),
         random: &mut Random,
     ) -> bool {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use weir_types::ExtentIndex;
 use weir_types::bounds::REPLICA_SLOTS_MAX;
 use weir_volume::mirror::{ChecksumWork, MirrorId, ReplicaMetadata, Slots};
 use weir_volume::{Action, Generation};
@@ -14,17 +15,17 @@ use crate::disk::SyncPoint;
 pub(in crate::mirrored) enum Pending {
     Action(usize, Option<MirrorId>, Action),
     /// A sync covers the changes that existed when it began.
-    Sync(usize, (u32, Generation), SyncPoint),
+    Sync(usize, (ExtentIndex, Generation), SyncPoint),
     Record {
-        extent: u32,
+        extent: ExtentIndex,
         epoch: u64,
         is_committed: bool,
     },
     /// The record that the last replica in sync of an extent failed.
-    Failure(u32),
+    Failure(ExtentIndex),
     Metadata {
         slot: usize,
-        extent: u32,
+        extent: ExtentIndex,
         metadata: Arc<ReplicaMetadata>,
         /// True if the write goes in place over metadata whose last write failed. If power fails during the
         /// write, both blocks of the metadata may be torn.
@@ -32,13 +33,13 @@ pub(in crate::mirrored) enum Pending {
     },
     BeginSnapshot,
     Snapshot(Piece),
-    ChecksumWork(u32, Box<ChecksumWork>),
+    ChecksumWork(ExtentIndex, Box<ChecksumWork>),
     Journal(Work),
 }
 
 impl Pending {
     /// Extent and replicas that the operation concerns.
-    pub fn concerns(&self) -> Option<(u32, Slots)> {
+    pub fn concerns(&self) -> Option<(ExtentIndex, Slots)> {
         match self {
             Pending::Action(slot, _, action) => Some((action.extent()?, std::iter::once(*slot).collect())),
             Pending::Sync(slot, (extent, _), _) => Some((*extent, std::iter::once(*slot).collect())),
@@ -52,7 +53,7 @@ impl Pending {
     }
 
     /// True if the operation may use the file of an extent replica.
-    pub fn touches(&self, extent: u32, slot: usize) -> bool {
+    pub fn touches(&self, extent: ExtentIndex, slot: usize) -> bool {
         match self {
             Pending::Action(at, _, action) => *at == slot && action.extent() == Some(extent),
             Pending::Sync(at, (of, _), _) => *at == slot && *of == extent,
@@ -83,7 +84,7 @@ fn slots_of(work: &ChecksumWork) -> Slots {
 /// A piece that the executor must add to the snapshot.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::mirrored) struct Piece {
-    pub extent: u32,
+    pub extent: ExtentIndex,
     pub slots: Slots,
     pub offset: u32,
     pub length: u32,

@@ -274,13 +274,15 @@ fn touches(request: &Request, block: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use weir_types::ExtentIndex;
+
     use super::*;
     use crate::action::Kind;
 
     const SECTION: u32 = SECTION_BYTES as u32;
 
     fn write(offset: u32, length: u32) -> Request {
-        Request { kind: Kind::Write { is_durable: false }, extent: 0, offset, length }
+        Request { kind: Kind::Write { is_durable: false }, extent: ExtentIndex(0), offset, length }
     }
 
     fn both() -> Slots {

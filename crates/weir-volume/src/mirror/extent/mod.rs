@@ -16,6 +16,7 @@ mod dirty_log;
 mod durable_metadata;
 mod replica_states;
 
+use weir_types::ExtentIndex;
 use weir_types::bounds::REPLICA_SLOTS_MAX;
 
 use super::checksums::{ChecksumHeader, ExtentChecksums, SectionScrub};
@@ -319,7 +320,7 @@ impl MirroredExtent {
 
     /// Begins to write the wanted metadata, if it differs from the recorded. Each extent has one write under
     /// way at a time.
-    pub fn next_metadata_write(&mut self, index: u32) -> Option<MetadataRequest> {
+    pub fn next_metadata_write(&mut self, index: ExtentIndex) -> Option<MetadataRequest> {
         // Once no replica has everything, there is nothing to track.
         if self.durable.is_being_written() || !self.needs_metadata_write() || self.in_sync().is_empty() {
             return None;

@@ -225,6 +225,7 @@ impl MirroredExtent {
 
 #[cfg(test)]
 mod tests {
+    use weir_types::ExtentIndex;
     use weir_types::bounds::{REGION_BYTES, REPLICA_SLOTS_MAX};
 
     use super::*;
@@ -233,7 +234,7 @@ mod tests {
 
     fn write(region: u32) -> Request {
         let kind = Kind::Write { is_durable: false };
-        Request { kind, extent: 0, offset: region * REGION_BYTES as u32, length: 4096 }
+        Request { kind, extent: ExtentIndex(0), offset: region * REGION_BYTES as u32, length: 4096 }
     }
 
     /// An extent with three replicas in sync and a stale one, which differ in a region.

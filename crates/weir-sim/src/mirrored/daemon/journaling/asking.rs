@@ -1,6 +1,7 @@
 //! Hands actions of a journaled replica to its journal, and returns the answers.
 
 use weir_journal::{Fault as JournalFault, Kind as JournalKind, Part, SlowFault, Ticket};
+use weir_types::ExtentIndex;
 use weir_volume::mirror::{Answer, MirrorId};
 use weir_volume::{Action, Fault, OperationId};
 
@@ -56,7 +57,7 @@ impl Daemon {
 
     fn read_journaled(
         &mut self,
-        (extent, operation, owner): (u32, OperationId, Option<MirrorId>),
+        (extent, operation, owner): (ExtentIndex, OperationId, Option<MirrorId>),
         range: (u32, u32),
         target: Target,
     ) -> Result<(), String> {
@@ -72,7 +73,7 @@ impl Daemon {
     /// Reads the next part of a read, or answers the read if no part is left.
     pub(super) fn read_on(&mut self, mut reading: Reading) -> Result<(), String> {
         let Some(part) = reading.parts.pop() else { return self.end_reading(reading, Ok(())) };
-        let (slot, extent) = (self.machine.journal().slot(), reading.extent as usize);
+        let (slot, extent) = (self.machine.journal().slot(), reading.extent.index());
         match part {
             Part::Zero { length } => {
                 reading.contents.extend(std::iter::repeat_n(Block::default(), (length / BLOCK) as usize));
@@ -147,7 +148,7 @@ impl Daemon {
 
     pub(super) fn answer_replica(
         &mut self,
-        extent: u32,
+        extent: ExtentIndex,
         (operation, owner): (OperationId, Option<MirrorId>),
         result: Result<u32, Fault>,
     ) -> Result<(), String> {
@@ -161,7 +162,7 @@ impl Daemon {
 
 impl Asked {
     /// A change without payload.
-    fn unpaid(extent: u32, operation: OperationId, owner: Option<MirrorId>) -> Asked {
+    fn unpaid(extent: ExtentIndex, operation: OperationId, owner: Option<MirrorId>) -> Asked {
         Asked { extent, asker: Asker::Operation(operation, owner, 0), payload: Vec::new() }
     }
 }

@@ -8,6 +8,7 @@ mod asking;
 mod replicas;
 
 use weir_journal::Action as JournalAction;
+use weir_types::ExtentIndex;
 
 use crate::mirrored::daemon::Daemon;
 use crate::mirrored::machine::{Consequence, JOURNAL_DRIVE, Pending, Work};
@@ -26,7 +27,7 @@ impl Daemon {
                         return Err("the journal failed though its drive is well".to_owned());
                     }
                     self.machine.report.journals_failed += 1;
-                    (0..EXTENTS).try_for_each(|extent| self.invalidate(extent))?;
+                    ExtentIndex::first(EXTENTS).try_for_each(|extent| self.invalidate(extent))?;
                 }
             }
         }

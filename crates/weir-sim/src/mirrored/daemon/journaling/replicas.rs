@@ -1,5 +1,6 @@
 //! Replicas behind the journal fail, come back and go; the journal is told, and read in place of their files.
 
+use weir_types::ExtentIndex;
 use weir_volume::mirror::ReplicaState;
 
 use crate::disk::Block;
@@ -14,9 +15,9 @@ impl Daemon {
     }
 
     /// Has the journal forget the data of a replica once the replica's absence is durable.
-    pub fn forget_journaled(&mut self, extent: u32) -> Result<(), String> {
+    pub fn forget_journaled(&mut self, extent: ExtentIndex) -> Result<(), String> {
         let Some(journal) = &mut self.machine.journaling else { return Ok(()) };
-        if self.durable_states[extent as usize][journal.slot()] != ReplicaState::Absent {
+        if self.durable_states[extent.index()][journal.slot()] != ReplicaState::Absent {
             return Ok(());
         }
         let actions = journal.forget(extent);
@@ -42,12 +43,12 @@ impl Daemon {
     pub fn start_journal(&mut self) -> Result<(), String> {
         let Some(journal) = &mut self.machine.journaling else { return Ok(()) };
         journal.start(&self.machine.reachable, &mut self.machine.random)?;
-        (0..EXTENTS).try_for_each(|extent| self.forget_journaled(extent))
+        ExtentIndex::first(EXTENTS).try_for_each(|extent| self.forget_journaled(extent))
     }
 
     /// Invalidates a replica that lost acknowledged data with its journal. The replica fails and never
     /// rejoins.
-    pub fn invalidate(&mut self, extent: u32) -> Result<(), String> {
+    pub fn invalidate(&mut self, extent: ExtentIndex) -> Result<(), String> {
         self.machine.report.invalidated += 1;
         let journal = self.machine.journal();
         journal.invalidate(extent);
@@ -61,7 +62,7 @@ impl Daemon {
 
     /// Content of a block of a replica, from its file or from the journal.
     pub fn content(&mut self, (slot, extent): ExtentReplica, block: u32) -> Result<Block, String> {
-        let in_file = self.machine.drives[slot].files[extent as usize].read(block);
+        let in_file = self.machine.drives[slot].files[extent.index()].read(block);
         let Some(journal) = self.journal_of(slot) else { return Ok(in_file) };
         let (content, actions) = journal.content_of(extent, block, in_file)?;
         self.take_from_journal(actions)?;
