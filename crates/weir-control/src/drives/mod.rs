@@ -225,11 +225,11 @@ impl Drives {
             let (elsewhere, lost): (Vec<_>, Vec<_>) = volumes.partition(is_elsewhere);
             let others = match elsewhere.len() {
                 0 => String::new(),
-                count => format!(", {count} more have other replicas"),
+                count => format!(", with other replicas: {count}"),
             };
             let (why, lost) = (drive.unavailable(), lost.len());
             let remedy = lost_writes::remedy(drive, lost);
-            let message = format!("{why}; its {lost} volumes are not served{others}: {remedy}");
+            let message = format!("{why}; volumes out of service: {lost}{others}; {remedy}");
             let source =
                 if drive.lost_writes.is_some() { AlarmSource::LostWrites } else { AlarmSource::Drive };
             ActiveAlarm { source, drive: Some(drive.record.id), volume: None, extent: None, message }

@@ -122,7 +122,7 @@ fn missing_drive_is_an_alarm_and_affects_no_other_drive() {
     let alarms = world.control.alarms.alarms();
     let has = |words: &str| alarms.iter().any(|alarm| alarm.message.contains(words));
     assert!(has("drive 'removable' at") && has("is its filesystem mounted?"), "{alarms:?}");
-    assert!(has("its 1 volumes are not served") && alarms.iter().any(|a| a.volume == Some(id)), "{alarms:?}");
+    assert!(has("volumes out of service: 1") && alarms.iter().any(|a| a.volume == Some(id)), "{alarms:?}");
     assert!(world.exports.find("here").is_some() && world.exports.find("away").is_none());
     assert_eq!(fs::read_dir(&path).unwrap().count(), 0, "nothing is made where the drive should be");
     world.control.check_extent_files();

@@ -220,7 +220,7 @@ fn volume_is_served_while_drive_of_one_replica_is_missing() {
     assert!(world.exports.find("single").is_none());
     let alarms = world.control.alarms.alarms();
     let of_drive = alarms.iter().find(|alarm| alarm.volume.is_none()).unwrap();
-    let words = "its 1 volumes are not served, 1 more have other replicas";
+    let words = "volumes out of service: 1, with other replicas: 1";
     assert!(of_drive.message.contains(words), "{alarms:?}");
     let record = record(&world, "vol1");
     let layout = world.control.serving.extents.layout(&record).unwrap();

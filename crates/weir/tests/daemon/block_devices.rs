@@ -206,7 +206,7 @@ fn absent_device_is_missing_drive_until_it_returns() {
     let words = format!("no block device has the filesystem {filesystem}, which was last seen on {path}");
     assert_eq!(drive["reason"], words);
     let alarms = daemon.json(&["status"])["alarms"].to_string();
-    assert!(alarms.contains(&words) && alarms.contains("its 1 volumes are not served"), "{alarms}");
+    assert!(alarms.contains(&words) && alarms.contains("volumes out of service: 1"), "{alarms}");
     assert!(Client::try_attach(&daemon.nbd_socket(), "v1").is_err());
     daemon.create("v2", "1GiB");
     // A returned device is still the drive, and cannot be added again.

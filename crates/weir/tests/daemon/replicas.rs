@@ -169,7 +169,7 @@ fn replicated_volume_survives_a_missing_drive() {
     let messages: Vec<String> = alarms.as_array().unwrap().iter().map(message).collect();
     let has = |words: &str| messages.iter().any(|message| message.contains(words));
     assert!(has("3 of the 6 replicas of its extents are missing, on: two"), "{messages:?}");
-    assert!(has("its 0 volumes are not served, 1 more have other replicas"), "{messages:?}");
+    assert!(has("volumes out of service: 0, with other replicas: 1"), "{messages:?}");
     assert!(!has("cannot be served"), "{messages:?}");
     for refused in ["volume resize v --size 4", "volume delete v"] {
         assert!(daemon.refused(1, &words(refused)).contains("drive 'two'"));

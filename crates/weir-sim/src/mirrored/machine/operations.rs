@@ -67,6 +67,13 @@ impl Operations {
         self.pending.iter().any(|pending| pending.touches(extent, slot))
     }
 
+    /// True if an action on the content of an extent replica's file is in flight. A sync is none: that of a removed
+    /// file changes nothing.
+    pub fn is_using(&self, extent: ExtentIndex, slot: usize) -> bool {
+        let is_action = |pending: &&Pending| matches!(pending, Pending::Action(..));
+        self.pending.iter().filter(is_action).any(|pending| pending.touches(extent, slot))
+    }
+
     /// True if the record that the last replica of an extent failed is not written yet.
     pub fn has_failure(&self, extent: ExtentIndex) -> bool {
         self.pending.iter().any(|pending| matches!(pending, Pending::Failure(of) if *of == extent))
