@@ -88,22 +88,11 @@ impl MirrorWorld {
             Action::RemoveFromVolume => return self.ask_volume(doing, Change::Remove),
             Action::Record => self.daemon.control.record(extent, slot),
             Action::ConfirmAdded => self.daemon.mirror.confirm_added(extent, slot),
-            Action::Unrecord => {
-                self.refuse_use(extent, slot)?;
-                self.daemon.control.unrecord(extent, slot);
-            }
+            Action::Unrecord => self.daemon.control.unrecord(extent, slot),
             Action::DeleteFile => self.daemon.machine.delete_files((slot, extent)),
         }
         self.daemon.control.end_step(Outcome::Done);
         Ok(())
-    }
-
-    /// A removed replica is in no use: its file is deleted next, and I/O under way would find nothing there.
-    fn refuse_use(&self, extent: ExtentIndex, slot: usize) -> Result<(), String> {
-        match self.daemon.machine.operations.is_using(extent, slot) {
-            true => Err(format!("replica {slot} of extent {extent} is in use after its removal")),
-            false => Ok(()),
-        }
     }
 
     /// Asks the volume for its part of a change.

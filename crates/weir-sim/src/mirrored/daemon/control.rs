@@ -195,20 +195,21 @@ impl Control {
         self.damaged.insert((slot, extent));
     }
 
-    /// The replica states of an extent are durably these, or no replica is in sync any more.
+    /// The replica states of an extent are durably these, or no replica is in sync any more. Answers the replica
+    /// whose removal has come about by that.
     pub fn hear(
         &mut self,
         extent: ExtentIndex,
         replica_states: Option<&ReplicaStates>,
         has_answered: impl Fn(usize) -> bool,
-    ) {
-        let Some(doing) = &mut self.doing else { return };
-        let Some(awaited) = doing.awaited else { return };
-        let outcome = awaited.outcome(extent, replica_states, || !has_answered(doing.slot));
-        if let Some(has_come_about) = outcome {
-            doing.awaited = None;
-            doing.change.ended(if has_come_about { Outcome::Done } else { Outcome::Refused });
-        }
+    ) -> Option<usize> {
+        let doing = self.doing.as_mut()?;
+        let outcome = doing.awaited?.outcome(extent, replica_states, || !has_answered(doing.slot));
+        let has_come_about = outcome?;
+        doing.awaited = None;
+        doing.change.ended(if has_come_about { Outcome::Done } else { Outcome::Refused });
+        let is_gone = replica_states.is_some_and(|states| states[doing.slot] == ReplicaState::Absent);
+        (has_come_about && is_gone).then_some(doing.slot)
     }
 
     /// Recovers the extents from the drives that can be reached.

@@ -88,7 +88,11 @@ impl Daemon {
         self.resync.look_at(extent);
         self.machine.backups.states_changed(extent, &replica_states);
         let mirror = &self.mirror;
-        self.control.hear(extent, Some(&replica_states), |slot| mirror.has_answered(extent, slot));
+        let gone = self.control.hear(extent, Some(&replica_states), |slot| mirror.has_answered(extent, slot));
+        // Its file is deleted next, and I/O under way would find nothing there.
+        if let Some(slot) = gone.filter(|slot| self.machine.operations.is_using(extent, *slot)) {
+            return Err(format!("replica {slot} of extent {extent} is in use after its removal"));
+        }
         self.forget_journaled(extent)
     }
 
