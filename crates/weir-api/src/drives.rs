@@ -7,6 +7,7 @@ use crate::paging::Page;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use jiff::Timestamp;
 use weir_api_types::PageQuery;
 use weir_types::name::DEFAULT_DRIVE;
 use weir_types::{Emulation, Name};
@@ -122,8 +123,9 @@ pub(super) async fn measure(
     let name = convert::name(&name)?;
     let operations = context.operations.clone();
     let measure = move |control: &Control| -> Outcome<Operation> {
+        let since = Timestamp::now();
         let drive = control.drives.measure_drive(&name)?.record.id;
-        Ok(operations.begun(control, RunningOperation::measurement(drive, &name)))
+        Ok(operations.begun(control, since, RunningOperation::measurement(drive, &name)))
     };
     Ok((StatusCode::ACCEPTED, Json(context.run(measure).await?)))
 }
@@ -164,8 +166,9 @@ pub(super) async fn delete(
     let name = convert::name(&name)?;
     let operations = context.operations.clone();
     let remove = move |control: &Control| -> Outcome<Operation> {
+        let since = Timestamp::now();
         let drive = control.drives.remove_drive(&name, if_version)?;
-        Ok(operations.begun(control, RunningOperation::drain(drive, &name)))
+        Ok(operations.begun(control, since, RunningOperation::drain(drive, &name)))
     };
     Ok((StatusCode::ACCEPTED, Json(context.run(remove).await?)))
 }

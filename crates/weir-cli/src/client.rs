@@ -257,11 +257,7 @@ impl Client {
         match (error.is_connect(), error.is_timeout()) {
             (true, _) => CommandError::Unreachable { server, reason: chain(error) },
             (false, true) => CommandError::TimedOut { server, seconds: timeout.as_secs() },
-            (false, false) => CommandError::Failed(format!(
-                "the daemon at {server} took the request, and the connection ended before its answer: {}; \
-                 whether it was done is not known",
-                chain(error)
-            )),
+            (false, false) => CommandError::NoAnswer { server, reason: chain(error) },
         }
     }
 
@@ -309,12 +305,21 @@ fn showing(file: &Path) -> Result<HeaderMap, CommandError> {
     Ok(HeaderMap::from_iter([(AUTHORIZATION, value)]))
 }
 
+/// The tenant and the name of an object. Without a tenant, a name such as `shop/db` names its tenant, as the name
+/// of an NBD export does.
+pub fn tenant_and_name<'a>(tenant: Option<&'a str>, name: &'a str) -> (Option<&'a str>, &'a str) {
+    match name.split_once('/').filter(|_| tenant.is_none()) {
+        Some((tenant, name)) => (Some(tenant), name),
+        None => (tenant, name),
+    }
+}
+
 /// Path of an object of a tenant: `of_tenant(None, "volumes", "db")`. Without a name it is the path of the
-/// collection. Without a tenant, a name such as `shop/db` names its tenant, as the name of its NBD export does;
-/// otherwise the default tenant is meant.
+/// collection. Without a tenant, the name may have it as in [`tenant_and_name`]; otherwise the default tenant is
+/// meant.
 pub fn of_tenant(tenant: Option<&str>, collection: &str, name: Option<&str>) -> String {
-    let both = if tenant.is_none() { name.and_then(|name| name.split_once('/')) } else { None };
-    let (tenant, name) = both.map_or((tenant, name), |(tenant, name)| (Some(tenant), Some(name)));
+    let both = name.map(|name| tenant_and_name(tenant, name));
+    let (tenant, name) = both.map_or((tenant, name), |(tenant, name)| (tenant, Some(name)));
     let tenant = segment(tenant.unwrap_or(weir_types::name::DEFAULT_TENANT));
     let name = name.map(|name| format!("/{}", segment(name))).unwrap_or_default();
     format!("/v1/tenants/{tenant}/{collection}{name}")
@@ -369,7 +374,7 @@ mod tests {
         assert!(matches!(error, CommandError::TimedOut { .. }), "{error}");
         let take_and_end = |mut stream: UnixStream| _ = stream.read(&mut [0; 16]);
         let error = told(TIMEOUT, take_and_end);
-        assert!(matches!(&error, CommandError::Failed(words) if words.contains("not known")), "{error}");
+        assert!(matches!(error, CommandError::NoAnswer { .. }), "{error}");
     }
 
     #[test]

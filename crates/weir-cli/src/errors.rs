@@ -40,6 +40,17 @@ pub enum CommandError {
         /// Time that the client waited, in seconds.
         seconds: u64,
     },
+    /// The daemon accepted the request, and went away without an answer.
+    #[error(
+        "the daemon at {server} took the request, and the connection ended before its answer: {reason}; \
+         whether it was done is not known"
+    )]
+    NoAnswer {
+        /// Address of the daemon.
+        server: String,
+        /// Cause of the failure.
+        reason: String,
+    },
     /// No daemon can be reached.
     #[error(
         "cannot reach the daemon at {server}: {reason}; \
@@ -119,7 +130,7 @@ impl CommandError {
             CommandError::Answered(problem) => problem.code.word(),
             CommandError::Unreachable { .. } => "no_daemon",
             CommandError::TimedOut { .. } => "timed_out",
-            CommandError::Failed(_) | CommandError::OutputClosed => "failed",
+            CommandError::Failed(_) | CommandError::NoAnswer { .. } | CommandError::OutputClosed => "failed",
         }
     }
 

@@ -88,15 +88,15 @@ impl Operations {
         self.with(|registry| registry.get(id).cloned())
     }
 
-    /// The operation that a client has just begun. Work that is over already, such as the drain of an empty
-    /// drive, began and ended.
-    pub(super) fn begun(&self, control: &Control, running: RunningOperation) -> Operation {
+    /// The operation that a client has begun since a time. Work that is over already, such as the drain of an
+    /// empty drive, began and ended.
+    pub(super) fn begun(&self, control: &Control, since: Timestamp, running: RunningOperation) -> Operation {
         let key = running.key;
         let begun = work::shown(running, Timestamp::now());
         let id = begun.id;
         {
             let _looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
-            let new = self.with(|registry| registry.begin_work(key, begun.clone()));
+            let new = self.with(|registry| registry.begin_work(key, since, begun.clone()));
             new.iter().for_each(|operation| self.events.operation_changed(operation));
         }
         self.seen(control, id).unwrap_or(begun)

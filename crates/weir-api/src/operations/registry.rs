@@ -69,9 +69,12 @@ impl<K: Copy> Registry<K> {
         true
     }
 
-    /// A client began work. Returns the operation if it is new.
-    pub fn begin_work(&mut self, key: K, operation: Operation) -> Option<Operation> {
-        if self.work.contains_key(&operation.id) {
+    /// A client began work after a time. Returns the operation if it is new: a look may have seen it begin, or
+    /// even end, since then.
+    pub fn begin_work(&mut self, key: K, since: Timestamp, operation: Operation) -> Option<Operation> {
+        let is_it = |ended: &Ended| ended.operation.id == operation.id;
+        let has_ended = |ended: &Ended| is_it(ended) && ended.operation.ended_at >= Some(since);
+        if self.work.contains_key(&operation.id) || self.ended.iter().any(has_ended) {
             return None;
         }
         self.work.insert(operation.id, (key, operation.clone()));
@@ -226,13 +229,16 @@ mod tests {
     #[test]
     fn work_that_a_client_began_and_that_ended_before_a_look_began_and_ended() {
         let mut registry = Registry::default();
-        let begun = registry.begin_work(1, operation(1, 4)).expect("it is new");
-        assert_eq!((begun.state, registry.begin_work(1, operation(1, 5))), (OperationState::Running, None));
+        let begun = registry.begin_work(1, at(4), operation(1, 4)).expect("it is new");
+        let again = registry.begin_work(1, at(5), operation(1, 5));
+        assert_eq!((begun.state, again), (OperationState::Running, None));
         let failed = || (OperationState::Failed, Some("the drive is slow".to_owned()));
         let changed = registry.look(Vec::new(), at(5), |_| failed());
         let [ended] = &changed[..] else { panic!("{changed:?}") };
         assert_eq!((ended.state, ended.reason.clone()), failed());
         assert_eq!((ended.begun_at, ended.ended_at), (at(4), Some(at(5))));
+        assert_eq!(registry.begin_work(1, at(5), operation(1, 5)), None, "a look saw its end since");
+        assert!(registry.begin_work(1, at(6), operation(1, 6)).is_some(), "it begins again");
     }
 
     #[test]

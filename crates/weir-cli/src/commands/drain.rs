@@ -10,7 +10,7 @@ use super::super::errors::CommandError;
 use super::super::output;
 use super::shown;
 use crate::items::Items;
-use weir_api_types::{Drive, DriveDrain};
+use weir_api_types::{Drive, DriveDrain, OperationState};
 
 /// Interval at which a waiting command reads the progress of the drain.
 const WAIT_INTERVAL: Duration = Duration::from_millis(100);
@@ -20,8 +20,15 @@ const UNCHANGED_SHOWN_NS: u64 = 5_000_000_000;
 
 /// Removes a drive. A drive with content is drained first; `wait` waits for the end of the drain.
 pub fn remove(client: &Client, path: &str, wait: bool) -> Result<(), CommandError> {
-    let removal = client.begin_delete(path)?;
-    let Some(removal) = removal.filter(|removal| !removal.state.is_ended()) else { return Ok(()) };
+    let Some(removal) = client.begin_delete(path)? else { return Ok(()) };
+    match removal.state {
+        OperationState::Running | OperationState::Blocked => {}
+        OperationState::Succeeded => return Ok(()),
+        OperationState::Cancelled | OperationState::Failed => {
+            let name = removal.object.name.unwrap_or_default();
+            return Err(CommandError::Failed(format!("drive '{name}' stays: its removal was taken back")));
+        }
+    }
     let list: Items<Drive> = client.list("/v1/drives", &[])?;
     match list.items.into_iter().find(|drive| Some(drive.id) == removal.object.id) {
         None => Ok(()),

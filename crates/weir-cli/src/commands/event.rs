@@ -30,18 +30,19 @@ const COLUMNS: &[ListColumn<Event>] = &[
 /// Runs a command about events.
 pub fn run(client: &Client, command: EventCommand) -> Result<(), CommandError> {
     let EventCommand::List { severity, after, follow, read } = command;
-    let (severity, since) = (severity.map(output::word), after.map(|after| after.to_string()));
+    let since = after.map(|after| after.to_string());
+    if follow {
+        // All events are listed, so that the number of the newest is known whatever its severity.
+        let list = client.list::<Event>(PATH, &[("after", since.as_deref())])?;
+        let least = severity.unwrap_or(EventSeverity::Information);
+        let mut shown = list.items.iter().filter(|event| event.severity <= least);
+        shown.try_for_each(|event| print(event, read.output))?;
+        let last = list.items.last().map(|event| event.sequence).or(after);
+        return follow_from(client, severity.map(output::word).as_deref(), last, read.output);
+    }
+    let severity = severity.map(output::word);
     let query = [("severity", severity.as_deref()), ("after", since.as_deref())];
-    let list = client.list::<Event>(PATH, &query)?;
-    if !follow {
-        return output::list(&list, read.output, COLUMNS);
-    }
-    let mut last = after;
-    for event in &list.items {
-        print(event, read.output)?;
-        last = Some(event.sequence);
-    }
-    follow_from(client, severity.as_deref(), last, read.output)
+    output::list(&client.list::<Event>(PATH, &query)?, read.output, COLUMNS)
 }
 
 /// Prints events as they happen. A restart of the daemon is waited for: the numbers of events grow through it.
@@ -54,9 +55,10 @@ fn follow_from(
     loop {
         match follow_stream(client, severity, last, format) {
             Ok(newer) => last = newer,
-            Err(CommandError::Unreachable { .. }) => thread::sleep(RECONNECT_PAUSE),
+            Err(CommandError::Unreachable { .. } | CommandError::NoAnswer { .. }) => {}
             Err(error) => return Err(error),
         }
+        thread::sleep(RECONNECT_PAUSE);
     }
 }
 

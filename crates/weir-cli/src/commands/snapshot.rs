@@ -5,7 +5,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use super::super::arguments::{CloneArguments, ReadArguments, SnapshotCommand, Which, WhichShown};
-use super::super::client::{Client, of_tenant, segment};
+use super::super::client::{Client, of_tenant, segment, tenant_and_name};
 use super::super::errors::CommandError;
 use super::super::output::{self, ListColumn};
 use super::shown::life;
@@ -67,6 +67,8 @@ fn list(
     volume: Option<&str>,
     read: ReadArguments,
 ) -> Result<(), CommandError> {
+    let both = volume.map(|volume| tenant_and_name(tenant, volume));
+    let (tenant, volume) = both.map_or((tenant, None), |(tenant, volume)| (tenant, Some(volume)));
     let query = [("tenant", tenant), ("volume", volume)];
     output::list(&client.list("/v1/snapshots", &query)?, read.output, COLUMNS)
 }
@@ -93,15 +95,30 @@ fn create(client: &Client, which: Which, group: Vec<String>) -> Result<(), Comma
             (vec![volume], name)
         }
     };
-    let first = volumes.first().cloned().unwrap_or_default();
-    let tenant = which.tenant.tenant.clone();
+    let (tenant, volumes) = of_one_tenant(which.tenant.tenant.as_deref(), &volumes)?;
     let tenant = tenant.as_deref();
+    let first = volumes.first().cloned().unwrap_or_default();
     let request = SnapshotCreate { name, volumes };
     let path = of_tenant(tenant, "snapshots", None);
     let list = with_progress(client, (tenant, &first), || {
         client.create::<Items<Snapshot>>(&path, &request, || existing(client, tenant, &request))
     })?;
     list.items.iter().try_for_each(|snapshot| client.tell(&snapshot.export_name))
+}
+
+/// The tenant and the names of volumes that belong to one tenant.
+fn of_one_tenant(
+    tenant: Option<&str>,
+    volumes: &[String],
+) -> Result<(Option<String>, Vec<String>), CommandError> {
+    let both: Vec<_> = volumes.iter().map(|volume| tenant_and_name(tenant, volume)).collect();
+    let tenant = both.first().and_then(|(tenant, _)| *tenant);
+    if both.iter().any(|(other, _)| *other != tenant) {
+        let message = format!("{} are not of one tenant; the volumes of a group are", volumes.join(", "));
+        return Err(CommandError::Usage(message));
+    }
+    let names = both.iter().map(|(_, name)| (*name).to_owned()).collect();
+    Ok((tenant.map(str::to_owned), names))
 }
 
 /// The requested snapshots, if all of them exist.

@@ -6,7 +6,7 @@ use weir_types::units::Size;
 use super::super::arguments::{
     ReadArguments, VolumeChanges, VolumeCommand, VolumeCreateArguments, VolumeFilters, VolumeModifyArguments,
 };
-use super::super::client::{Client, of_tenant};
+use super::super::client::{Client, of_tenant, tenant_and_name};
 use super::super::errors::CommandError;
 use super::super::output::{self, ListColumn};
 use super::super::rates::VolumeActivity;
@@ -95,8 +95,9 @@ fn path(tenant: Option<&str>, name: &str) -> String {
 }
 
 fn create(client: &Client, arguments: VolumeCreateArguments) -> Result<(), CommandError> {
+    let (tenant, name) = tenant_and_name(arguments.tenant.tenant.as_deref(), arguments.name.get());
     let request = VolumeCreate {
-        name: arguments.name.get().to_owned(),
+        name: name.to_owned(),
         size_bytes: arguments.size.0,
         drive: arguments.drive,
         replicas: arguments.replicas,
@@ -107,7 +108,6 @@ fn create(client: &Client, arguments: VolumeCreateArguments) -> Result<(), Comma
         qos_adaptive_policy_group: arguments.binding.adaptive_policy_group,
         force: arguments.force,
     };
-    let tenant = arguments.tenant.tenant.as_deref();
     let existing = || {
         let found: Volume = client.get(&path(tenant, &request.name), &[])?;
         Ok(Some(found).filter(|found| found.size_bytes == request.size_bytes))

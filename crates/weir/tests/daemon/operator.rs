@@ -510,19 +510,33 @@ fn events_are_listed_and_followed() {
     let (changed, raised) = (next(), next());
     assert_eq!((&changed["code"], &changed["object"]["name"]), (&json!("changed"), &json!("slow")));
     assert_eq!((&raised["code"], &raised["severity"]), (&json!("alarm_raised"), &json!("warning")));
+    let after = changed["sequence"].to_string();
+    let later = daemon.json(&[&words("event list --severity warning --after")[..], &[&after]].concat());
+    assert_eq!(later["items"], json!([raised]));
+    let text = daemon.ok(&words("event list"));
+    assert!(text.contains("daemon_started") && text.contains("volume slow"), "{text}");
     let daemon = daemon.stop().start(&["--reactors", "1"]);
     let mut later = next();
     while later["code"] != "daemon_started" {
         later = next();
     }
     assert!(later["sequence"].as_u64() > raised["sequence"].as_u64(), "the follower waited for the daemon");
-    let daemon = daemon.stop().start(&["--reactors", "1"]);
     follower.kill().unwrap();
     follower.wait().unwrap();
-    let after = changed["sequence"].to_string();
-    let later = daemon.json(&[&words("event list --severity warning --after")[..], &[&after]].concat());
-    assert_eq!(later["items"], json!([raised]));
-    let text = daemon.ok(&words("event list"));
-    assert!(text.contains("daemon_started") && text.contains("volume slow"), "{text}");
+    daemon.stop();
+}
+
+#[test]
+fn volume_of_a_tenant_is_named_as_it_is_printed() {
+    let daemon = Daemon::fresh();
+    daemon.ok(&words("tenant create shop"));
+    daemon.ok(&words("volume create shop/db --size 1"));
+    let volume = daemon.json(&words("volume show shop/db"));
+    assert_eq!((&volume["tenant"], &volume["name"]), (&json!("shop"), &json!("db")));
+    daemon.ok(&words("snapshot create shop/db@first"));
+    assert_eq!(daemon.json(&words("snapshot list shop/db"))["items"][0]["name"], "first");
+    assert_eq!(daemon.json(&words("scrub show shop/db"))["volume"], "db");
+    assert_eq!(daemon.json(&words("journal show shop/db"))["items"], json!([]));
+    daemon.ok(&words("volume delete shop/db --with-snapshots"));
     daemon.stop();
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use weir_types::ExtentIndex;
-use weir_volume::OperationId;
 use weir_volume::mirror::MirrorId;
+use weir_volume::{Action, OperationId};
 
 use super::work::Pending;
 use crate::Stamp;
@@ -67,11 +67,14 @@ impl Operations {
         self.pending.iter().any(|pending| pending.touches(extent, slot))
     }
 
-    /// True if an action on the content of an extent replica's file is in flight. A sync is none: that of a removed
-    /// file changes nothing.
+    /// True if an action on the content of an extent replica's file is in flight. Neither a sync nor an allocation
+    /// is one: that of a removed file changes nothing.
     pub fn is_using(&self, extent: ExtentIndex, slot: usize) -> bool {
-        let is_action = |pending: &&Pending| matches!(pending, Pending::Action(..));
-        self.pending.iter().filter(is_action).any(|pending| pending.touches(extent, slot))
+        let is_content = |pending: &&Pending| match pending {
+            Pending::Action(.., action) => !matches!(action, Action::Allocate { .. }),
+            _ => false,
+        };
+        self.pending.iter().filter(is_content).any(|pending| pending.touches(extent, slot))
     }
 
     /// True if the record that the last replica of an extent failed is not written yet.
