@@ -19,9 +19,9 @@ use crate::helper::{ChecksumAnswer, ChecksumJob, ChecksumOperation, ChecksumOutc
 use crate::io::Io;
 use crate::token::{AskNumber, ReplicaIndex, VolumeIndex};
 use crate::volumes::failure_reasons::PartReasons;
+use crate::volumes::missing_answers::NO_ANSWER;
 use crate::volumes::operations::Operations;
 use crate::volumes::orphans::OrphanedIo;
-use crate::volumes::stalls::NO_ANSWER;
 use crate::volumes::volume_files::VolumeFiles;
 
 /// The kind of a request.

@@ -2,7 +2,7 @@
 //!
 //! * [`served_volume`] is one volume: the mirror, whose effects it gives to the parts below.
 //! * [`volume_files`], [`operations`], [`disk`], [`journals`] reach the files: where they are, what is under way,
-//!   and how an action is carried out. [`space_permission`], [`refusals`], [`orphans`] and [`stalls`] are what
+//!   and how an action is carried out. [`space_permission`], [`refusals`], [`orphans`] and [`missing_answers`] are what
 //!   can come between.
 //! * [`replica_metadata`], [`checksums`], [`resync`], [`snapshot`] and [`scrubbing`] keep replicas equal and
 //!   sound; [`replicas`] and [`failure_reasons`] are who waits for a change, and why a replica failed.
@@ -17,6 +17,7 @@ mod disk;
 mod failure_reasons;
 pub mod journals;
 pub mod life;
+pub mod missing_answers;
 pub mod operations;
 pub mod order;
 pub mod orphans;
@@ -29,7 +30,6 @@ pub mod scrubbing;
 pub mod served_volume;
 pub mod snapshot;
 pub mod space_permission;
-pub mod stalls;
 pub mod volume_desk;
 pub mod volume_files;
 

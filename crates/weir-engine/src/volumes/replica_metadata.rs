@@ -21,9 +21,9 @@ use crate::io::Io;
 use crate::token::{AskNumber, ReplicaIndex, VolumeIndex};
 use crate::volumes::failure_reasons::PartReasons;
 use crate::volumes::journals::VolumeJournals;
+use crate::volumes::missing_answers::NO_ANSWER;
 use crate::volumes::operations::Operations;
 use crate::volumes::orphans::OrphanedIo;
-use crate::volumes::stalls::NO_ANSWER;
 use crate::volumes::volume_files::VolumeFiles;
 
 /// Result of writing the metadata of an extent replica.

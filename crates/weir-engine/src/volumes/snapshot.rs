@@ -20,9 +20,9 @@ use crate::helper::Job;
 use crate::io::Io;
 use crate::token::{AskNumber, ReplicaIndex, VolumeIndex};
 use crate::volumes::journals::VolumeJournals;
+use crate::volumes::missing_answers::{LOOK_INTERVAL_NS, NO_ANSWER};
 use crate::volumes::operations::Operations;
 use crate::volumes::orphans::OrphanedIo;
-use crate::volumes::stalls::{LOOK_INTERVAL_NS, NO_ANSWER};
 use crate::volumes::volume_files::VolumeFiles;
 
 /// Longest time that writes are quiesced while other volumes are brought to the same instant, in nanoseconds.

@@ -13,7 +13,7 @@
 //!
 //! The work is divided. [`Parts`] lists the owners of state: replicas, extents, operations, the order of
 //! changes, flushes and the snapshot in progress. Each kind of work has a module: [`requests`], [`resync`],
-//! [`scrub`], [`checksum_headers`], [`metadata_results`], [`replica_change`] and [`snapshot`]. These modules
+//! [`scrub`], [`checksum_headers`], [`metadata_results`], [`replica_change`] and [`snapshot_in_progress`]. These modules
 //! do not call each other. Each returns effects and [steps](steps), and the mirror hands every step to the
 //! module that it is for.
 //!
@@ -48,7 +48,7 @@ pub mod resync_queue;
 mod scrub;
 mod scrubs;
 mod slots;
-mod snapshot;
+mod snapshot_in_progress;
 mod snapshots;
 pub mod stall;
 mod steps;
@@ -80,8 +80,8 @@ use replicas::Replicas;
 pub use resync_queue::ResyncQueue;
 pub use scrubs::Scrubs;
 pub use slots::Slots;
-pub use snapshot::NothingToSnapshot;
-use snapshot::SnapshotState;
+pub use snapshot_in_progress::NothingToSnapshot;
+use snapshot_in_progress::SnapshotState;
 pub use snapshots::Snapshots;
 use steps::{Step, Steps};
 

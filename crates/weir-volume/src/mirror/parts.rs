@@ -15,7 +15,7 @@ use super::replicas::Replicas;
 use super::requests::Requests;
 use super::resync::Resync;
 use super::scrub::Scrub;
-use super::snapshot::{SnapshotState, SnapshotWork};
+use super::snapshot_in_progress::{SnapshotState, SnapshotWork};
 use super::steps::{Outcome, Steps};
 
 /// The owners of a mirror's state.

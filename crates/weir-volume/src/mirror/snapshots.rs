@@ -3,7 +3,7 @@
 use super::Mirror;
 use super::effect::Effect;
 use super::slots::Slots;
-use super::snapshot::NothingToSnapshot;
+use super::snapshot_in_progress::NothingToSnapshot;
 
 /// Access to the snapshot in progress of a mirror ([`Mirror::snapshots`]).
 pub struct Snapshots<'a>(pub(super) &'a mut Mirror);

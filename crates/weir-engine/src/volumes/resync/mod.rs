@@ -13,7 +13,7 @@ use weir_qos::{Cost, Kind};
 use weir_types::BackgroundKind;
 
 use crate::token::VolumeIndex;
-use crate::volumes::stalls::LOOK_INTERVAL_NS;
+use crate::volumes::missing_answers::LOOK_INTERVAL_NS;
 use throttle::ResyncThrottle;
 pub use volume_resync::{Desk, VolumeResync};
 

@@ -8,7 +8,7 @@ use weir_types::ExtentIndex;
 use weir_volume::mirror::stall::STALL_NS;
 
 use super::ServedVolume;
-use crate::volumes::stalls::NO_ANSWER;
+use crate::volumes::missing_answers::NO_ANSWER;
 use crate::volumes::volume_desk::Desk;
 
 impl ServedVolume {

@@ -1,4 +1,4 @@
-//! Stalls: how often replicas are checked for answers that they owe, and what is told of one that owes an answer
+//! Missing answers: how often replicas are checked for answers that they owe, and what is told of one that owes an answer
 //! for too long. `served_volume/stalls` fails such replicas.
 
 /// What is told of a replica that was given up.
