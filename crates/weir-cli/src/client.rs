@@ -327,7 +327,13 @@ pub fn of_tenant(tenant: Option<&str>, collection: &str, name: Option<&str>) -> 
 
 /// Escapes a name as one segment of a path. Characters that no name may have are escaped, so that the daemon
 /// can report them.
+///
+/// A segment of one or two dots means another place even if the dots are escaped (WHATWG URL, section 4.1), so they
+/// are escaped twice. The daemon refuses that name, too.
 pub fn segment(name: &str) -> String {
+    if matches!(name, "." | "..") {
+        return name.replace('.', "%252E");
+    }
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     let escape =
         |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };

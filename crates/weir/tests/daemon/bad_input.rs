@@ -57,7 +57,7 @@ fn invalid_names_are_refused() {
     let daemon = Daemon::fresh();
     daemon.create("taken", "1GiB");
     let long = "n".repeat(129);
-    for name in ["", "a b", "a/b", "../up", ".hidden", "_x", "grün", "none", "a\nb", long.as_str()] {
+    for name in ["", "a b", "../up", ".hidden", "_x", "grün", "none", "a\nb", long.as_str()] {
         for command in [vec!["volume", "create", name, "--size", "1"], vec!["tenant", "create", name]] {
             let ran = daemon.state().weir(&command);
             assert!(matches!(ran.code, Some(1 | 2)), "{name:?}: {ran:?}");
@@ -66,6 +66,9 @@ fn invalid_names_are_refused() {
         let ran = daemon.state().weir(&["volume", "modify", "taken", "--new-name", name]);
         assert!(matches!(ran.code, Some(1 | 2)), "{name:?}: {ran:?}");
     }
+    refused(&daemon, 4, "volume create a/b --size 1", &["unknown tenant 'a'"]);
+    refused(&daemon, 1, "volume create a/b --size 1 --tenant default", &["name"]);
+    refused(&daemon, 1, "tenant create a/b", &["name"]);
     refused(&daemon, 1, "volume create taken --size 1", &["taken", "exists"]);
     daemon.ok(&["tenant", "create", "acme"]);
     refused(&daemon, 1, "tenant create acme", &["acme", "exists"]);

@@ -101,7 +101,7 @@ fn every_command_that_is_passed_over_names_a_test_that_exists() {
             None if passed.covered_by == pages::NONE => continue,
             None => panic!("{} is no test", passed.covered_by),
             Some(("guest", case)) => ("../../xtask/src/guest/cases/mod.rs".to_owned(), format!("\"{case}\"")),
-            Some((program, test)) => (format!("tests/{program}.rs"), format!("fn {test}()")),
+            Some((module, test)) => (format!("tests/daemon/{module}.rs"), format!("fn {test}()")),
         };
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
         let source = std::fs::read_to_string(&path).unwrap();
