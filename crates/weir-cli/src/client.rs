@@ -357,6 +357,7 @@ mod tests {
             "/v1/tenants/other/volumes/shop%2Fdb",
             "no volume is named so"
         );
+        assert_eq!(path(None, "../db"), "/v1/tenants/%252E%252E/volumes/db", "it leads to no other place");
     }
 
     /// Error of a client whose daemon accepts one connection and handles it with `serve`. The request times
