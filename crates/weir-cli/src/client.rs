@@ -314,12 +314,20 @@ pub fn tenant_and_name<'a>(tenant: Option<&'a str>, name: &'a str) -> (Option<&'
     }
 }
 
+/// The tenant and the name of an object that may be unnamed, as [`tenant_and_name`] has them.
+pub fn tenant_and_any_name<'a>(
+    tenant: Option<&'a str>,
+    name: Option<&'a str>,
+) -> (Option<&'a str>, Option<&'a str>) {
+    let both = name.map(|name| tenant_and_name(tenant, name));
+    both.map_or((tenant, None), |(tenant, name)| (tenant, Some(name)))
+}
+
 /// Path of an object of a tenant: `of_tenant(None, "volumes", "db")`. Without a name it is the path of the
 /// collection. Without a tenant, the name may have it as in [`tenant_and_name`]; otherwise the default tenant is
 /// meant.
 pub fn of_tenant(tenant: Option<&str>, collection: &str, name: Option<&str>) -> String {
-    let both = name.map(|name| tenant_and_name(tenant, name));
-    let (tenant, name) = both.map_or((tenant, name), |(tenant, name)| (tenant, Some(name)));
+    let (tenant, name) = tenant_and_any_name(tenant, name);
     let tenant = segment(tenant.unwrap_or(weir_types::name::DEFAULT_TENANT));
     let name = name.map(|name| format!("/{}", segment(name))).unwrap_or_default();
     format!("/v1/tenants/{tenant}/{collection}{name}")

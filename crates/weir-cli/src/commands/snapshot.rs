@@ -5,7 +5,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use super::super::arguments::{CloneArguments, ReadArguments, SnapshotCommand, Which, WhichShown};
-use super::super::client::{Client, of_tenant, segment, tenant_and_name};
+use super::super::client::{Client, of_tenant, segment, tenant_and_any_name, tenant_and_name};
 use super::super::errors::CommandError;
 use super::super::output::{self, ListColumn};
 use super::shown::life;
@@ -67,8 +67,7 @@ fn list(
     volume: Option<&str>,
     read: ReadArguments,
 ) -> Result<(), CommandError> {
-    let both = volume.map(|volume| tenant_and_name(tenant, volume));
-    let (tenant, volume) = both.map_or((tenant, None), |(tenant, volume)| (tenant, Some(volume)));
+    let (tenant, volume) = tenant_and_any_name(tenant, volume);
     let query = [("tenant", tenant), ("volume", volume)];
     output::list(&client.list("/v1/snapshots", &query)?, read.output, COLUMNS)
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::arguments::{Format, Pace, PerformanceArguments};
-use super::super::client::{Client, tenant_and_name};
+use super::super::client::{Client, tenant_and_any_name};
 use super::super::errors::CommandError;
 use super::super::output::{self, Column};
 use super::super::rates::{Activity, Interval, VolumeActivity};
@@ -15,8 +15,7 @@ pub fn sample(
     tenant: Option<&str>,
     volume: Option<&str>,
 ) -> Result<VolumeStatistics, CommandError> {
-    let both = volume.map(|volume| tenant_and_name(tenant, volume));
-    let (tenant, volume) = both.map_or((tenant, None), |(tenant, volume)| (tenant, Some(volume)));
+    let (tenant, volume) = tenant_and_any_name(tenant, volume);
     client.get("/v1/statistics/volumes", &[("tenant", tenant), ("volume", volume)])
 }
 

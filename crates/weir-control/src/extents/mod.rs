@@ -112,13 +112,13 @@ impl Extents {
     ) -> Outcome<Vec<((ExtentIndex, usize), DriveId)>> {
         let (replica, metadata) = (self.core.record_backup(old)?, first_metadata(volume, epoch));
         let first = extent_count(old.size_bytes);
+        let is_new = |extent: &ExtentIndex| u64::from(extent.0) >= first;
         for (drive, store) in self.core.stores_of(volume)? {
             let extents = volume.placement.extents_on(drive, volume.size_bytes);
-            let is_new = |extent: &ExtentIndex| u64::from(extent.0) >= first;
             let extents: Vec<ExtentIndex> = extents.filter(is_new).collect();
             store.grow(volume.id, &extents, &replica.content, metadata.as_ref())?;
         }
-        let new = ExtentIndex::all_of(volume.size_bytes).skip(first as usize);
+        let new = ExtentIndex::all_of(volume.size_bytes).filter(is_new);
         let bindings = self.journals.put_behind_journals(volume, new, metadata.as_ref())?;
         self.begin_epoch_records(volume, first, epoch).map(|()| bindings)
     }
