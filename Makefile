@@ -34,9 +34,7 @@ endif
 test: export RUST_TEST_THREADS ?= 4
 test: setup
 	cargo xtask tidy
-	cargo test --workspace
-	@# With the daemon that was just tested: alone it would be built again, with fewer features of its libraries.
-	WEIR_BINARY=$${CARGO_TARGET_DIR:-target}/debug/weir cargo xtask guest
+	cargo xtask test
 
 bench: setup
 	cargo xtask bench all

@@ -2,9 +2,9 @@
 
 #![no_main]
 
-#[path = "../../crates/weir-host/tests/support/drivers.rs"]
-mod drivers;
+#[path = "../../crates/weir-host/tests/support/fuzz_drivers.rs"]
+mod fuzz_drivers;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    drivers::drive_token(data);
+    fuzz_drivers::drive_token(data);
 });

@@ -6,5 +6,5 @@
 mod support;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    support::drivers::drive_handshake(data);
+    support::fuzz_drivers::drive_handshake(data);
 });

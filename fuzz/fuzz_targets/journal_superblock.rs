@@ -2,9 +2,9 @@
 
 #![no_main]
 
-#[path = "../../crates/weir-journal/tests/support/drivers.rs"]
-mod drivers;
+#[path = "../../crates/weir-journal/tests/support/fuzz_drivers.rs"]
+mod fuzz_drivers;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    drivers::drive_superblock(data);
+    fuzz_drivers::drive_superblock(data);
 });

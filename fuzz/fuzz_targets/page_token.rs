@@ -2,9 +2,9 @@
 
 #![no_main]
 
-#[path = "../../crates/weir-api/tests/support/drivers.rs"]
-mod drivers;
+#[path = "../../crates/weir-api/tests/support/fuzz_drivers.rs"]
+mod fuzz_drivers;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    drivers::drive_page_token(data);
+    fuzz_drivers::drive_page_token(data);
 });

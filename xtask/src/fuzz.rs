@@ -5,13 +5,13 @@
 
 use std::fs::{self, File};
 use std::io::{IsTerminal, Write, stdout};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::arguments::Arguments;
-use crate::repository::repository_root;
+use crate::repository::{repository_root, target_folder};
 
 /// Executions of each target, unless the command line says otherwise.
 const EXECUTIONS: u64 = 1_000_000;
@@ -44,7 +44,7 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
     arguments.finish()?;
     let root = repository_root();
     let targets = chosen(targets(&root)?, wanted.as_deref())?;
-    let folder = target_folder(&root);
+    let folder = target_folder().join("fuzz");
     build(&root, &folder, &targets)?;
     println!("{:<20} {:>10} {:>12} {:>8}  result", "target", "executions", "executions/s", "coverage");
     let mut failed = Vec::new();
@@ -78,11 +78,6 @@ fn chosen(all: Vec<String>, wanted: Option<&str>) -> Result<Vec<String>> {
         Some(wanted) if all.iter().any(|name| name == wanted) => Ok(vec![wanted.to_owned()]),
         Some(wanted) => bail!("no target is named '{wanted}'; these are: {}", all.join(", ")),
     }
-}
-
-fn target_folder(root: &Path) -> PathBuf {
-    let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    folder.join("fuzz")
 }
 
 fn build(root: &Path, folder: &Path, targets: &[String]) -> Result<()> {

@@ -15,6 +15,7 @@ mod report;
 mod repository;
 mod sabotage;
 mod structure;
+mod test_run;
 mod tidy;
 mod world;
 
@@ -26,6 +27,7 @@ const HELP: &str = "\
 usage: cargo xtask COMMAND
 
   setup                            install the programs that tests, demo and benches need
+  test                             build all tests, and run two test programs at a time, then the guest cases
   tidy [--sources-only]            check formatting, lints, crate edges, purity, promises, house style
   tidy --list-tests                print every test by the name that docs/reference/promise-tests.md may use
   demo [--keep] [--output DIR] [--disk DIR]
@@ -35,7 +37,7 @@ usage: cargo xtask COMMAND
                                    --map: the code map of ARCHITECTURE.md
   fuzz [TARGET] [--executions N]   run the fuzz targets, a million executions each; needs a nightly toolchain
   guest [CASE]                     run the cases that need a kernel whose drives fail and delay on demand
-  bench NAME|all [--quick] [--json FILE] [--disk DIR]
+  bench NAME|all [--quick] [--in-turn ROUNDS] [--json FILE] [--disk DIR]
                                    measure: nbd, ceiling, shared, modify, neighbour, scheduler, isolation, many, burst,
                                    classes, snapshots
   sabotage [NAME ...]              plant known faults in the production code and see that tests catch each
@@ -56,6 +58,7 @@ fn run(mut arguments: Arguments) -> Result<()> {
         Some("prose") => prose::run(arguments),
         Some("sabotage") => sabotage::run(arguments),
         Some("structure") => structure::run(arguments),
+        Some("test") => test_run::run(arguments),
         Some("tidy") => tidy::run(arguments),
         Some("help") | None => {
             print!("{HELP}");

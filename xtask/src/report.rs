@@ -33,6 +33,11 @@ impl Report {
         self.rows.push(row);
     }
 
+    /// Returns the rows so far.
+    pub fn rows(&self) -> &[Value] {
+        &self.rows
+    }
+
     /// Adds a claim with its result.
     pub fn claim(&mut self, what: impl Into<String>, found: impl Into<String>, holds: bool) {
         self.claims.push(Claim { what: what.into(), found: found.into(), holds });

@@ -51,7 +51,8 @@ pub use pools::{
     InFlightOrigin, Pool, PoolClaim, PoolDrive, PoolInFlight, PoolList, PoolModify, PoolRates, PoolState,
 };
 pub use reasons::{
-    BindingCause, BindingLimit, DriveNeighbour, ExplainQuery, LatencyShares, LimitRate, VolumeExplanation,
+    BindingCause, BindingLimit, DriveNeighbour, ExplainQuery, LatencyShares, LimitRate, NamedVolumes,
+    PolicyGroupKind, Proposal, VolumeExplanation,
 };
 pub use recordings::{RecordingCreate, TraceFile};
 pub use scrubs::{DamagedRange, Scrub, ScrubList, ScrubState};

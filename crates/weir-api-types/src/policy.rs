@@ -172,10 +172,10 @@ pub struct PolicyGroupModify {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// New ceilings.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub limits: LimitsModify,
     /// New values of the burst.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub burst: BurstModify,
     /// New floor; an empty one removes the floor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -187,7 +187,7 @@ pub struct PolicyGroupModify {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation_size: Option<OperationSize>,
     /// Number of operations that other requests count as.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub charges: ChargesModify,
     /// New parent, or 'none'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -196,7 +196,7 @@ pub struct PolicyGroupModify {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_shared: Option<bool>,
     /// True to bind the floor even if pools of the volumes do not have it; an alarm reports the shortage.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub force: bool,
 }
 
@@ -220,7 +220,7 @@ pub struct LimitsModify {
 #[serde(deny_unknown_fields)]
 pub struct BurstModify {
     /// New burst rates.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub rates: LimitsModify,
     /// Duration of a full credit, in seconds; 60 if it was never set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -348,7 +348,7 @@ pub struct AdaptivePolicyGroupCreate {
 }
 
 /// Change of an adaptive policy group; absent fields stay as they are.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdaptivePolicyGroupModify {
     /// New name; volumes stay bound.

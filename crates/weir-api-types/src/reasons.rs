@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::LevelScope;
+use super::{AdaptivePolicyGroupModify, LevelScope, PolicyGroupModify};
 
 /// Cause that limits a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -50,6 +50,42 @@ pub enum LimitRate {
     Burst,
 }
 
+/// Kind of a policy group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PolicyGroupKind {
+    /// Its terms are fixed.
+    Fixed,
+    /// Its terms follow the size of each volume.
+    Adaptive,
+}
+
+/// Some volumes of one tenant.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NamedVolumes {
+    /// Number of volumes.
+    pub count: u64,
+    /// Names of the volumes in order, at most the first 100.
+    pub names: Vec<String>,
+}
+
+/// Change of a policy group that would remove the cause.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Proposal {
+    /// Policy group to change, of the tenant of the volume.
+    pub policy_group: String,
+    /// Kind of the policy group.
+    pub kind: PolicyGroupKind,
+    /// Change of a fixed policy group, as the body of its PATCH.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fixed: Option<PolicyGroupModify>,
+    /// Change of an adaptive policy group, as the body of its PATCH.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adaptive: Option<AdaptivePolicyGroupModify>,
+    /// Other volumes that are bound to the policy group, and would change too.
+    pub other_volumes: NamedVolumes,
+}
+
 /// A limit that delayed requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BindingLimit {
@@ -60,6 +96,9 @@ pub struct BindingLimit {
     /// Policy group that sets the limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy_group: Option<String>,
+    /// Kind of that policy group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy_group_kind: Option<PolicyGroupKind>,
     /// Limited rate: 'iops' or 'bytes_per_second', optionally with the prefix 'read_' or 'write_'.
     #[schema(example = "read_iops")]
     pub limit: String,
@@ -114,6 +153,9 @@ pub struct VolumeExplanation {
     /// Policy group that sets the ceiling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy_group: Option<String>,
+    /// Kind of that policy group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy_group_kind: Option<PolicyGroupKind>,
     /// Limited rate; see `limits`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
@@ -138,6 +180,11 @@ pub struct VolumeExplanation {
     /// Change that would remove the cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
+    /// Change of a policy group that would remove the cause; absent if no such change would.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proposal: Option<Proposal>,
+    /// Other volumes that share the ceiling that binds.
+    pub sharers: NamedVolumes,
     /// Number of requests answered in the interval.
     pub operations: u64,
     /// Mean latency of these requests in nanoseconds; absent if there were none.

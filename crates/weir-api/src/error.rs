@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::convert::IntoApi;
 use weir_api_types::{ErrorCode, Problem};
-use weir_control::ControlError;
+use weir_control::{ControlError, ErrorKind};
 
 /// Content type of a problem document.
 const PROBLEM_JSON: &str = "application/problem+json";
@@ -50,6 +50,11 @@ impl ApiError {
 
 impl From<ControlError> for ApiError {
     fn from(error: ControlError) -> ApiError {
+        if error.kind == ErrorKind::Internal {
+            // As an error and not as a text: the log then has its causes too.
+            let error: &(dyn std::error::Error + 'static) = &error;
+            tracing::error!(error, "a request failed inside the daemon");
+        }
         let problem = Problem::new(error.kind.into_api(), &error.message);
         ApiError(Box::new(match error.field {
             Some(field) => problem.of_field(field),

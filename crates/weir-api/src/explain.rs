@@ -10,10 +10,14 @@ use axum::extract::State;
 use super::answer::{Answer, Path, Query};
 use super::{Context, convert};
 use weir_api_types::{
-    BindingCause, BindingLimit, DriveNeighbour, ExplainQuery, LatencyShares, LimitRate, VolumeExplanation,
+    AdaptiveModify, AdaptivePolicyGroupModify, BindingCause, BindingLimit, BurstModify, DriveNeighbour,
+    ExplainQuery, LatencyShares, LimitRate, LimitsModify, NamedVolumes, PolicyGroupKind, PolicyGroupModify,
+    Proposal, Rates, VolumeExplanation,
 };
-use weir_control::reasons::{self, Binding, Cause, Explanation, Situation, limit_name};
-use weir_control::{ControlError, Outcome};
+use weir_control::reasons::{self, Binding, Cause, Change, Explanation, Situation, limit_name};
+use weir_control::{ControlError, GroupKind, Outcome};
+use weir_qos::Direction;
+use weir_types::Throughput;
 
 /// Default interval in nanoseconds, long enough to show bursts and pauses in their proportion.
 const INTERVAL_NS: u64 = 2_000_000_000;
@@ -72,6 +76,7 @@ impl FromControl<&Binding> for BindingLimit {
             scope: (&limit.scope).into(),
             name: limit.name.clone(),
             policy_group: limit.group.as_ref().map(|group| group.name.clone()),
+            policy_group_kind: limit.group.as_ref().map(|group| group.kind.into_api()),
             limit: limit_name(limit.limit.dimension).to_owned(),
             rate: match limit.limit.rate {
                 weir_qos::Rate::Sustained => LimitRate::Sustained,
@@ -98,10 +103,73 @@ fn shares(situation: &Situation) -> LatencyShares {
     }
 }
 
+impl FromControl<GroupKind> for PolicyGroupKind {
+    fn from_control(kind: GroupKind) -> PolicyGroupKind {
+        match kind {
+            GroupKind::Fixed => PolicyGroupKind::Fixed,
+            GroupKind::Adaptive => PolicyGroupKind::Adaptive,
+        }
+    }
+}
+
+impl FromControl<reasons::NamedVolumes> for NamedVolumes {
+    fn from_control(volumes: reasons::NamedVolumes) -> NamedVolumes {
+        NamedVolumes { count: volumes.count, names: volumes.names }
+    }
+}
+
+impl FromControl<reasons::Proposal> for Proposal {
+    fn from_control(proposal: reasons::Proposal) -> Proposal {
+        let (fixed, adaptive) = change(proposal.change);
+        Proposal {
+            policy_group: proposal.group.into(),
+            kind: proposal.kind.into_api(),
+            fixed,
+            adaptive,
+            other_volumes: proposal.others.into_api(),
+        }
+    }
+}
+
+/// Returns the body that makes a change, of one kind of group or the other.
+fn change(change: Change) -> (Option<PolicyGroupModify>, Option<AdaptivePolicyGroupModify>) {
+    let mut fixed = PolicyGroupModify::default();
+    let mut terms = AdaptiveModify::default();
+    match change {
+        Change::Ceilings { direction, ceilings, burst } => {
+            fixed.limits = limits(direction, ceilings);
+            fixed.burst.rates = burst.map(|burst| limits(direction, burst)).unwrap_or_default();
+        }
+        Change::Burst { direction, rates } => {
+            fixed.burst = BurstModify { rates: limits(direction, rates), ..BurstModify::default() };
+        }
+        Change::Floor(floor) => fixed.floor = Some(floor.into()),
+        Change::Weight(weight) => fixed.weight = Some(weight),
+        Change::Adaptive { expected_iops_per_tb, peak_iops_per_tb } => {
+            terms = AdaptiveModify { expected_iops_per_tb, peak_iops_per_tb, ..terms };
+        }
+        Change::NoBlockSize => terms.block_size_bytes = Some(0),
+    }
+    match terms == AdaptiveModify::default() {
+        true => (Some(fixed), None),
+        false => (None, Some(AdaptivePolicyGroupModify { terms: Some(terms), name: None })),
+    }
+}
+
+/// Returns a change of the rates of one direction, or of both together.
+fn limits(direction: Option<Direction>, rates: Throughput) -> LimitsModify {
+    let rates = Some(Rates::from(rates));
+    match direction {
+        None => LimitsModify { total: rates, ..LimitsModify::default() },
+        Some(Direction::Read) => LimitsModify { read: rates, ..LimitsModify::default() },
+        Some(Direction::Write) => LimitsModify { write: rates, ..LimitsModify::default() },
+    }
+}
+
 impl FromControl<Explanation> for VolumeExplanation {
     fn from_control(explanation: Explanation) -> VolumeExplanation {
         let (summary, advice) = (reasons::summary(&explanation), reasons::advice(&explanation));
-        let Explanation { tenant, timestamp_ns, situation, finding } = explanation;
+        let Explanation { tenant, timestamp_ns, situation, finding, sharers, proposal } = explanation;
         let neighbours = situation.place.neighbours.iter();
         let limit = finding.binding.as_ref().map(BindingLimit::from_control);
         VolumeExplanation {
@@ -117,9 +185,12 @@ impl FromControl<Explanation> for VolumeExplanation {
             since_ns: limit.as_ref().map(|limit| limit.since_ns),
             name: limit.as_ref().map(|limit| limit.name.clone()),
             policy_group: limit.as_ref().and_then(|limit| limit.policy_group.clone()),
+            policy_group_kind: limit.as_ref().and_then(|limit| limit.policy_group_kind),
             limit: limit.map(|limit| limit.limit),
             summary,
             advice,
+            proposal: proposal.map(IntoApi::into_api),
+            sharers: sharers.into_api(),
             operations: situation.operations,
             latency_mean_ns: situation.time.sum_ns().checked_div(situation.operations),
             concurrency: situation.concurrency(),
@@ -139,6 +210,35 @@ impl FromControl<Explanation> for VolumeExplanation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn proposal_is_the_body_of_a_change() {
+        let body = |made: Change| {
+            let (fixed, adaptive) = change(made);
+            serde_json::json!({"fixed": fixed, "adaptive": adaptive})
+        };
+        let rates = |text: &str| Throughput::parse(text).unwrap();
+        for (made, expected) in [
+            (
+                Change::Ceilings { direction: None, ceilings: rates("9IOPS"), burst: Some(rates("10IOPS")) },
+                r#"{"fixed":{"limits":{"total":{"iops":9}},"burst":{"rates":{"total":{"iops":10}}}},"adaptive":null}"#,
+            ),
+            (
+                Change::Burst { direction: Some(Direction::Write), rates: rates("1MB/s") },
+                r#"{"fixed":{"burst":{"rates":{"write":{"bytes_per_second":1000000}}}},"adaptive":null}"#,
+            ),
+            (Change::Floor(rates("5IOPS")), r#"{"fixed":{"floor":{"iops":5}},"adaptive":null}"#),
+            (Change::Weight(7), r#"{"fixed":{"weight":7},"adaptive":null}"#),
+            (
+                Change::Adaptive { expected_iops_per_tb: None, peak_iops_per_tb: Some(8) },
+                r#"{"fixed":null,"adaptive":{"terms":{"peak_iops_per_tb":8}}}"#,
+            ),
+            (Change::NoBlockSize, r#"{"fixed":null,"adaptive":{"terms":{"block_size_bytes":0}}}"#),
+        ] {
+            let expected: serde_json::Value = serde_json::from_str(expected).unwrap();
+            assert_eq!(body(made), expected);
+        }
+    }
 
     #[test]
     fn explain_intervals_are_bounded() {

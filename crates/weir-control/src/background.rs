@@ -133,7 +133,7 @@ impl Background {
             kind,
             policy: model.background_policy(kind),
             is_built_in: !model.background.contains_key(&kind),
-            version: model.background_version(kind),
+            version: model.background_revision(kind).0,
         }
     }
 
@@ -152,9 +152,9 @@ impl Background {
         let _change = self.core.begin_change();
         let (old, revision) = {
             let model = self.core.model();
-            (model.background_policy(kind), model.background_version(kind))
+            (model.background_policy(kind), model.background_revision(kind))
         };
-        refuse_other_version(format!("background policy '{kind}'"), revision, if_version)?;
+        refuse_other_version(format!("background policy '{kind}'"), revision.0, if_version)?;
         let policy = change.applied(old);
         policy.check()?;
         refuse_deadline(kind, &policy)?;
@@ -163,7 +163,7 @@ impl Background {
         let revision = self.core.catalogue.commit(transaction)?;
         self.core.update(|model| model.put_background(kind, policy, revision));
         self.core.engine.change_background(kind, policy)?;
-        Ok(BackgroundPolicyView { kind, policy, is_built_in: false, version: revision })
+        Ok(BackgroundPolicyView { kind, policy, is_built_in: false, version: revision.0 })
     }
 
     /// Resets the policy of a kind of background work to the built-in one.
@@ -172,8 +172,8 @@ impl Background {
     /// Conflict if the policy has another version than `if_version`.
     pub fn reset_background_policy(&self, kind: BackgroundKind, if_version: Option<u64>) -> Outcome<()> {
         let _change = self.core.begin_change();
-        let version = self.core.model().background_version(kind);
-        refuse_other_version(format!("background policy '{kind}'"), version, if_version)?;
+        let version = self.core.model().background_revision(kind);
+        refuse_other_version(format!("background policy '{kind}'"), version.0, if_version)?;
         self.core.catalogue.commit(Transaction::default().delete(keys::background_policy(kind)))?;
         self.core.update(|model| model.background.remove(&kind));
         Ok(self.core.engine.change_background(kind, BackgroundPolicy::default())?)

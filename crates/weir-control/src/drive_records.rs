@@ -11,7 +11,7 @@ use weir_store::{format, write_file_durably};
 use weir_types::{DriveId, Name};
 
 use crate::alarms::{ActiveAlarm, AlarmSource};
-use crate::catalogue::{Catalogue, Transaction};
+use crate::catalogue::{Catalogue, Revision, Transaction};
 use crate::core::Core;
 use crate::error::{ControlError, Outcome, refuse_other_version};
 use crate::model::pools::joined;
@@ -100,8 +100,9 @@ fn write(state: &Path, node: uuid::Uuid, drives: Vec<DriveRecord>) -> Outcome<()
         drives,
     };
     let path = state.join(DRIVES_FILE);
-    let content = serde_json::to_vec_pretty(&backup)
-        .map_err(|error| ControlError::internal(format!("cannot write {}: {error}", path.display())))?;
+    let content = serde_json::to_vec_pretty(&backup).map_err(|error| {
+        ControlError::internal(format!("cannot write {}: {error}", path.display())).caused_by(error)
+    })?;
     if std::fs::read(&path).is_ok_and(|old| old == content) {
         return Ok(());
     }
@@ -134,7 +135,8 @@ pub fn restore_lost(state: &Path, catalogue: &dyn Catalogue) -> Outcome<()> {
         drives = backup.drives.len(),
         "the catalogue is new: the list of drives is taken from its backup"
     );
-    let mut transaction = Transaction::default().compare(keys::NODE, 0).put(keys::NODE, &backup.node)?;
+    let mut transaction =
+        Transaction::default().compare(keys::NODE, Revision::ABSENT).put(keys::NODE, &backup.node)?;
     for drive in &backup.drives {
         transaction = transaction.put(keys::drive(drive.id), drive)?;
     }
@@ -202,7 +204,7 @@ impl DriveRecords {
     pub(crate) fn drive_at(&self, name: &Name, if_version: Option<u64>) -> Outcome<DriveRecord> {
         let model = self.core.model();
         let drive = model.drive(name)?;
-        refuse_other_version(format!("drive '{name}'"), drive.revision, if_version)?;
+        refuse_other_version(format!("drive '{name}'"), drive.revision.0, if_version)?;
         Ok(drive.record.clone())
     }
 
@@ -210,17 +212,17 @@ impl DriveRecords {
     ///
     /// A drive that only the backup knows is forgotten at the next start. A drive that only the catalogue
     /// knows would be lost with the catalogue.
-    pub(crate) fn record_drive(&self, record: &DriveRecord) -> Outcome<u64> {
+    pub(crate) fn record_drive(&self, record: &DriveRecord) -> Outcome<Revision> {
         self.write_drive_list_backup(Some(record))?;
         let key = keys::drive(record.id);
-        let transaction = Transaction::default().compare(&key, 0).put(&key, record)?;
+        let transaction = Transaction::default().compare(&key, Revision::ABSENT).put(&key, record)?;
         let format = record.device.iter().map(|device| keys::device_format(device.filesystem));
         Ok(self.core.catalogue.commit(format.fold(transaction, Transaction::delete))?)
     }
 
     /// Writes a pool's settings with its drives.
     pub(crate) fn save_pool(&self, drives: &[(DriveId, PoolSettings)]) -> Outcome<()> {
-        let changed: Vec<(DriveRecord, u64)> = {
+        let changed: Vec<(DriveRecord, Revision)> = {
             let model = self.core.model();
             let change = |(id, pool): &(DriveId, PoolSettings)| {
                 let drive = model.drives.get(id)?;

@@ -80,7 +80,7 @@ pub fn drive_view(model: &Model, drive: &Drive, usages: &BTreeMap<DriveId, Dated
         progress: None,
         domain: model.domain_of(&record),
         drain: drain_view(model, &record),
-        version: drive.revision,
+        version: drive.revision.0,
         record,
     }
 }

@@ -11,6 +11,7 @@ use weir_types::name::DEFAULT_TENANT;
 use weir_types::{ClassPolicy, Name, VolumeId};
 
 use crate::apply::PolicySet;
+use crate::catalogue::Revision;
 use crate::error::Outcome;
 use crate::model::Model;
 use crate::recording::trace_levels;
@@ -59,14 +60,14 @@ fn model_of(header: &Header, set: &PolicySet) -> Model {
             default_policy_group: None,
             created_at: Timestamp::UNIX_EPOCH,
         };
-        model.put_tenant(record, 0);
+        model.put_tenant(record, Revision::ABSENT);
     }
     for ((tenant, name, size_bytes), number) in recorded.chain(named).zip(1..) {
         if model.volume(tenant.as_ref(), &name).is_ok() {
             continue;
         }
         let tenant = tenant.unwrap_or_else(default);
-        model.put_volume(volume_record(number, tenant, name, size_bytes), 0);
+        model.put_volume(volume_record(number, tenant, name, size_bytes), Revision::ABSENT);
     }
     model
 }

@@ -1,6 +1,8 @@
 //! Errors of control operations: a message that helps the operator, and a kind that programs can act on.
 
+use std::error::Error;
 use std::fmt::Display;
+use std::sync::Arc;
 
 use weir_engine_interface::EngineError;
 use weir_store::StoreError;
@@ -28,7 +30,7 @@ pub enum ErrorKind {
 }
 
 /// A control operation that was not done.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ControlError {
     /// Kind of the error.
@@ -37,6 +39,17 @@ pub struct ControlError {
     pub message: String,
     /// Field of the request that holds the wrong value, by its name in the API.
     pub field: Option<&'static str>,
+    /// Error of the part below that failed. The message tells it in words too.
+    #[source]
+    cause: Option<Arc<dyn Error + Send + Sync>>,
+}
+
+/// Two errors are equal if they tell the same; their causes are not compared.
+impl PartialEq for ControlError {
+    fn eq(&self, other: &ControlError) -> bool {
+        let told = |error: &ControlError| (error.kind, error.message.clone(), error.field);
+        told(self) == told(other)
+    }
 }
 
 /// The result of a control operation.
@@ -44,7 +57,7 @@ pub type Outcome<T> = Result<T, ControlError>;
 
 impl ControlError {
     fn new(kind: ErrorKind, message: impl Into<String>) -> ControlError {
-        ControlError { kind, message: message.into(), field: None }
+        ControlError { kind, message: message.into(), field: None, cause: None }
     }
 
     /// A value is not accepted.
@@ -73,6 +86,18 @@ impl ControlError {
         ControlError { field: Some(field), ..self }
     }
 
+    /// The same error, with this before its message.
+    #[must_use]
+    pub fn within(self, what: impl Display) -> ControlError {
+        ControlError { message: format!("{what}: {}", self.message), ..self }
+    }
+
+    /// The same error, with the error that caused it.
+    #[must_use]
+    pub fn caused_by(self, cause: impl Error + Send + Sync + 'static) -> ControlError {
+        ControlError { cause: Some(Arc::new(cause)), ..self }
+    }
+
     /// The current state forbids the operation.
     pub fn refused(message: impl Into<String>) -> ControlError {
         ControlError::new(ErrorKind::Refused, message)
@@ -91,7 +116,7 @@ impl ControlError {
 
 impl From<weir_types::TermsError> for ControlError {
     fn from(error: weir_types::TermsError) -> ControlError {
-        ControlError::invalid(error.to_string())
+        ControlError::invalid(error.to_string()).caused_by(error)
     }
 }
 
@@ -102,20 +127,21 @@ impl From<CatalogueError> for ControlError {
             CatalogueError::Store { is_full: true, .. } => ErrorKind::Full,
             _ => ErrorKind::Internal,
         };
-        ControlError::new(kind, error.to_string())
+        ControlError::new(kind, error.to_string()).caused_by(error)
     }
 }
 
 impl From<StoreError> for ControlError {
     fn from(error: StoreError) -> ControlError {
         let kind = if error.is_full() { ErrorKind::Full } else { ErrorKind::Internal };
-        ControlError::new(kind, error.to_string())
+        ControlError::new(kind, error.to_string()).caused_by(error)
     }
 }
 
 impl From<EngineError> for ControlError {
     fn from(error: EngineError) -> ControlError {
         ControlError::internal(format!("recorded, but not in effect before the next start: {error}"))
+            .caused_by(error)
     }
 }
 
@@ -137,5 +163,26 @@ pub fn list_names(names: impl Iterator<Item = impl Display>) -> String {
     match all.len().saturating_sub(NAMES_IN_ERROR_MAX) {
         0 => shown,
         more => format!("{shown} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cause_is_found_through_the_chain_of_sources() {
+        let source = std::io::Error::other("the disk is gone");
+        let error = ControlError::from(StoreError { action: "create", path: "/v1".into(), source });
+        assert_eq!(error.kind, ErrorKind::Internal);
+        let below = error.source().and_then(|store| store.source()).map(ToString::to_string);
+        assert_eq!(below.as_deref(), Some("the disk is gone"));
+    }
+
+    #[test]
+    fn errors_that_tell_the_same_are_equal() {
+        let cause = std::io::Error::other("cause");
+        assert_eq!(ControlError::full("a").caused_by(cause), ControlError::full("a"));
+        assert_ne!(ControlError::full("a"), ControlError::full("a").of_field("name"));
     }
 }

@@ -128,7 +128,10 @@ impl Measurements {
             )));
         }
         let measuring = self.core.engine.measure(MeasureSpec { folder, emulation });
-        running.insert(id, measuring.map_err(|error| ControlError::internal(error.to_string()))?);
+        running.insert(
+            id,
+            measuring.map_err(|error| ControlError::internal(error.to_string()).caused_by(error))?,
+        );
         Ok(())
     }
 

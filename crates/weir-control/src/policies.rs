@@ -7,14 +7,14 @@ use weir_types::control_bounds::POLICY_GROUPS_MAX;
 use weir_types::{AdaptiveTerms, Name, PolicyGroupId, Scope, Terms};
 
 use crate::bindings::Bindings;
-use crate::catalogue::Transaction;
-use crate::changes::{AdaptiveChange, TermsChange};
+use crate::catalogue::{Revision, Transaction};
 use crate::core::Core;
 use crate::core::locks::Change;
 use crate::error::{ControlError, Outcome, list_names};
 use crate::model::built_in::{is_built_in, refuse_built_in, refuse_built_in_name};
 use crate::model::projected_state::Proposal;
 use crate::model::{Model, Versioned};
+use crate::policy_changes::{AdaptiveChange, TermsChange};
 use crate::pools::Pools;
 use crate::records::{GroupKind, PolicyGroupRecord, VolumeRecord, keys};
 
@@ -84,7 +84,7 @@ impl PolicyGroupView {
                 .map(|parent| parent.name.clone()),
             is_built_in: is_built_in(record.id),
             workloads,
-            version: model.groups.get(&record.id).map_or(0, |group| group.revision),
+            version: model.groups.get(&record.id).map_or(0, |group| group.revision.0),
         }
     }
 }
@@ -238,7 +238,7 @@ impl PolicyGroups {
     }
 
     /// The tenant of a new group, its number, and the revision of the highest number so far.
-    fn place_of_new(&self, tenant: Option<&Name>, name: &Name) -> Outcome<(Name, u64, u64)> {
+    fn place_of_new(&self, tenant: Option<&Name>, name: &Name) -> Outcome<(Name, u64, Revision)> {
         let tenant = self.core.model().tenant(tenant)?.record.name.clone();
         self.refuse_taken_group(&tenant, name)?;
         let (number, number_revision) = self.next_number()?;
@@ -249,11 +249,11 @@ impl PolicyGroups {
         Ok(self.core.model().group_of(GroupKind::Fixed, Some(tenant), name)?.record.id)
     }
 
-    fn add_group(&self, record: PolicyGroupRecord, number_revision: u64) -> Outcome<PolicyGroupView> {
+    fn add_group(&self, record: PolicyGroupRecord, number_revision: Revision) -> Outcome<PolicyGroupView> {
         check_group(&self.core.model(), &record)?;
         let key = keys::policy_group(record.id);
         let transaction = Transaction::default()
-            .compare(&key, 0)
+            .compare(&key, Revision::ABSENT)
             .compare(keys::POLICY_GROUP_NUMBER, number_revision)
             .put(&key, &record)?
             .put(keys::POLICY_GROUP_NUMBER, &record.number)?;
@@ -332,7 +332,7 @@ impl PolicyGroups {
         &self,
         change: &mut Change<'_>,
         (old, mut record): (&PolicyGroupRecord, PolicyGroupRecord),
-        revision: u64,
+        revision: Revision,
         force: bool,
     ) -> Outcome<PolicyGroupView> {
         check_group(&self.core.model(), &record)?;
@@ -395,7 +395,7 @@ impl PolicyGroups {
     }
 
     /// Writes a changed policy group.
-    fn save_group(&self, record: &mut PolicyGroupRecord, revision: u64) -> Outcome<()> {
+    fn save_group(&self, record: &mut PolicyGroupRecord, revision: Revision) -> Outcome<()> {
         record.generation += 1;
         let key = keys::policy_group(record.id);
         let transaction = Transaction::default().compare(&key, revision).put(&key, record)?;
@@ -426,9 +426,9 @@ impl PolicyGroups {
     }
 
     /// The next number of a policy group, and the revision of the highest number so far.
-    pub(crate) fn next_number(&self) -> Outcome<(u64, u64)> {
+    pub(crate) fn next_number(&self) -> Outcome<(u64, Revision)> {
         let entry = self.core.catalogue.get(keys::POLICY_GROUP_NUMBER)?;
-        let Some(entry) = entry else { return Ok((1, 0)) };
+        let Some(entry) = entry else { return Ok((1, Revision::ABSENT)) };
         let highest: u64 = entry.decode()?;
         Ok((highest + 1, entry.revision))
     }

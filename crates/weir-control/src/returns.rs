@@ -11,7 +11,7 @@ use weir_store::{EarlierWrites, Store};
 use weir_types::{DriveId, Name, VolumeId};
 
 use crate::absences::Absences;
-use crate::catalogue::Transaction;
+use crate::catalogue::{Revision, Transaction};
 use crate::core::locks::Change;
 use crate::core::{ALL_DRIVES, Core};
 use crate::drive_view::DriveView;
@@ -31,10 +31,10 @@ use crate::space::StateSpace;
 /// A drive that was looked for, with its files or why it is not used.
 pub(crate) struct Found<Files = Store> {
     /// Revision of the drive's record before the search.
-    seen: u64,
+    seen: Revision,
     /// The drive's record after the search, with its revision.
     record: DriveRecord,
-    revision: u64,
+    revision: Revision,
     pub files: Result<Files, Unused>,
 }
 

@@ -16,7 +16,7 @@ use weir_types::{DriveId, Name, VolumeId};
 
 use crate::alarms::Alarms;
 use crate::background::load_policies;
-use crate::catalogue::{Catalogue, Guarded, SqliteCatalogue, Transaction, obstacle};
+use crate::catalogue::{Catalogue, Guarded, Revision, SqliteCatalogue, Transaction, obstacle};
 use crate::configuration::ControlConfig;
 use crate::control::Control;
 use crate::core::Core;
@@ -76,7 +76,7 @@ fn settle_format(catalogue: &dyn Catalogue) -> Outcome<()> {
             return Ok(());
         }
     }
-    let revision = entry.map_or(0, |entry| entry.revision);
+    let revision = entry.map_or(Revision::ABSENT, |entry| entry.revision);
     let format = FormatRecord::current();
     // A start needs no free space.
     let said = Transaction::freeing_space().compare(keys::FORMAT, revision).put(keys::FORMAT, &format)?;
@@ -89,7 +89,7 @@ fn node_identity(catalogue: &dyn Catalogue) -> Outcome<uuid::Uuid> {
         return Ok(entry.decode::<NodeRecord>()?.id);
     }
     let node = NodeRecord { id: uuid::Uuid::new_v4() };
-    catalogue.commit(Transaction::default().compare(keys::NODE, 0).put(keys::NODE, &node)?)?;
+    catalogue.commit(Transaction::default().compare(keys::NODE, Revision::ABSENT).put(keys::NODE, &node)?)?;
     Ok(node.id)
 }
 
@@ -120,7 +120,7 @@ fn load(catalogue: &dyn Catalogue, drives: BTreeMap<DriveId, Drive>) -> Outcome<
 fn for_each<T: DeserializeOwned + Serialize>(
     catalogue: &dyn Catalogue,
     prefix: &str,
-    mut put: impl FnMut(T, u64),
+    mut put: impl FnMut(T, Revision),
 ) -> Outcome<()> {
     for entry in catalogue.range(prefix)? {
         put(entry.decode()?, entry.revision);
@@ -133,7 +133,7 @@ fn make_default_tenant(catalogue: &dyn Catalogue) -> Outcome<()> {
     let key = keys::tenant(&name);
     if catalogue.get(&key)?.is_none() {
         let record = TenantRecord::new(name, Timestamp::now());
-        catalogue.commit(Transaction::default().compare(&key, 0).put(&key, &record)?)?;
+        catalogue.commit(Transaction::default().compare(&key, Revision::ABSENT).put(&key, &record)?)?;
     }
     Ok(())
 }

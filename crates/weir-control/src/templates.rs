@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use weir_types::control_bounds::TEMPLATES_MAX;
 use weir_types::{Class, Name, VolumeId};
 
-use crate::catalogue::Transaction;
+use crate::catalogue::{Revision, Transaction};
 use crate::core::Core;
 use crate::core::locks::Change;
 use crate::error::{ControlError, Outcome, list_names};
@@ -107,8 +107,10 @@ impl Templates {
         let record = TemplateRecord { name, replicas, read_from, policy_group, generation: 1, created_at };
         record.check()?;
         let key = keys::template(&record.name);
-        let revision =
-            self.core.catalogue.commit(Transaction::default().compare(&key, 0).put(&key, &record)?)?;
+        let revision = self
+            .core
+            .catalogue
+            .commit(Transaction::default().compare(&key, Revision::ABSENT).put(&key, &record)?)?;
         self.core.update(|model| model.templates.put(record.clone(), revision));
         self.template(&record.name)
     }
@@ -162,7 +164,7 @@ impl Templates {
     fn save_template(
         &self,
         template: &TemplateRecord,
-        revision: u64,
+        revision: Revision,
         followers: Vec<Versioned<VolumeRecord>>,
     ) -> Outcome<Vec<VolumeRecord>> {
         let key = keys::template(&template.name);
@@ -221,6 +223,6 @@ fn view_of_template(model: &Model, template: &Versioned<TemplateRecord>) -> Temp
         record: record.clone(),
         is_built_in: is_built_in(&record.name),
         volumes: model.followers(&record.name).count(),
-        version: template.revision,
+        version: template.revision.0,
     }
 }

@@ -9,7 +9,7 @@ use weir_types::name::DEFAULT_TENANT;
 use weir_types::{Name, PolicyGroupId, Scope};
 
 use crate::bindings::Bindings;
-use crate::catalogue::Transaction;
+use crate::catalogue::{Revision, Transaction};
 use crate::core::Core;
 use crate::error::{ControlError, Outcome, list_names};
 use crate::model::projected_state::Proposal;
@@ -54,7 +54,7 @@ impl TenantView {
             policy_group: group(record.policy_group),
             default_policy_group: group(record.default_policy_group),
             volumes,
-            version: tenant.revision,
+            version: tenant.revision.0,
         }
     }
 }
@@ -156,8 +156,10 @@ impl Tenants {
         }
         let record = TenantRecord::new(name, Timestamp::now());
         let key = keys::tenant(&record.name);
-        let revision =
-            self.core.catalogue.commit(Transaction::default().compare(&key, 0).put(&key, &record)?)?;
+        let revision = self
+            .core
+            .catalogue
+            .commit(Transaction::default().compare(&key, Revision::ABSENT).put(&key, &record)?)?;
         self.core.update(|model| model.put_tenant(record.clone(), revision));
         self.tenant(&record.name)
     }

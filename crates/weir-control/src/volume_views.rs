@@ -73,7 +73,7 @@ impl VolumeView {
 fn view(model: &Model, record: &VolumeRecord, failed: &FailedExtents) -> VolumeView {
     VolumeView {
         record: record.clone(),
-        version: model.volumes.get(&record.id).map_or(0, |volume| volume.revision),
+        version: model.volumes.get(&record.id).map_or(0, |volume| volume.revision.0),
         drives: model.drives_of(record).cloned().collect(),
         replica_drives: replica_drives(model, record),
         health: health(model, record, failed),

@@ -1,4 +1,4 @@
-//! The engine as control sees it: the orders that it carries out.
+//! The engine as control sees it: the commands that it carries out.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::{
     Recording, ScrubProgress, SnapshotSpec, SpaceLook, VolumeHome, VolumeLayout, VolumeSpec,
 };
 
-/// Serves volumes. Every order is in effect when its method returns.
+/// Serves volumes. Every command is in effect when its method returns.
 pub trait Engine: Send + Sync {
     /// Opens a volume with its journals; connections can be served as soon as this call returns. The caller
     /// must not open a volume twice.
@@ -204,7 +204,7 @@ pub trait Engine: Send + Sync {
     fn stop_recording(&self, volumes: &[VolumeId]);
 
     /// Stops all operations except syncs on a drive whose folder is gone, or resumes them. In effect for
-    /// all later orders.
+    /// all later commands.
     fn set_drive_away(&self, drive: DriveId, is_away: bool);
 
     /// The files that volumes have open on a drive.

@@ -2,7 +2,7 @@
 
 use weir_types::VolumeId;
 
-/// Why the engine could not carry out an order.
+/// Why the engine could not carry out a command.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// A reactor could not be started.

@@ -1,7 +1,7 @@
-//! What control and the engine say to each other: the orders, what they describe, and the status and the
+//! What control and the engine say to each other: the commands, what they describe, and the status and the
 //! statistics that come back.
 //!
-//! It knows neither how an order is carried out nor why it is given. Control is built on it without the engine.
+//! It knows neither how a command is carried out nor why it is given. Control is built on it without the engine.
 
 #![forbid(unsafe_code)]
 

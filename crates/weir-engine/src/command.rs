@@ -1,4 +1,4 @@
-//! Commands: the orders that the rest of the daemon gives to a reactor.
+//! Commands: the commands that the rest of the daemon gives to a reactor.
 
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -9,8 +9,8 @@ use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, VolumeId};
 use super::background::NewReclaim;
 use super::ceilings::PolicyTree;
 use super::clients::{NewConnection, Tap};
-use super::volumes::life::NewSize;
-use super::volumes::order::{NewJournal, VolumeOrder};
+use super::volumes::command::{NewJournal, VolumeCommand};
+use super::volumes::lifecycle::NewSize;
 use super::volumes::volume_files::NewHome;
 
 /// The policies of a volume: all levels from the top, and the policy tree of its ceilings, if it has
@@ -20,7 +20,7 @@ pub(super) struct PolicyBinding {
     pub policy_tree: Option<Arc<PolicyTree>>,
 }
 
-/// One order to a reactor. A reactor answers a `done` once the order is in effect.
+/// One command to a reactor. A reactor answers a `done` once the command is in effect.
 pub(super) enum Command {
     Open {
         spec: VolumeSpec,
@@ -75,10 +75,10 @@ pub(super) enum Command {
         drive: DriveId,
         done: SyncSender<Vec<OpenFile>>,
     },
-    /// An order to a volume.
+    /// A command to a volume.
     Volume {
         volume: VolumeId,
-        order: VolumeOrder,
+        command: VolumeCommand,
     },
     Serve {
         volume: VolumeId,

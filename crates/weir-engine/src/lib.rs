@@ -8,6 +8,7 @@
 mod alarms;
 mod background;
 mod background_policies;
+mod block_status;
 mod busy_poll;
 mod ceilings;
 mod clients;
@@ -24,9 +25,8 @@ mod memory;
 mod operation_time;
 mod policy_path;
 mod reactor;
-mod sharing;
+mod shared_state;
 mod space_count;
-mod status;
 #[cfg(test)]
 mod tests;
 mod token;

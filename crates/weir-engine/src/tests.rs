@@ -22,9 +22,9 @@ use crate::drive_queue::{Pending, SharedDriveQueue};
 use crate::helper::Helper;
 use crate::helper::SpaceAnswer;
 use crate::reactor::{Reactor, Surroundings};
-use crate::sharing::{DriveGrant, Message, SharedState};
+use crate::shared_state::{DriveGrant, Message, SharedState};
 use crate::token::{AskNumber, ReplicaIndex, VolumeIndex};
-use crate::volumes::order::VolumeOrder;
+use crate::volumes::command::VolumeCommand;
 use crate::volumes::orphans::Orphan;
 use crate::volumes::orphans::OrphanedIo;
 use crate::volumes::replicas::NewChange;
@@ -51,7 +51,7 @@ const NO_HOLE: u8 = 2;
 /// A reactor with a volume of one extent.
 struct World {
     reactor: Reactor,
-    orders: Sender<Command>,
+    commands: Sender<Command>,
     alarms: Alarms,
     folder: TempDir,
     /// Number of operations in flight that the drive queue aims at, if it is fixed.
@@ -69,13 +69,13 @@ impl World {
         let ring = Ring::new(RingConfig::default(), pool.clone()).unwrap();
         assert!(ring.registered_bytes() > 0, "without registered memory there is nothing to confuse");
         let helper = Helper::start(0, ring.waker()).unwrap();
-        let (orders, commands) = channel();
+        let (sender, commands) = channel();
         let (alarms, shared_state) = (Alarms::default(), Arc::new(SharedState::new(1)));
         shared_state.introduce(0, ring.waker());
         let surroundings = Surroundings { index: 0, commands, shared_state, alarms: alarms.clone() };
         let reactor = Reactor::new(ring, pool, helper, surroundings);
         let folder = tempfile::tempdir_in(".").unwrap();
-        let mut world = World { reactor, orders, alarms, folder, queue_target };
+        let mut world = World { reactor, commands: sender, alarms, folder, queue_target };
         world.open(replicas);
         world
     }
@@ -105,7 +105,7 @@ impl World {
         };
         let (done, _answer) = sync_channel(1);
         let (journals, open) = Default::default();
-        self.order(Command::Open { spec, homes, journals, open, done });
+        self.send(Command::Open { spec, homes, journals, open, done });
     }
 
     fn home(&self, slot: usize) -> NewHome {
@@ -119,8 +119,8 @@ impl World {
         NewHome { drive, directory, read_cost: 1, is_counted, emulated: None, drive_queue }
     }
 
-    fn order(&mut self, command: Command) {
-        self.orders.send(command).unwrap();
+    fn send(&mut self, command: Command) {
+        self.commands.send(command).unwrap();
         self.reactor.begin_round();
     }
 
@@ -138,7 +138,7 @@ impl World {
         };
         let session = Session { export, structured_replies: false, allocation_context: None };
         let connection = Box::new(NewConnection { socket: ours.into(), session, leftover: Vec::new() });
-        self.order(Command::Serve { volume: VOLUME, connection });
+        self.send(Command::Serve { volume: VOLUME, connection });
         theirs
     }
 
@@ -265,15 +265,15 @@ fn replica_removal_waits_for_its_reads() {
     let (done, answer) = sync_channel(1);
     let (volume, mut desk) = world.reactor.volumes.at(&mut world.reactor.io, index);
     let change = NewChange::Remove;
-    volume.take_order(VolumeOrder::ChangeReplica { replica: (EXTENT, slot), change, done }, &mut desk);
+    volume.take_command(VolumeCommand::ChangeReplica { replica: (EXTENT, slot), change, done }, &mut desk);
     let mut without = volume.mirror.replica_states(EXTENT);
     without[slot] = ReplicaState::Absent;
     volume.answer_changes(EXTENT, Some(&without));
     assert_eq!(answer.try_recv(), Ok(Ok(false)), "the file of the replica must stay");
     assert_eq!(world.answer(&mut client, 4096), [5; 4096]);
     let (done, answer) = sync_channel(1);
-    let order = VolumeOrder::ChangeReplica { replica: (EXTENT, slot), change: NewChange::Remove, done };
-    world.order(Command::Volume { volume: VOLUME, order });
+    let command = VolumeCommand::ChangeReplica { replica: (EXTENT, slot), change: NewChange::Remove, done };
+    world.send(Command::Volume { volume: VOLUME, command });
     let mut is_gone = false;
     world.turn_until("the removal is answered", |_| {
         let answer = answer.try_recv();
@@ -410,7 +410,7 @@ fn volume_closes_after_its_orphaned_io() {
         let mut world = World::with_queue_target(2, Some(1));
         let at_drive = give_up_in_queue(&mut world, count);
         let (done, answer) = sync_channel(1);
-        world.order(Command::Close { volume: VOLUME, done });
+        world.send(Command::Close { volume: VOLUME, done });
         assert!(answer.try_recv().is_err(), "the drive may still carry out what it was asked for");
         take_turn(&mut world, turn, at_drive);
         world.turn_until("the volume is closed", |_| answer.try_recv().is_ok());

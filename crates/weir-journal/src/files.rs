@@ -8,6 +8,14 @@ use weir_types::bounds::JOURNAL_FILES_MAX;
 use crate::action::{FileId, FileKey};
 
 /// The state of a file.
+///
+/// | from | to | cause |
+/// |---|---|---|
+/// | open | failed | the slow drive failed a change or a sync |
+/// | open, failed | forgetting | its owner gives it up |
+/// | forgetting | forgetting, with its record | the record that forgets it is written |
+///
+/// [`FileState::can_become`] is this table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileState {
     /// The file is served.
@@ -19,11 +27,22 @@ pub(crate) enum FileState {
     Forgetting(Option<u64>),
 }
 
+impl FileState {
+    /// Returns true if a file in this state can come into the next.
+    fn can_become(self, next: FileState) -> bool {
+        use FileState::{Failed, Forgetting, Open};
+        matches!(
+            (self, next),
+            (Open, Failed) | (Open | Failed, Forgetting(_)) | (Forgetting(None), Forgetting(Some(_)))
+        )
+    }
+}
+
 /// A file behind the journal.
 #[derive(Clone, Debug)]
 pub(crate) struct File {
     pub key: FileKey,
-    pub file_state: FileState,
+    file_state: FileState,
     /// Newest record that has an entry of the file; zero if none ever had.
     pub last_sequence: u64,
     /// Number of completed changes of the slow file.
@@ -60,6 +79,16 @@ impl File {
             is_suspended: false,
             is_without_fallocate: false,
         }
+    }
+
+    pub fn state(&self) -> FileState {
+        self.file_state
+    }
+
+    /// Brings the file into its next state.
+    pub fn change_state(&mut self, next: FileState) {
+        assert!(self.file_state.can_become(next), "{:?} never becomes {next:?}", self.file_state);
+        self.file_state = next;
     }
 
     /// Asks for changes to be made stable; true if a sync must begin.
@@ -143,5 +172,22 @@ impl Files {
     /// Returns all files, in order of their names.
     pub fn iter(&self) -> impl Iterator<Item = (FileKey, FileId)> + '_ {
         self.ids.iter().map(|(key, id)| (*key, *id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forgotten_file_is_never_served_again() {
+        use FileState::{Failed, Forgetting, Open};
+        let (asked, recorded) = (Forgetting(None), Forgetting(Some(7)));
+        for state in [Open, Failed] {
+            assert!(state.can_become(asked) && state.can_become(recorded));
+            assert!([Open, Failed, asked, recorded].iter().all(|state| !state.can_become(Open)));
+        }
+        assert!(asked.can_become(recorded) && !recorded.can_become(asked) && !asked.can_become(Failed));
+        assert!(Open.can_become(Failed) && !Failed.can_become(Failed));
     }
 }

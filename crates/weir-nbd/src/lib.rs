@@ -40,4 +40,4 @@ pub use error::NbdError;
 pub use export::{ExportDirectory, ExportInfo, Session};
 pub use handshake::{CloseReason, Handshake, Progress, Step};
 pub use reply::{ReplyHeader, StatusExtent};
-pub use request::{Command, Decoded, Refusal, Request, RequestDecoder, Violation};
+pub use request::{Command, Cookie, Decoded, Refusal, Request, RequestDecoder, Violation};

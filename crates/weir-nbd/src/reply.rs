@@ -3,6 +3,7 @@
 use crate::bounds::STATUS_EXTENTS_MAX;
 use crate::error::NbdError;
 use crate::protocol::*;
+use crate::request::Cookie;
 
 /// Length of the longest [`ReplyHeader`], in bytes: an error with its offset.
 pub const REPLY_HEADER_BYTES_MAX: usize = 34;
@@ -47,7 +48,7 @@ impl std::fmt::Debug for ReplyHeader {
 ///
 /// After a success that answers a read, exactly the data read must follow.
 #[inline]
-pub fn simple_reply(cookie: u64, result: Result<(), NbdError>) -> ReplyHeader {
+pub fn simple_reply(cookie: Cookie, result: Result<(), NbdError>) -> ReplyHeader {
     let number = match result {
         Ok(()) => 0,
         Err(error) => error.number(),
@@ -55,12 +56,12 @@ pub fn simple_reply(cookie: u64, result: Result<(), NbdError>) -> ReplyHeader {
     ReplyHeader::EMPTY
         .with(NBD_SIMPLE_REPLY_MAGIC.to_be_bytes())
         .with(number.to_be_bytes())
-        .with(cookie.to_be_bytes())
+        .with(cookie.0.to_be_bytes())
 }
 
 /// Returns the answer to a request that failed as a whole, in the form that the session demands.
 #[inline]
-pub fn error_reply(structured_replies: bool, cookie: u64, error: NbdError) -> ReplyHeader {
+pub fn error_reply(structured_replies: bool, cookie: Cookie, error: NbdError) -> ReplyHeader {
     match structured_replies {
         true => error_chunk(cookie, error),
         false => simple_reply(cookie, Err(error)),
@@ -69,13 +70,13 @@ pub fn error_reply(structured_replies: bool, cookie: u64, error: NbdError) -> Re
 
 /// Returns the header of a chunk whose payload has `payload_length` bytes.
 #[inline]
-fn chunk(cookie: u64, kind: u16, is_last: bool, payload_length: u32) -> ReplyHeader {
+fn chunk(cookie: Cookie, kind: u16, is_last: bool, payload_length: u32) -> ReplyHeader {
     let flags = if is_last { NBD_REPLY_FLAG_DONE } else { 0 };
     ReplyHeader::EMPTY
         .with(NBD_STRUCTURED_REPLY_MAGIC.to_be_bytes())
         .with(flags.to_be_bytes())
         .with(kind.to_be_bytes())
-        .with(cookie.to_be_bytes())
+        .with(cookie.0.to_be_bytes())
         .with(payload_length.to_be_bytes())
 }
 
@@ -84,14 +85,14 @@ fn chunk(cookie: u64, kind: u16, is_last: bool, payload_length: u32) -> ReplyHea
 /// `data_length` is not 0 and at most [`weir_types::bounds::REQUEST_BYTES_MAX`]. The caller sets `is_last`
 /// only if nothing can fail any more: the data is already in memory.
 #[inline]
-pub fn data_chunk(cookie: u64, offset: u64, data_length: u32, is_last: bool) -> ReplyHeader {
+pub fn data_chunk(cookie: Cookie, offset: u64, data_length: u32, is_last: bool) -> ReplyHeader {
     debug_assert!((1..=u32::MAX - 8).contains(&data_length));
     chunk(cookie, NBD_REPLY_TYPE_OFFSET_DATA, is_last, data_length + 8).with(offset.to_be_bytes())
 }
 
 /// Returns a whole chunk: `hole_length` bytes (not 0) read at `offset` are zeroes.
 #[inline]
-pub fn hole_chunk(cookie: u64, offset: u64, hole_length: u32, is_last: bool) -> ReplyHeader {
+pub fn hole_chunk(cookie: Cookie, offset: u64, hole_length: u32, is_last: bool) -> ReplyHeader {
     debug_assert_ne!(hole_length, 0);
     chunk(cookie, NBD_REPLY_TYPE_OFFSET_HOLE, is_last, 12)
         .with(offset.to_be_bytes())
@@ -100,13 +101,13 @@ pub fn hole_chunk(cookie: u64, offset: u64, hole_length: u32, is_last: bool) -> 
 
 /// Returns a whole chunk that ends a reply without adding to it.
 #[inline]
-pub fn done_chunk(cookie: u64) -> ReplyHeader {
+pub fn done_chunk(cookie: Cookie) -> ReplyHeader {
     chunk(cookie, NBD_REPLY_TYPE_NONE, true, 0)
 }
 
 /// Returns a whole chunk that ends a reply: the request failed, and nothing sent for it before counts.
 #[inline]
-pub fn error_chunk(cookie: u64, error: NbdError) -> ReplyHeader {
+pub fn error_chunk(cookie: Cookie, error: NbdError) -> ReplyHeader {
     chunk(cookie, NBD_REPLY_TYPE_ERROR, true, 6).with(error.number().to_be_bytes()).with([0; 2])
 }
 
@@ -115,7 +116,7 @@ pub fn error_chunk(cookie: u64, error: NbdError) -> ReplyHeader {
 /// Data of the same range must have been sent before, if it is sent at all. The chunk is valid only for
 /// reads, writes, trims, write-zeroes, cache and block status: a flush has no offset.
 #[inline]
-pub fn error_offset_chunk(cookie: u64, error: NbdError, offset: u64, is_last: bool) -> ReplyHeader {
+pub fn error_offset_chunk(cookie: Cookie, error: NbdError, offset: u64, is_last: bool) -> ReplyHeader {
     chunk(cookie, NBD_REPLY_TYPE_ERROR_OFFSET, is_last, 14)
         .with(error.number().to_be_bytes())
         .with([0; 2])
@@ -147,7 +148,12 @@ impl StatusExtent {
 /// There must be at least one extent; after [`STATUS_EXTENTS_MAX`] the rest are left out. If the client asked
 /// for one extent, the caller passes one, not longer than the request. Otherwise only the last extent may
 /// reach past the request's end.
-pub fn block_status_chunk(cookie: u64, context_id: u32, extents: &[StatusExtent], is_last: bool) -> Vec<u8> {
+pub fn block_status_chunk(
+    cookie: Cookie,
+    context_id: u32,
+    extents: &[StatusExtent],
+    is_last: bool,
+) -> Vec<u8> {
     debug_assert!(!extents.is_empty() && extents.iter().all(|extent| extent.length != 0));
     let told = &extents[..extents.len().min(STATUS_EXTENTS_MAX)];
     let payload_length = 4 + 8 * told.len();

@@ -46,12 +46,16 @@ pub enum Command {
     Cache,
 }
 
+/// Number by which a client knows one of its requests: opaque to the server, which repeats it in the reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cookie(pub u64);
+
 /// A request that is valid under the session's terms: a known command with known flags. Its range is aligned,
 /// lies within the export, and is not empty except for flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Cookie of the client, to be repeated in the reply.
-    pub cookie: u64,
+    pub cookie: Cookie,
     /// First byte of the range; 0 for flush.
     pub offset: u64,
     /// Length of the range, in bytes; 0 for flush. Reads and writes have at most the smaller of the export's
@@ -76,7 +80,7 @@ impl Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// Cookie of the client, to be repeated in the reply.
-    pub cookie: u64,
+    pub cookie: Cookie,
     /// Number of the command on the wire, which may be unknown.
     pub command: u16,
     /// Error to answer with; see [`crate::reply::error_reply`].
@@ -133,7 +137,7 @@ struct Header {
     magic: u32,
     flags: u16,
     command: u16,
-    cookie: u64,
+    cookie: Cookie,
     offset: u64,
     length: u32,
 }
@@ -145,7 +149,7 @@ impl Header {
             magic: u32::from_be_bytes(field(bytes, 0)),
             flags: u16::from_be_bytes(field(bytes, 4)),
             command: u16::from_be_bytes(field(bytes, 6)),
-            cookie: u64::from_be_bytes(field(bytes, 8)),
+            cookie: Cookie(u64::from_be_bytes(field(bytes, 8))),
             offset: u64::from_be_bytes(field(bytes, 16)),
             length: u32::from_be_bytes(field(bytes, 24)),
         }

@@ -3,8 +3,8 @@
 mod support;
 
 use support::client::{self, OptionReply, context_data, info_data, option, option_with_length, string};
-use support::drivers::{Outcome, run_handshake};
 use support::exports::{Exports, disk};
+use support::fuzz_drivers::{Outcome, run_handshake};
 use weir_nbd::bounds::{LIST_BYTES_MAX, OPTIONS_MAX, OUTPUT_PAUSE_BYTES};
 use weir_nbd::{CloseReason, ExportDirectory, ExportInfo, Handshake, Progress, Session};
 

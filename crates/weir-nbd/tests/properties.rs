@@ -6,11 +6,11 @@ use proptest::prelude::*;
 use support::client::{
     Content, REQUEST_MAGIC, Reply, WireRequest, context_data, info_data, option, read_reply,
 };
-use support::drivers::{check_requests, run_handshake};
 use support::exports::{disk, full, plain};
+use support::fuzz_drivers::{check_requests, run_handshake};
 use support::oracle;
 use weir_nbd::reply::*;
-use weir_nbd::{Decoded, ExportInfo, NbdError, RequestDecoder, Session, StatusExtent};
+use weir_nbd::{Cookie, Decoded, ExportInfo, NbdError, RequestDecoder, Session, StatusExtent};
 
 /// Generates sizes of fragments, not all of them 0.
 fn cuts() -> impl Strategy<Value = Vec<usize>> {
@@ -158,7 +158,7 @@ proptest! {
         let Decoded::Request(request) = decoded else {
             return Err(TestCaseError::fail(format!("{decoded:?}")));
         };
-        prop_assert_eq!((request.cookie, request.offset, request.length), (cookie, offset, length));
+        prop_assert_eq!((request.cookie.0, request.offset, request.length), (cookie, offset, length));
         prop_assert_eq!(request.payload_bytes(), if command == 1 { length as usize } else { 0 });
     }
 
@@ -173,16 +173,16 @@ proptest! {
         let number = error.number();
         let chunk = |is_last, content| Some(Reply::Chunk { is_last, cookie, content });
         let read = |header: ReplyHeader| read_reply(header.as_bytes());
-        prop_assert_eq!(read(simple_reply(cookie, Ok(()))), Some(Reply::Simple { error: 0, cookie }));
-        prop_assert_eq!(read(simple_reply(cookie, Err(error))), Some(Reply::Simple { error: number, cookie }));
-        let data = read(data_chunk(cookie, offset, length, is_last));
+        prop_assert_eq!(read(simple_reply(Cookie(cookie), Ok(()))), Some(Reply::Simple { error: 0, cookie }));
+        prop_assert_eq!(read(simple_reply(Cookie(cookie), Err(error))), Some(Reply::Simple { error: number, cookie }));
+        let data = read(data_chunk(Cookie(cookie), offset, length, is_last));
         prop_assert_eq!(data, chunk(is_last, Content::Data { offset, length }));
-        let hole = read(hole_chunk(cookie, offset, length, is_last));
+        let hole = read(hole_chunk(Cookie(cookie), offset, length, is_last));
         prop_assert_eq!(hole, chunk(is_last, Content::Hole { offset, length }));
-        prop_assert_eq!(read(done_chunk(cookie)), chunk(true, Content::Nothing));
-        let whole = read(error_chunk(cookie, error));
+        prop_assert_eq!(read(done_chunk(Cookie(cookie))), chunk(true, Content::Nothing));
+        let whole = read(error_chunk(Cookie(cookie), error));
         prop_assert_eq!(whole, chunk(true, Content::Error { number, offset: None }));
-        let part = read(error_offset_chunk(cookie, error, offset, is_last));
+        let part = read(error_offset_chunk(Cookie(cookie), error, offset, is_last));
         prop_assert_eq!(part, chunk(is_last, Content::Error { number, offset: Some(offset) }));
     }
 
@@ -202,7 +202,7 @@ proptest! {
             .map(|&(length, is_hole, is_zero)| (length, u32::from(is_hole) | u32::from(is_zero) << 1))
             .collect();
         let content = Content::Status { context, extents };
-        let bytes = block_status_chunk(cookie, context, &told, is_last);
+        let bytes = block_status_chunk(Cookie(cookie), context, &told, is_last);
         prop_assert_eq!(read_reply(&bytes), Some(Reply::Chunk { is_last, cookie, content }));
     }
 }

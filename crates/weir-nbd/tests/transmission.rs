@@ -3,12 +3,12 @@
 mod support;
 
 use support::client::{Content, REQUEST_MAGIC, Reply, WireRequest, read_reply};
-use support::drivers::run_requests;
 use support::exports::{DISK_BYTES, disk, full, plain};
+use support::fuzz_drivers::run_requests;
 use weir_nbd::bounds::STATUS_EXTENTS_MAX;
 use weir_nbd::reply::*;
 use weir_nbd::{
-    Command, Decoded, ExportInfo, NbdError, Refusal, Request, RequestDecoder, Session, StatusExtent,
+    Command, Cookie, Decoded, ExportInfo, NbdError, Refusal, Request, RequestDecoder, Session, StatusExtent,
     Violation,
 };
 
@@ -35,11 +35,14 @@ fn decode(session: &Session, wire: WireRequest) -> Decoded {
 fn verdict(session: &Session, wire: WireRequest) -> Result<Command, NbdError> {
     match decode(session, wire) {
         Decoded::Request(request) => {
-            assert_eq!((request.cookie, request.offset, request.length), (COOKIE, wire.offset, wire.length));
+            assert_eq!(
+                (request.cookie.0, request.offset, request.length),
+                (COOKIE, wire.offset, wire.length)
+            );
             Ok(request.command)
         }
         Decoded::Refused(refusal) => {
-            assert_eq!((refusal.cookie, refusal.command), (COOKIE, wire.command));
+            assert_eq!((refusal.cookie.0, refusal.command), (COOKIE, wire.command));
             Err(refusal.error)
         }
         other => panic!("{other:?}"),
@@ -52,7 +55,7 @@ fn a_request_byte_for_byte() {
         b"\x25\x60\x95\x13\0\x01\0\x01\x01\x02\x03\x04\x05\x06\x07\x08\0\0\0\0\0\x01\x23\x45\0\0\x10\0";
     let (consumed, decoded) = RequestDecoder::new(&plain(disk())).next(bytes);
     let command = Command::Write { fua: true };
-    let request = Request { cookie: COOKIE, offset: 0x12345, length: 4096, command };
+    let request = Request { cookie: Cookie(COOKIE), offset: 0x12345, length: 4096, command };
     assert_eq!((consumed, decoded), (28, Decoded::Request(request)));
     assert_eq!(request.payload_bytes(), 4096);
 }
@@ -183,7 +186,7 @@ fn payload_of_refused_write_is_skipped() {
     let stream = [&write, &payload, &wire(READ, 0, 0, 1).encode()[..]].concat();
     for cut in 1..64 {
         let found = run_requests(&session, &stream, &[cut]);
-        let refusal = Refusal { cookie: COOKIE, command: WRITE, error: NbdError::Perm };
+        let refusal = Refusal { cookie: Cookie(COOKIE), command: WRITE, error: NbdError::Perm };
         assert_eq!(found[0], Decoded::Refused(refusal));
         assert!(matches!(found[1], Decoded::Request(Request { command: Command::Read { .. }, .. })));
         assert_eq!(found.len(), 2);
@@ -222,28 +225,31 @@ fn replies_byte_for_byte() {
     let offset = 0x1_0000_0000;
     let header = |header: ReplyHeader| header.as_bytes().to_vec();
     let cases = [
-        (header(simple_reply(COOKIE, Ok(()))), [simple, b"\0\0\0\0", cookie].concat()),
-        (header(simple_reply(COOKIE, Err(NbdError::Shutdown))), [simple, b"\0\0\0\x6c", cookie].concat()),
+        (header(simple_reply(Cookie(COOKIE), Ok(()))), [simple, b"\0\0\0\0", cookie].concat()),
         (
-            header(data_chunk(COOKIE, offset, 4096, true)),
+            header(simple_reply(Cookie(COOKIE), Err(NbdError::Shutdown))),
+            [simple, b"\0\0\0\x6c", cookie].concat(),
+        ),
+        (
+            header(data_chunk(Cookie(COOKIE), offset, 4096, true)),
             [chunk, b"\0\x01\0\x01", cookie, b"\0\0\x10\x08", b"\0\0\0\x01\0\0\0\0"].concat(),
         ),
         (
-            header(hole_chunk(COOKIE, offset, 4096, false)),
+            header(hole_chunk(Cookie(COOKIE), offset, 4096, false)),
             [chunk, b"\0\0\0\x02", cookie, b"\0\0\0\x0c", b"\0\0\0\x01\0\0\0\0", b"\0\0\x10\0"].concat(),
         ),
-        (header(done_chunk(COOKIE)), [chunk, b"\0\x01\0\0", cookie, b"\0\0\0\0"].concat()),
+        (header(done_chunk(Cookie(COOKIE))), [chunk, b"\0\x01\0\0", cookie, b"\0\0\0\0"].concat()),
         (
-            header(error_chunk(COOKIE, NbdError::Io)),
+            header(error_chunk(Cookie(COOKIE), NbdError::Io)),
             [chunk, b"\0\x01\x80\x01", cookie, b"\0\0\0\x06", b"\0\0\0\x05\0\0"].concat(),
         ),
         (
-            header(error_offset_chunk(COOKIE, NbdError::NoSpace, offset, true)),
+            header(error_offset_chunk(Cookie(COOKIE), NbdError::NoSpace, offset, true)),
             [chunk, b"\0\x01\x80\x02", cookie, b"\0\0\0\x0e", b"\0\0\0\x1c\0\0", b"\0\0\0\x01\0\0\0\0"]
                 .concat(),
         ),
         (
-            block_status_chunk(COOKIE, 1, &status, true),
+            block_status_chunk(Cookie(COOKIE), 1, &status, true),
             [
                 [chunk, b"\0\x01\0\x05", cookie, b"\0\0\0\x1c", b"\0\0\0\x01"].concat().as_slice(),
                 b"\0\0\x10\0\0\0\0\0\0\x10\0\0\0\0\0\x03\0\0\0\x01\0\0\0\x02",
@@ -258,15 +264,15 @@ fn replies_byte_for_byte() {
 
 #[test]
 fn errors_take_the_form_of_the_session() {
-    assert_eq!(error_reply(true, 7, NbdError::Inval), error_chunk(7, NbdError::Inval));
-    assert_eq!(error_reply(false, 7, NbdError::Inval), simple_reply(7, Err(NbdError::Inval)));
+    assert_eq!(error_reply(true, Cookie(7), NbdError::Inval), error_chunk(Cookie(7), NbdError::Inval));
+    assert_eq!(error_reply(false, Cookie(7), NbdError::Inval), simple_reply(Cookie(7), Err(NbdError::Inval)));
 }
 
 #[test]
 fn block_status_is_bounded() {
     let extents = [StatusExtent { length: 512, is_hole: false, is_zero: true }; STATUS_EXTENTS_MAX + 10];
     let Some(Reply::Chunk { content: Content::Status { extents, .. }, .. }) =
-        read_reply(&block_status_chunk(1, 1, &extents, true))
+        read_reply(&block_status_chunk(Cookie(1), 1, &extents, true))
     else {
         panic!("not a block status");
     };

@@ -6,6 +6,6 @@
 #![forbid(unsafe_code)]
 
 pub mod failure_domain;
-pub mod replica_change;
 pub mod replica_plan;
 pub mod replica_return;
+pub mod replica_steps;

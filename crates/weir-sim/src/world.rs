@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES};
-use weir_volume::{Action, Content, Fault, Generation, Kind, OperationId, Request, Volume};
+use weir_volume::{Action, Content, Fault, Generation, Kind, OperationId, Replica, Request};
 
 use crate::Stamp;
 use crate::disk::{File, SyncPoint};
@@ -67,7 +67,7 @@ struct VolumeWorld {
     random: Random,
     now: u64,
     trace_hash: u64,
-    volume: Volume,
+    volume: Replica,
     files: Vec<File>,
     pending: Vec<Pending>,
     in_flight: BTreeMap<OperationId, InFlight>,
@@ -100,7 +100,7 @@ impl VolumeWorld {
             random: Random::new(settings.seed),
             now: 1,
             trace_hash: 0xcbf2_9ce4_8422_2325,
-            volume: Volume::new(u64::from(EXTENTS) * EXTENT_BYTES),
+            volume: Replica::new(u64::from(EXTENTS) * EXTENT_BYTES),
             files: vec![File::default(); EXTENTS as usize],
             pending: Vec::new(),
             in_flight: BTreeMap::new(),
@@ -333,7 +333,7 @@ impl VolumeWorld {
         self.flushes.clear();
         self.failed_extents.clear();
         self.files.iter_mut().for_each(|file| file.crash(&mut self.random));
-        self.volume = Volume::new(u64::from(EXTENTS) * EXTENT_BYTES);
+        self.volume = Replica::new(u64::from(EXTENTS) * EXTENT_BYTES);
         for sector in self.history.sectors() {
             let (extent, block, index) = place_of(sector);
             let stamp = self.files[extent.index()].read(block)[index];

@@ -26,10 +26,10 @@ pub mod format;
 pub mod journal;
 mod marker;
 mod pending_deletion;
-mod record;
+mod record_backup;
+mod reflink;
 pub mod replica_metadata;
 mod scratch;
-mod sharing;
 pub mod snapshot;
 pub mod space;
 pub mod trusted_folder;
@@ -50,9 +50,9 @@ pub use check::{ExtentFault, Faults, extent_fault};
 pub use durability::{EarlierWrites, WriteScope};
 pub use marker::{MARKER_FILE, Marker, VOLUMES_FOLDER, write_file_durably};
 pub use pending_deletion::{Given, PendingDeletion, Survey};
-pub use record::{RECORD_FILE, RecordUpdate};
+pub use record_backup::{RECORD_FILE, RecordUpdate};
+use reflink::Sharing;
 pub use scratch::{remove_scratch, scratch_path};
-use sharing::Sharing;
 pub use usage::{DriveUsage, FolderScan};
 
 /// Suffix of a volume's folder while it is being made.

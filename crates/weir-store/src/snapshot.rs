@@ -15,7 +15,7 @@ use weir_volume::mirror::ReplicaMetadata;
 use super::extent_file::{next_data, next_hole, open_whole};
 use super::volume_folder::create_extents;
 use super::{
-    Context, NEW_SUFFIX, Store, StoreError, WriteScope, extent_file_name, record, remove_if_there,
+    Context, NEW_SUFFIX, Store, StoreError, WriteScope, extent_file_name, record_backup, remove_if_there,
     replica_metadata, sync_folder,
 };
 
@@ -149,7 +149,7 @@ impl Store {
             let path = replica_metadata::metadata_path(&folder, *extent);
             replica_metadata::write_new(&path, metadata).context("create", &path)?;
         }
-        record::write_new(&new, record)
+        record_backup::write_new(&new, record)
     }
 
     /// Turns completed snapshot files on this drive into volumes, durably. All volumes become durable at

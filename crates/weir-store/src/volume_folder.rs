@@ -15,7 +15,7 @@ use crate::durability::{SINGLE_SYNC_FILES_MAX, WriteScope};
 use crate::pending_deletion::{index_of, surplus};
 use crate::{
     Context, NEW_SUFFIX, Store, StoreError, checksums, extent_count, extent_file, extent_file_name, journal,
-    record, remove_if_there, replica_metadata, sync_folder,
+    record_backup, remove_if_there, replica_metadata, sync_folder,
 };
 
 impl Store {
@@ -53,7 +53,7 @@ impl Store {
         let writes = self.begin_writes()?;
         create_extents(&extents, indices, metadata)?;
         settle_extents(&writes, &extents, indices, metadata.is_some())?;
-        record::write_durably(folder, record)?;
+        record_backup::write_durably(folder, record)?;
         sync_folder(folder)
     }
 
@@ -158,7 +158,7 @@ impl Store {
     /// Removes record backups that a crash kept from replacing the old ones.
     pub fn remove_temporary_records(&self) -> Result<(), StoreError> {
         for volume in self.scan()?.volumes {
-            record::remove_temporary(&self.folder(volume))?;
+            record_backup::remove_temporary(&self.folder(volume))?;
         }
         Ok(())
     }

@@ -101,14 +101,14 @@ pub struct EdgeRead {
 /// An action of the executor. Every action that names an operation or an extent is answered once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Open the extent's file and find its data ranges → [`crate::Volume::opened`].
+    /// Open the extent's file and find its data ranges → [`crate::Replica::opened`].
     Open {
         /// Number of the extent.
         extent: ExtentIndex,
         /// Generation of the file.
         generation: Generation,
     },
-    /// Read whole blocks into the operation's buffer → [`crate::Volume::completed`].
+    /// Read whole blocks into the operation's buffer → [`crate::Replica::completed`].
     Read {
         /// Operation whose buffer is used.
         operation: OperationId,
@@ -121,7 +121,7 @@ pub enum Action {
         /// Length in bytes, a multiple of 4096.
         length: u32,
     },
-    /// Write whole blocks from the operation's buffer → [`crate::Volume::completed`].
+    /// Write whole blocks from the operation's buffer → [`crate::Replica::completed`].
     Write {
         /// Operation whose buffer is used.
         operation: OperationId,
@@ -137,7 +137,7 @@ pub enum Action {
         is_durable: bool,
     },
     /// Read a whole block, and put the bytes that the write does not cover into the operation's buffer →
-    /// [`crate::Volume::completed`].
+    /// [`crate::Replica::completed`].
     ReadEdge {
         /// Operation whose buffer is used.
         operation: OperationId,
@@ -146,7 +146,7 @@ pub enum Action {
         /// The block to read.
         edge: EdgeRead,
     },
-    /// Reserve space ahead of writes → [`crate::Volume::allocated`].
+    /// Reserve space ahead of writes → [`crate::Replica::allocated`].
     Allocate {
         /// Number of the extent.
         extent: ExtentIndex,
@@ -155,7 +155,7 @@ pub enum Action {
         /// Number of the allocation piece.
         piece: u32,
     },
-    /// Give back space, for [`Kind::Release`] → [`crate::Volume::completed`].
+    /// Give back space, for [`Kind::Release`] → [`crate::Replica::completed`].
     Release {
         /// Operation that asks for it.
         operation: OperationId,
@@ -166,7 +166,7 @@ pub enum Action {
         /// Length in bytes, a multiple of 4096.
         length: u32,
     },
-    /// Zero a range and keep its space, for [`Kind::Zero`] → [`crate::Volume::completed`].
+    /// Zero a range and keep its space, for [`Kind::Zero`] → [`crate::Replica::completed`].
     Zero {
         /// Operation that asks for it.
         operation: OperationId,
@@ -177,14 +177,14 @@ pub enum Action {
         /// Length in bytes, a multiple of 4096.
         length: u32,
     },
-    /// Make all completed writes of the extent stable → [`crate::Volume::synced`].
+    /// Make all completed writes of the extent stable → [`crate::Replica::synced`].
     Sync {
         /// Number of the extent.
         extent: ExtentIndex,
         /// Generation of the file.
         generation: Generation,
     },
-    /// An operation has ended → [`crate::Volume::forget`].
+    /// An operation has ended → [`crate::Replica::forget`].
     Done {
         /// The operation that ended.
         operation: OperationId,

@@ -12,15 +12,13 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use super::{GIB, Options};
+use super::{BASELINE, GIB, Options};
 use crate::numbers::{median, quantile};
 use crate::report::{Report, print_table};
 use crate::world::daemon::Daemon;
 use crate::world::fio::{Load, Running};
 use crate::world::folder::Folder;
 
-/// Environment variable that names the earlier daemon.
-const BASELINE: &str = "WEIR_BASELINE";
 /// Largest processor time per request, as a fraction of that of the earlier daemon. The margin is the
 /// difference between two runs of one daemon.
 const PROCESSOR_MOST: f64 = 1.03;

@@ -7,6 +7,7 @@ mod classes;
 mod combination;
 mod hang;
 mod hybrid;
+mod in_turn;
 mod isolation;
 mod many;
 mod modify;
@@ -40,6 +41,9 @@ const DRAIN_SECONDS_MAX: u64 = 600;
 /// Ceilings that nothing reaches.
 const WIDE: &str = "900000000IOPS,900GB/s";
 
+/// Environment variable that names the binary of an earlier daemon.
+const BASELINE: &str = "WEIR_BASELINE";
+
 type Bench = fn(&Options) -> Result<Report>;
 
 const BENCHES: [(&str, Bench); 16] = [
@@ -62,6 +66,7 @@ const BENCHES: [(&str, Bench); 16] = [
 ];
 
 /// Options of all benches.
+#[derive(Clone)]
 pub struct Options {
     is_quick: bool,
     disk: Option<PathBuf>,
@@ -80,6 +85,8 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
     let is_quick = arguments.flag("--quick");
     let json = arguments.option("--json")?.map(PathBuf::from);
     let disk = arguments.option("--disk")?.map(PathBuf::from);
+    let in_turn = arguments.option("--in-turn")?.map(|rounds| rounds.parse()).transpose();
+    let in_turn: Option<usize> = in_turn.context("--in-turn needs a number of rounds")?;
     arguments.finish()?;
     let chosen: Vec<_> = BENCHES.iter().filter(|(known, _)| *known == name || name == "all").collect();
     if chosen.is_empty() {
@@ -96,7 +103,11 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
             "## bench {name}{}\n",
             if options.is_quick { " (quick: too short to judge by)" } else { "" }
         );
-        verdict = verdict.and(bench(&options)?.finish(json.as_deref()));
+        let report = match in_turn {
+            Some(rounds) => in_turn::run(name, *bench, &options, rounds),
+            None => bench(&options),
+        }?;
+        verdict = verdict.and(report.finish(json.as_deref()));
         println!();
     }
     verdict

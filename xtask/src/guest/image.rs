@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::commands::{output_of, run};
 use super::kernel::Kernel;
+use crate::repository::target_folder;
 use crate::world::tools;
 
 /// System programs that cases run. The image also holds their libraries.
@@ -150,14 +151,14 @@ fn daemon(root: &Path) -> Result<PathBuf> {
     if let Some(binary) = std::env::var_os("WEIR_BINARY") {
         return Ok(PathBuf::from(binary));
     }
-    cargo(root, &["build", "--package=weir", "--bins"])?;
-    Ok(super::target(root).join("debug/weir"))
+    // In the whole workspace, libraries have the features with which the tests build them.
+    cargo(root, &["build", "--workspace", "--bin=weir"])?;
+    Ok(target_folder().join("debug/weir"))
 }
 
 /// Builds the program with the ring's tests. cargo reports its path.
 fn ring_tests(root: &Path) -> Result<PathBuf> {
-    let told =
-        cargo(root, &["test", "--package=weir-reactor", "--test=ring", "--no-run", "--message-format=json"])?;
+    let told = cargo(root, &["test", "--workspace", "--test=ring", "--no-run", "--message-format=json"])?;
     let messages = told.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut programs = messages.filter_map(|message| Some(PathBuf::from(message["executable"].as_str()?)));
     programs.next().context("cargo names no program with the ring's tests")

@@ -14,7 +14,6 @@ mod kernel;
 mod machine;
 mod recording;
 
-use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -22,7 +21,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 
 use crate::arguments::Arguments;
-use crate::repository::repository_root;
+use crate::repository::{repository_root, target_folder};
 use crate::world::tools;
 
 /// Programs that are needed to build and run guests.
@@ -50,7 +49,7 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
     let names = cases::names(wanted.as_deref())?;
     tools::require(&PROGRAMS)?;
     let root = repository_root();
-    let folder = target(&root).join("guest");
+    let folder = target_folder().join("guest");
     std::fs::create_dir_all(&folder)?;
     let kernel = kernel::ready(&folder)?;
     let image = folder.join("initramfs");
@@ -100,7 +99,7 @@ pub fn setup() -> Result<()> {
         println!("setup: no apt-get to download a kernel with: 'cargo xtask guest' will fail here");
         return Ok(());
     }
-    let folder = target(&repository_root()).join("guest");
+    let folder = target_folder().join("guest");
     std::fs::create_dir_all(&folder)?;
     kernel::ready(&folder).map(drop)
 }
@@ -114,12 +113,6 @@ pub fn run_inside(mut arguments: Arguments) -> Result<()> {
         Err(error) => println!("{}{}", machine::FAILS, format!("{error:#}").replace('\n', "; ")),
     }
     Ok(())
-}
-
-/// Returns the folder in which cargo builds.
-fn target(root: &Path) -> PathBuf {
-    let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-    root.join(folder)
 }
 
 #[cfg(test)]

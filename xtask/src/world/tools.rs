@@ -5,6 +5,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::repository::target_folder;
+
 /// Programs with the Debian package that contains each.
 const PACKAGES: [(&str, &str); 25] = [
     ("busybox", "busybox-static"),
@@ -117,8 +119,7 @@ pub fn weir_binary(root: &Path) -> Result<PathBuf> {
     if !command.status().context("cannot run cargo")?.success() {
         bail!("cannot build weir");
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    Ok(root.join(target).join("release/weir"))
+    Ok(target_folder().join("release/weir"))
 }
 
 #[cfg(test)]

@@ -7,10 +7,9 @@ use super::super::client::{Client, of_tenant};
 use super::super::errors::CommandError;
 use super::super::output::{self, Column};
 use super::super::rates::{Activity, Interval, VolumeActivity};
-use super::proposal::{self, Group};
+use super::proposal;
 use super::statistics::{repeat, sample};
-use crate::items::Items;
-use weir_api_types::{BindingCause, LevelScope, Volume, VolumeExplanation};
+use weir_api_types::VolumeExplanation;
 
 /// Width of the labels of an explanation.
 const LABEL_WIDTH: usize = 12;
@@ -197,66 +196,26 @@ pub fn explain(client: &Client, arguments: &ExplainArguments) -> Result<(), Comm
     let interval_ns = ((arguments.interval * 1e9) as u64).to_string();
     let query = [("interval_ns", Some(interval_ns.as_str()))];
     let explanation: VolumeExplanation = client.get(&path, &query)?;
-    let format = arguments.read.output;
-    // The explanation holds without its context, which may have been deleted since.
-    let context = format.is_for_people().then(|| Context::read(client, &explanation).unwrap_or_default());
-    output::show(&explanation, format, |explanation| described(explanation, &context.unwrap_or_default()))
+    output::show(&explanation, arguments.read.output, described)
 }
 
-/// Objects that the explanation names, as far as they can be read.
-#[derive(Default)]
-struct Context {
-    group: Option<Group>,
-    volumes: Vec<Volume>,
+/// The proposed command, and the other volumes that it concerns.
+fn proposed(explanation: &VolumeExplanation) -> String {
+    let sharers = proposal::in_words(&explanation.sharers);
+    let shared = sharers.map(|names| format!("The limit is shared with: {names}.\n"));
+    let Some(proposal) = &explanation.proposal else { return shared.unwrap_or_default() };
+    let command = proposal::command(&explanation.tenant, proposal);
+    let others = proposal::in_words(&proposal.other_volumes);
+    let others = shared.or(others.map(|names| format!("The command changes these volumes too: {names}.\n")));
+    format!("\n  {command}\n\n{}", others.unwrap_or_default())
 }
 
-impl Context {
-    /// Reads the policy group that a proposal changes, and the volumes that it concerns.
-    fn read(client: &Client, explanation: &VolumeExplanation) -> Result<Context, CommandError> {
-        let tenant = Some(explanation.tenant.as_str());
-        let name = match explanation.cause {
-            BindingCause::Ceiling => explanation.policy_group.clone(),
-            BindingCause::Floors | BindingCause::Queue => {
-                let path = of_tenant(tenant, "volumes", Some(&explanation.volume));
-                let volume: Volume = client.get(&path, &[])?;
-                volume.qos_policy_group.map(|bound| bound.name)
-            }
-            _ => None,
-        };
-        let Some(name) = name else { return Ok(Context::default()) };
-        let group = match client.get(&of_tenant(tenant, "policy-groups", Some(&name)), &[]) {
-            Ok(group) => Group::Fixed(Box::new(group)),
-            Err(_) => {
-                let path = of_tenant(tenant, "adaptive-policy-groups", Some(&name));
-                Group::Adaptive(Box::new(client.get(&path, &[])?))
-            }
-        };
-        let volumes: Items<Volume> = client.list("/v1/volumes", &[("tenant", tenant)])?;
-        Ok(Context { group: Some(group), volumes: volumes.items })
-    }
-
-    /// The proposed command, and the other volumes that it concerns.
-    fn lines(&self, explanation: &VolumeExplanation) -> String {
-        let Some(group) = &self.group else { return String::new() };
-        let Some(command) = proposal::command(explanation, group) else { return String::new() };
-        let sharers = proposal::sharers(explanation, &self.volumes);
-        let others = match explanation.scope {
-            Some(LevelScope::Tenant | LevelScope::PolicyGroup) => {
-                sharers.map(|names| format!("The limit is shared with: {names}.\n"))
-            }
-            _ => proposal::alike(explanation, group, &self.volumes)
-                .map(|names| format!("The command changes these volumes too: {names}.\n")),
-        };
-        format!("\n  {command}\n\n{}", others.unwrap_or_default())
-    }
-}
-
-fn described(explanation: &VolumeExplanation, context: &Context) -> String {
+fn described(explanation: &VolumeExplanation) -> String {
     let mut text = format!("{}\n", explanation.summary);
     if let Some(advice) = &explanation.advice {
         text.push_str(&format!("To change it: {advice}.\n"));
     }
-    text.push_str(&context.lines(explanation));
+    text.push_str(&proposed(explanation));
     if explanation.operations == 0 {
         return text;
     }

@@ -19,7 +19,7 @@ use crate::admission::{Shortfall, shortfalls};
 use crate::apply::versions::left;
 use crate::background::refuse_deadline;
 use crate::bindings::Bindings;
-use crate::catalogue::Transaction;
+use crate::catalogue::{Revision, Transaction};
 use crate::core::Core;
 use crate::core::locks::Change;
 use crate::error::{ControlError, Outcome};
@@ -54,7 +54,7 @@ impl fmt::Display for Place {
 impl Place {
     /// Returns the error with the place before the message.
     pub fn error(&self, error: &ControlError) -> ControlError {
-        ControlError { message: format!("{self}: {}", error.message), ..error.clone() }
+        error.clone().within(self)
     }
 }
 
@@ -554,12 +554,12 @@ enum Applied {
 pub(crate) fn put(model: &mut Model, set: &PolicySet) -> Outcome<()> {
     let plan = plan(model, set, 0, true)?;
     let changes = Changes::between(model, &plan);
-    remember(model, &changes, 0);
+    remember(model, &changes, Revision::ABSENT);
     Ok(())
 }
 
 /// Enters committed changes in memory.
-fn remember(model: &mut Model, changes: &Changes, revision: u64) {
+fn remember(model: &mut Model, changes: &Changes, revision: Revision) {
     for (old, new) in &changes.groups {
         match (old, new) {
             (_, Some(new)) => model.put_group(new.clone(), revision),
@@ -658,7 +658,12 @@ impl PolicySets {
     }
 
     /// Writes all changes in one transaction.
-    fn commit_policies(&self, mut changes: Changes, highest: u64, number_revision: u64) -> Outcome<Changes> {
+    fn commit_policies(
+        &self,
+        mut changes: Changes,
+        highest: u64,
+        number_revision: Revision,
+    ) -> Outcome<Changes> {
         let mut transaction = Transaction::default().compare(keys::POLICY_GROUP_NUMBER, number_revision);
         if highest > 0 {
             transaction = transaction.put(keys::POLICY_GROUP_NUMBER, &highest)?;
@@ -666,8 +671,10 @@ impl PolicySets {
         let model = self.core.model();
         for (old, new) in &mut changes.groups {
             let Some(id) = new.as_ref().or(old.as_ref()).map(|record| record.id) else { continue };
-            let (key, revision) =
-                (keys::policy_group(id), model.groups.get(&id).map_or(0, |group| group.revision));
+            let (key, revision) = (
+                keys::policy_group(id),
+                model.groups.get(&id).map_or(Revision::ABSENT, |group| group.revision),
+            );
             transaction = transaction.compare(&key, revision);
             transaction = match new {
                 Some(new) => {
@@ -678,17 +685,17 @@ impl PolicySets {
             };
         }
         for (_, new) in &changes.tenants {
-            let revision = model.tenants.get(&new.name).map_or(0, |tenant| tenant.revision);
+            let revision = model.tenants.get(&new.name).map_or(Revision::ABSENT, |tenant| tenant.revision);
             let key = keys::tenant(&new.name);
             transaction = transaction.compare(&key, revision).put(&key, new)?;
         }
         for (_, new) in &changes.volumes {
-            let revision = model.volumes.get(&new.id).map_or(0, |volume| volume.revision);
+            let revision = model.volumes.get(&new.id).map_or(Revision::ABSENT, |volume| volume.revision);
             let key = keys::volume(new.id);
             transaction = transaction.compare(&key, revision).put(&key, new)?;
         }
         for (kind, new) in &changes.background {
-            let revision = model.background.get(kind).map_or(0, |policy| policy.revision);
+            let revision = model.background.get(kind).map_or(Revision::ABSENT, |policy| policy.revision);
             let key = keys::background_policy(*kind);
             transaction = transaction.compare(&key, revision);
             transaction = match new {

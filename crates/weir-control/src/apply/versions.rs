@@ -27,7 +27,7 @@ impl Changes {
             Some((format!("background policy '{kind}'"), model.background.get(kind)?.revision))
         });
         let mut all = groups.chain(tenants).chain(volumes).chain(background);
-        match all.find(|(_, version)| *version > exported) {
+        match all.find(|(_, version)| version.0 > exported) {
             None => Ok(()),
             Some((what, version)) => Err(ControlError::version_mismatch(format!(
                 "{what} was changed since the export: it has version {version}, and the file is of version {exported}; \
@@ -77,5 +77,5 @@ pub fn policies_version(model: &Model) -> u64 {
     let tenants = model.tenants.values().map(|tenant| tenant.revision);
     let volumes = model.volumes.values().map(|volume| volume.revision);
     let background = model.background.values().map(|policy| policy.revision);
-    groups.chain(tenants).chain(volumes).chain(background).max().unwrap_or(0)
+    groups.chain(tenants).chain(volumes).chain(background).max().map_or(0, |revision| revision.0)
 }

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Catalogue, CatalogueError, Entry, Transaction};
+use super::{Catalogue, CatalogueError, Entry, Revision, Transaction};
 use weir_store::space::{Obstacle, Space};
 
 /// Free space that is always enough for a catalogue, in bytes. With less, a failure to open or write counts
@@ -57,7 +57,7 @@ impl<C: Catalogue> Catalogue for Guarded<C> {
         self.inner.range(prefix)
     }
 
-    fn commit(&self, transaction: Transaction) -> Result<u64, CatalogueError> {
+    fn commit(&self, transaction: Transaction) -> Result<Revision, CatalogueError> {
         self.refuse_failed_disk()?;
         match self.inner.commit(transaction) {
             Ok(revision) => {
@@ -108,7 +108,7 @@ mod tests {
     use std::collections::VecDeque;
 
     /// A catalogue whose commits return preset results.
-    struct Told(Mutex<VecDeque<Result<u64, CatalogueError>>>);
+    struct Told(Mutex<VecDeque<Result<Revision, CatalogueError>>>);
 
     impl Catalogue for Told {
         fn get(&self, _: &str) -> Result<Option<Entry>, CatalogueError> {
@@ -119,25 +119,25 @@ mod tests {
             Ok(Vec::new())
         }
 
-        fn commit(&self, _: Transaction) -> Result<u64, CatalogueError> {
+        fn commit(&self, _: Transaction) -> Result<Revision, CatalogueError> {
             self.0.lock().unwrap().pop_front().expect("as many commits as were told of")
         }
     }
 
-    fn told(answers: impl IntoIterator<Item = Result<u64, CatalogueError>>) -> Guarded<Told> {
+    fn told(answers: impl IntoIterator<Item = Result<Revision, CatalogueError>>) -> Guarded<Told> {
         let path = std::env::temp_dir().join("catalogue.sqlite");
         Guarded::new(Told(Mutex::new(answers.into_iter().collect())), path)
     }
 
-    fn commit(catalogue: &Guarded<Told>) -> Result<u64, CatalogueError> {
+    fn commit(catalogue: &Guarded<Told>) -> Result<Revision, CatalogueError> {
         catalogue.commit(Transaction::default())
     }
 
     #[test]
     fn failed_disk_is_not_written_again() {
         let failed = CatalogueError::Disk { message: "disk I/O error".to_owned() };
-        let catalogue = told([Ok(1), Err(failed), Ok(2)]);
-        assert_eq!(commit(&catalogue).unwrap(), 1);
+        let catalogue = told([Ok(Revision(1)), Err(failed), Ok(Revision(2))]);
+        assert_eq!(commit(&catalogue).unwrap(), Revision(1));
         assert_eq!(catalogue.fault(), None);
         let first = commit(&catalogue).unwrap_err().to_string();
         assert!(
@@ -151,8 +151,9 @@ mod tests {
     #[test]
     fn fault_of_a_full_catalogue_lasts_until_the_next_commit() {
         let full = CatalogueError::Store { message: "database or disk is full".to_owned(), is_full: true };
-        let conflict = CatalogueError::Conflict { key: "key".to_owned(), expected: 1, found: 2 };
-        let catalogue = told([Err(full), Err(conflict), Ok(1)]);
+        let conflict =
+            CatalogueError::Conflict { key: "key".to_owned(), expected: Revision(1), found: Revision(2) };
+        let catalogue = told([Err(full), Err(conflict), Ok(Revision(1))]);
         let message = commit(&catalogue).unwrap_err().to_string();
         assert!(message.contains("is full; the filesystem at") && message.contains("free"), "{message}");
         assert!(commit(&catalogue).is_err());

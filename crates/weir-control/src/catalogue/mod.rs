@@ -16,6 +16,22 @@ pub use guarded::{CATALOGUE_BYTES_MIN, CatalogueFault, Guarded, obstacle};
 pub use reserve::Reserve;
 pub use sqlite::SqliteCatalogue;
 
+/// Number of a transaction that changed something. It grows with each transaction and never goes back. An
+/// object's revision is the version that interfaces show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Revision(pub u64);
+
+impl Revision {
+    /// Revision of a key that does not exist.
+    pub const ABSENT: Revision = Revision(0);
+}
+
+impl std::fmt::Display for Revision {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// A key with its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
@@ -23,8 +39,8 @@ pub struct Entry {
     pub key: String,
     /// The value.
     pub value: Value,
-    /// Revision of the transaction that wrote the value; never 0.
-    pub revision: u64,
+    /// Revision of the transaction that wrote the value.
+    pub revision: Revision,
 }
 
 /// Failure of the catalogue.
@@ -37,10 +53,10 @@ pub enum CatalogueError {
     Conflict {
         /// Key that was compared.
         key: String,
-        /// Expected revision; 0 means that the key must not exist.
-        expected: u64,
-        /// Actual revision; 0 means that the key does not exist.
-        found: u64,
+        /// Expected revision; [`Revision::ABSENT`] means that the key must not exist.
+        expected: Revision,
+        /// Actual revision; [`Revision::ABSENT`] means that the key does not exist.
+        found: Revision,
     },
     /// A value does not have the expected form.
     #[error("the catalogue's entry '{key}' is not readable: {reason}")]
@@ -93,7 +109,7 @@ impl CatalogueError {
 /// A change of several keys that happens as a whole or not at all, and only if all comparisons hold.
 #[derive(Clone, Debug, Default)]
 pub struct Transaction {
-    compares: Vec<(String, u64)>,
+    compares: Vec<(String, Revision)>,
     puts: Vec<(String, Value)>,
     deletes: Vec<String>,
     frees_space: bool,
@@ -105,8 +121,8 @@ impl Transaction {
         Transaction { frees_space: true, ..Transaction::default() }
     }
 
-    /// Requires that `key` has `revision`; 0 requires that the key does not exist.
-    pub fn compare(mut self, key: impl Into<String>, revision: u64) -> Transaction {
+    /// Requires that `key` has `revision`; [`Revision::ABSENT`] requires that the key does not exist.
+    pub fn compare(mut self, key: impl Into<String>, revision: Revision) -> Transaction {
         self.compares.push((key.into(), revision));
         self
     }
@@ -147,7 +163,7 @@ pub trait Catalogue: Send + Sync {
     ///
     /// # Errors
     /// [`CatalogueError::Conflict`] if a comparison does not hold; nothing has changed then.
-    fn commit(&self, transaction: Transaction) -> Result<u64, CatalogueError>;
+    fn commit(&self, transaction: Transaction) -> Result<Revision, CatalogueError>;
 
     /// Fault of the last commit; `None` if it succeeded, or if the catalogue does not track faults.
     fn fault(&self) -> Option<CatalogueFault> {

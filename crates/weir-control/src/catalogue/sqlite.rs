@@ -7,7 +7,7 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, TransactionBehavior, params};
 
 use super::reserve::Reserve;
-use super::{Catalogue, CatalogueError, Entry, Transaction};
+use super::{Catalogue, CatalogueError, Entry, Revision, Transaction};
 
 /// Version of the tables. A file with a higher version was written by a newer Weir and is refused.
 const SCHEMA_VERSION: i64 = 1;
@@ -106,7 +106,7 @@ fn raw_entry(row: &Row<'_>) -> rusqlite::Result<RawEntry> {
 
 fn entry((key, text, revision): RawEntry) -> Result<Entry, CatalogueError> {
     match serde_json::from_str(&text) {
-        Ok(value) => Ok(Entry { key, value, revision }),
+        Ok(value) => Ok(Entry { key, value, revision: Revision(revision) }),
         Err(error) => Err(CatalogueError::Unreadable { key, reason: error.to_string() }),
     }
 }
@@ -135,7 +135,7 @@ impl Catalogue for SqliteCatalogue {
         rows.map(|row| entry(row?)).collect()
     }
 
-    fn commit(&self, transaction: Transaction) -> Result<u64, CatalogueError> {
+    fn commit(&self, transaction: Transaction) -> Result<Revision, CatalogueError> {
         let mut connection = self.connection();
         let may_help = |error: &CatalogueError| transaction.frees_space && error.is_full();
         let result = self.reserve.help(may_help, || commit(&mut connection, &transaction));
@@ -144,7 +144,7 @@ impl Catalogue for SqliteCatalogue {
     }
 }
 
-fn commit(connection: &mut Connection, transaction: &Transaction) -> Result<u64, CatalogueError> {
+fn commit(connection: &mut Connection, transaction: &Transaction) -> Result<Revision, CatalogueError> {
     let sql = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for (key, expected) in &transaction.compares {
         let found = revision_of(&sql, key)?;
@@ -157,12 +157,13 @@ fn commit(connection: &mut Connection, transaction: &Transaction) -> Result<u64,
     Ok(revision)
 }
 
-fn revision_of(sql: &Connection, key: &str) -> Result<u64, CatalogueError> {
+fn revision_of(sql: &Connection, key: &str) -> Result<Revision, CatalogueError> {
     let mut select = sql.prepare_cached("SELECT revision FROM entry WHERE key = ?1")?;
-    Ok(select.query_row([key], |row| row.get(0)).optional()?.unwrap_or(0))
+    let found = select.query_row([key], |row| row.get(0)).optional()?;
+    Ok(found.map_or(Revision::ABSENT, Revision))
 }
 
-fn apply(sql: &Connection, transaction: &Transaction) -> Result<u64, CatalogueError> {
+fn apply(sql: &Connection, transaction: &Transaction) -> Result<Revision, CatalogueError> {
     let next = "UPDATE counter SET value = value + 1 WHERE name = 'revision' RETURNING value";
     let revision: u64 = sql.prepare_cached(next)?.query_row([], |row| row.get(0))?;
     let mut put =
@@ -174,7 +175,7 @@ fn apply(sql: &Connection, transaction: &Transaction) -> Result<u64, CatalogueEr
     for key in &transaction.deletes {
         delete.execute([key])?;
     }
-    Ok(revision)
+    Ok(Revision(revision))
 }
 
 #[cfg(test)]
@@ -187,21 +188,21 @@ mod tests {
         (folder, catalogue)
     }
 
-    fn put(key: &str, value: u64, revision: u64) -> Transaction {
+    fn put(key: &str, value: u64, revision: Revision) -> Transaction {
         Transaction::default().compare(key, revision).put(key, &value).unwrap()
     }
 
     #[test]
     fn failed_comparison_changes_nothing() {
         let (_folder, catalogue) = catalogue();
-        let first = catalogue.commit(put("a", 1, 0)).unwrap();
-        let both = put("b", 2, 0).compare("a", first + 1).delete("a");
+        let first = catalogue.commit(put("a", 1, Revision::ABSENT)).unwrap();
+        let both = put("b", 2, Revision::ABSENT).compare("a", Revision(first.0 + 1)).delete("a");
         let error = catalogue.commit(both).unwrap_err();
         assert!(
             matches!(&error, CatalogueError::Conflict { key, found, .. } if key == "a" && *found == first)
         );
         assert_eq!(catalogue.get("b").unwrap(), None);
-        assert!(catalogue.commit(put("a", 3, 0)).is_err(), "it exists already");
+        assert!(catalogue.commit(put("a", 3, Revision::ABSENT)).is_err(), "it exists already");
         let second = catalogue.commit(put("a", 3, first)).unwrap();
         assert!(second > first);
         let entry = catalogue.get("a").unwrap().unwrap();
@@ -212,7 +213,7 @@ mod tests {
     fn range_is_ordered_and_limited_to_its_prefix() {
         let (_folder, catalogue) = catalogue();
         for key in ["volume/b", "volume/a", "volumes", "volume", "tenant/x", "volume/a/c"] {
-            catalogue.commit(put(key, 0, 0)).unwrap();
+            catalogue.commit(put(key, 0, Revision::ABSENT)).unwrap();
         }
         let keys: Vec<_> = catalogue.range("volume/").unwrap().into_iter().map(|e| e.key).collect();
         assert_eq!(keys, ["volume/a", "volume/a/c", "volume/b"]);
@@ -223,7 +224,7 @@ mod tests {
     #[test]
     fn committed_transaction_survives_a_crash() {
         let (folder, catalogue) = catalogue();
-        let revision = catalogue.commit(put("a", 1, 0)).unwrap();
+        let revision = catalogue.commit(put("a", 1, Revision::ABSENT)).unwrap();
         // A backup of the files as they lie is what a crash leaves: the log was never folded into the file.
         let twin = folder.path().join("backup");
         std::fs::create_dir(&twin).unwrap();
@@ -232,7 +233,7 @@ mod tests {
         }
         let after = SqliteCatalogue::open(&twin.join("catalogue.sqlite")).unwrap();
         assert_eq!(after.get("a").unwrap().unwrap().revision, revision);
-        assert!(after.commit(put("b", 1, 0)).unwrap() > revision, "revisions never go back");
+        assert!(after.commit(put("b", 1, Revision::ABSENT)).unwrap() > revision, "revisions never go back");
     }
 
     #[test]

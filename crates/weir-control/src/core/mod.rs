@@ -3,7 +3,7 @@
 //!
 //! It knows no noun's operations. Components above it hold a reference to it and to the components below them.
 
-mod changes;
+mod change_scope;
 pub(crate) mod locks;
 pub(crate) mod record_backups;
 pub(crate) mod shared;

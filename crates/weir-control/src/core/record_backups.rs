@@ -192,8 +192,9 @@ fn record_backup(model: &Model, volume: &VolumeRecord) -> Outcome<RecordUpdate> 
         other_groups: model.groups_of(volume).into_iter().skip_while(is_bound).cloned().collect(),
         template: model.template_to_back_up(volume).cloned(),
     };
-    let content = serde_json::to_vec_pretty(&backup)
-        .map_err(|error| ControlError::internal(format!("cannot write the record as JSON: {error}")))?;
+    let content = serde_json::to_vec_pretty(&backup).map_err(|error| {
+        ControlError::internal(format!("cannot write the record as JSON: {error}")).caused_by(error)
+    })?;
     Ok(RecordUpdate { volume: volume.id, content })
 }
 

@@ -6,14 +6,14 @@ use jiff::Timestamp;
 use weir_engine_interface::Export;
 use weir_types::VolumeId;
 
-use crate::catalogue::Transaction;
+use crate::catalogue::{Revision, Transaction};
 use crate::core::Core;
 use crate::error::Outcome;
 use crate::records::{VolumeRecord, VolumeState, keys};
 
 impl Core {
     /// Writes a volume's record to the catalogue, unless another change wrote it first, and to the model.
-    pub(crate) fn save_volume(&self, record: &VolumeRecord, revision: u64) -> Outcome<u64> {
+    pub(crate) fn save_volume(&self, record: &VolumeRecord, revision: Revision) -> Outcome<Revision> {
         let key = crate::records::keys::volume(record.id);
         let transaction = Transaction::default().compare(&key, revision).put(&key, record)?;
         let revision = self.catalogue.commit(transaction)?;

@@ -22,7 +22,7 @@ use jiff::Timestamp;
 use uuid::Uuid;
 use weir_types::{DriveId, Name};
 
-use crate::catalogue::{Catalogue, Transaction};
+use crate::catalogue::{Catalogue, Revision, Transaction};
 use crate::core::Core;
 use crate::devices::formats::{Formats, Formatting, UnfinishedFormat};
 use crate::devices::probe::{BlockDevice, KnownDrive};
@@ -82,7 +82,7 @@ pub fn bring(
     state: &Path,
     catalogue: &dyn Catalogue,
     record: &mut DriveRecord,
-    revision: &mut u64,
+    revision: &mut Revision,
 ) -> Result<(), String> {
     let known = record.clone();
     let there = mount::bring(state, record);
@@ -141,7 +141,9 @@ impl Devices {
         arguments.push(&path);
         tracing::info!(device = %path, %filesystem, "formatting");
         let made = MKFS_XFS.run(&arguments);
-        made.map_err(|error| ControlError::refused(format!("{shown} cannot be formatted: {error}")))?;
+        made.map_err(|error| {
+            ControlError::refused(format!("{shown} cannot be formatted: {error}")).caused_by(error)
+        })?;
         Ok(filesystem)
     }
 
@@ -194,8 +196,9 @@ impl Devices {
         let filesystem = self.format(wanted)?;
         let id = DriveId(Uuid::new_v4());
         let path = mount::folder(&self.core.state, id);
-        mount::mount(&device.path, &path)
-            .map_err(|error| ControlError::refused(format!("{shown} was formatted, but {error}")))?;
+        mount::mount(&device.path, &path).map_err(|error| {
+            ControlError::refused(format!("{shown} was formatted, but {error}")).caused_by(error)
+        })?;
         let is_rotational = device.is_rotational();
         let record = DeviceRecord { path: device.path.clone(), filesystem, is_rotational };
         Ok(MadeDevice { id, path, record })

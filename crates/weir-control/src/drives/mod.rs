@@ -21,6 +21,7 @@ use weir_types::name::DEFAULT_DRIVE;
 use weir_types::{Class, DriveId, Emulation, Name};
 
 use crate::alarms::{ActiveAlarm, AlarmSource};
+use crate::catalogue::Revision;
 use crate::catalogue::{Catalogue, Transaction};
 use crate::configuration::ConfiguredDrive;
 use crate::core::Core;
@@ -157,7 +158,7 @@ pub(crate) fn open_store(
     (state, catalogue): (&Path, &dyn Catalogue),
     node: uuid::Uuid,
     record: &mut DriveRecord,
-    revision: &mut u64,
+    revision: &mut Revision,
 ) -> Result<EarlierWrites, Unused> {
     let store = if record.id == DriveId::DEFAULT {
         Store::open(record.path.clone())
@@ -189,7 +190,7 @@ fn make_default_drive(state: &Path, catalogue: &dyn Catalogue) -> Outcome<()> {
         let name = Name::new(DEFAULT_DRIVE).map_err(|error| ControlError::internal(error.to_string()))?;
         let record =
             DriveRecord::new(DriveId::DEFAULT, name, state.join(DEFAULT_FOLDER), PoolSettings::default());
-        catalogue.commit(Transaction::default().compare(&key, 0).put(&key, &record)?)?;
+        catalogue.commit(Transaction::default().compare(&key, Revision::ABSENT).put(&key, &record)?)?;
     }
     Ok(())
 }

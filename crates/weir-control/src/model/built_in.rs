@@ -8,6 +8,7 @@ use weir_types::adaptive::BUILT_IN;
 use weir_types::name::DEFAULT_TENANT;
 use weir_types::{Name, PolicyGroupId, Terms};
 
+use crate::catalogue::Revision;
 use crate::error::{ControlError, Outcome};
 use crate::model::Versioned;
 use crate::records::PolicyGroupRecord;
@@ -35,7 +36,7 @@ impl Default for BuiltInGroups {
                 generation: 0,
                 created_at: Timestamp::UNIX_EPOCH,
             };
-            Some((record.id, Versioned { record, revision: 0 }))
+            Some((record.id, Versioned { record, revision: Revision::ABSENT }))
         });
         BuiltInGroups(records.collect())
     }

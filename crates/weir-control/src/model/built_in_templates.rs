@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use weir_types::{Class, Name};
 
+use crate::catalogue::Revision;
 use crate::error::{ControlError, Outcome};
 use crate::model::Versioned;
 use crate::records::TemplateRecord;
@@ -25,7 +26,7 @@ pub fn records() -> impl Iterator<Item = Versioned<TemplateRecord>> {
             generation: 0,
             created_at: Timestamp::UNIX_EPOCH,
         };
-        Versioned { record, revision: 0 }
+        Versioned { record, revision: Revision::ABSENT }
     })
 }
 

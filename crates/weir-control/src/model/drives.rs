@@ -5,6 +5,7 @@ use weir_plan::failure_domain::FailureDomain;
 use weir_store::Store;
 use weir_types::{Class, ClassPolicy, DriveId, Name};
 
+use crate::catalogue::Revision;
 use crate::error::{ControlError, Outcome, list_names};
 use crate::model::Model;
 use crate::records::{DriveRecord, LostWrites, VolumeRecord};
@@ -15,7 +16,7 @@ pub struct Drive {
     /// Its record.
     pub record: DriveRecord,
     /// The catalogue's revision of the record.
-    pub revision: u64,
+    pub revision: Revision,
     /// Its files, or the reason why they are missing.
     pub store: Result<Store, String>,
     /// Lost writes that no operator has accepted yet.

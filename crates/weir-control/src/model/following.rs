@@ -49,10 +49,8 @@ impl Model {
         tenant: &Name,
     ) -> Outcome<Option<PolicyGroupId>> {
         let Some(name) = &template.policy_group else { return Ok(None) };
-        let group = self.group(Some(tenant), name).map_err(|error| ControlError {
-            message: format!("template '{}' binds its volumes to a policy group: {}", template.name, error),
-            ..error
-        })?;
+        let binds = format!("template '{}' binds its volumes to a policy group", template.name);
+        let group = self.group(Some(tenant), name).map_err(|error| error.within(binds))?;
         Ok(Some(group.record.id))
     }
 

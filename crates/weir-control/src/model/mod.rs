@@ -20,6 +20,7 @@ use std::sync::Arc;
 use weir_types::name::DEFAULT_TENANT;
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Name, PolicyGroupId, Terms, VolumeId};
 
+use crate::catalogue::Revision;
 use crate::engine::OpenVolume;
 use crate::error::{ControlError, Outcome, list_names, refuse_other_version};
 use crate::model::built_in::BuiltInGroups;
@@ -39,7 +40,7 @@ pub struct Versioned<T> {
     /// The record.
     pub record: T,
     /// The revision that wrote it.
-    pub revision: u64,
+    pub revision: Revision,
 }
 
 impl<T> Versioned<T> {
@@ -48,7 +49,7 @@ impl<T> Versioned<T> {
     /// # Errors
     /// Conflict, with both versions, if `if_version` names another version.
     pub fn expect_version(&self, title: impl Display, if_version: Option<u64>) -> Outcome<&Versioned<T>> {
-        refuse_other_version(title, self.revision, if_version).map(|()| self)
+        refuse_other_version(title, self.revision.0, if_version).map(|()| self)
     }
 }
 
@@ -90,19 +91,23 @@ pub struct Model {
 
 impl Model {
     /// Adds or replaces a tenant.
-    pub fn put_tenant(&mut self, record: TenantRecord, revision: u64) {
+    pub fn put_tenant(&mut self, record: TenantRecord, revision: Revision) {
         self.tenants.insert(record.name.clone(), Versioned { record, revision });
     }
 
     /// Adds or replaces a policy group.
-    pub fn put_group(&mut self, record: PolicyGroupRecord, revision: u64) {
+    pub fn put_group(&mut self, record: PolicyGroupRecord, revision: Revision) {
         self.remove_group(record.id);
         enter(&mut self.group_names, &record.name, &record.tenant, record.id);
         self.groups.insert(record.id, Versioned { record, revision });
     }
 
-    /// Adds or replaces a volume.
-    pub fn put_volume(&mut self, record: VolumeRecord, revision: u64) {
+    /// Adds or replaces a volume. Its state changes only as `VolumeState::can_become` says.
+    pub fn put_volume(&mut self, record: VolumeRecord, revision: Revision) {
+        if let Some(old) = self.volumes.get(&record.id) {
+            let (before, next) = (old.record.state, record.state);
+            assert!(before == next || before.can_become(next), "{before:?} never becomes {next:?}");
+        }
         let has_its_name = |old: &Arc<Versioned<VolumeRecord>>| {
             let name = |record: &VolumeRecord| {
                 (record.name.clone(), record.tenant.clone(), record.snapshot.is_some())
@@ -119,7 +124,7 @@ impl Model {
     }
 
     /// Adds or replaces a policy of background work.
-    pub fn put_background(&mut self, kind: BackgroundKind, record: BackgroundPolicy, revision: u64) {
+    pub fn put_background(&mut self, kind: BackgroundKind, record: BackgroundPolicy, revision: Revision) {
         self.background.insert(kind, Versioned { record, revision });
     }
 

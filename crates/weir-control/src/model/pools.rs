@@ -75,5 +75,5 @@ pub(crate) fn pool_of(model: &Model, drive: DriveId) -> Option<Pool<'_>> {
 /// The version of a pool: that of its most recently changed drive.
 pub(crate) fn pool_version(model: &Model, pool: &Pool<'_>) -> u64 {
     let versions = pool.drives.iter().filter_map(|drive| model.drives.get(&drive.id));
-    versions.map(|drive| drive.revision).max().unwrap_or(0)
+    versions.map(|drive| drive.revision.0).max().unwrap_or(0)
 }

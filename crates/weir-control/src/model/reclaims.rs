@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use weir_engine_interface::JobProgress;
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, VolumeId};
 
+use crate::catalogue::Revision;
 use crate::model::Model;
 use crate::records::VolumeRecord;
 
@@ -45,9 +46,9 @@ impl Model {
         self.background.get(&kind).map(|policy| policy.record).unwrap_or_default()
     }
 
-    /// Version of the policy of a kind of background work; 0 for the built-in one.
-    pub(crate) fn background_version(&self, kind: BackgroundKind) -> u64 {
-        self.background.get(&kind).map_or(0, |policy| policy.revision)
+    /// Revision of the policy of a kind of background work; absent for the built-in one.
+    pub(crate) fn background_revision(&self, kind: BackgroundKind) -> Revision {
+        self.background.get(&kind).map_or(Revision::ABSENT, |policy| policy.revision)
     }
 
     /// Kinds of background work that run on a drive, with their policies.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use weir_types::Name;
 
+use crate::catalogue::Revision;
 use crate::error::{ControlError, Outcome, list_names};
 use crate::model::built_in_templates::{self, is_built_in};
 use crate::model::{Model, Versioned};
@@ -24,7 +25,7 @@ impl Default for KnownTemplates {
 
 impl KnownTemplates {
     /// Adds or replaces a template. A built-in template is never replaced.
-    pub fn put(&mut self, record: TemplateRecord, revision: u64) {
+    pub fn put(&mut self, record: TemplateRecord, revision: Revision) {
         if !is_built_in(&record.name) {
             self.0.insert(record.name.clone(), Versioned { record, revision });
         }

@@ -140,7 +140,7 @@ impl TreeError {
 
 impl From<TreeError> for ControlError {
     fn from(error: TreeError) -> ControlError {
-        ControlError::invalid(error.to_string())
+        ControlError::invalid(error.to_string()).caused_by(error)
     }
 }
 

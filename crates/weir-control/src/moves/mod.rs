@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 
 use weir_engine_interface::{EngineError, VolumeHome};
 use weir_plan::failure_domain::Room;
-use weir_plan::replica_change::{Action, Outcome as Ended, ReplicaChange};
 use weir_plan::replica_plan::{
     Candidate, ReplicaNow, Step, Unreachable, Waits, Wish, may_be_removed, next_step, surplus_drives,
     unreachable, waits,
 };
+use weir_plan::replica_steps::{Action, Outcome as Ended, ReplicaChange};
 use weir_store::{epoch_record, extent_count};
 use weir_types::bounds::REPLICA_SLOTS_MAX;
 use weir_types::{Class, ClassPolicy, DriveId, ExtentIndex, Name, VolumeId};
@@ -28,6 +28,7 @@ use weir_volume::mirror::{ReplicaState, ReplicaStates, Slots};
 
 use crate::absences::Absences;
 use crate::alarms::{ActiveAlarm, AlarmSource};
+use crate::catalogue::Revision;
 use crate::core::Core;
 use crate::core::record_backups::Tickets;
 use crate::engine::VolumeStatus;
@@ -134,7 +135,7 @@ impl Moves {
 /// A volume's extents and their surroundings at the time of one check.
 struct Look {
     record: VolumeRecord,
-    revision: u64,
+    revision: Revision,
     replica_states: Vec<ReplicaStates>,
     wishes: Vec<Wish>,
     candidates: Vec<Candidate>,

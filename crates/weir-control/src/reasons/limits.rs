@@ -15,6 +15,8 @@ use crate::records::{GroupKind, VolumeRecord};
 /// A policy group by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedGroup {
+    /// Its identity.
+    pub id: PolicyGroupId,
     /// Its name.
     pub name: String,
     /// Its kind.
@@ -189,7 +191,7 @@ impl<'a> Namer<'a> {
         };
         let record = self.model.group_by_id(id)?;
         let kind = if record.adaptive.is_some() { GroupKind::Adaptive } else { GroupKind::Fixed };
-        Some(NamedGroup { name: record.name.to_string(), kind, is_built_in: is_built_in(id) })
+        Some(NamedGroup { id, name: record.name.to_string(), kind, is_built_in: is_built_in(id) })
     }
 }
 

@@ -6,6 +6,7 @@
 mod decide;
 mod limits;
 mod place;
+mod proposal;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -30,6 +31,7 @@ pub use limits::{
     Binding, BoundLimit, BurstCredit, Credit, NamedGroup, NamedLimit, limit_name, rate_name, scope_name,
 };
 pub use place::{Neighbour, Place};
+pub use proposal::{Change, NamedVolumes, Proposal};
 pub use words::{advice, summary};
 
 /// Counters of one volume at one instant.
@@ -55,6 +57,10 @@ pub struct Explanation {
     pub situation: Situation,
     /// The conclusion.
     pub finding: Finding,
+    /// The other volumes that share the limit that binds.
+    pub sharers: NamedVolumes,
+    /// The change of a policy group that removes the cause, if there is one.
+    pub proposal: Option<Proposal>,
 }
 
 /// Number of requests of all kinds between two instants, and their time by cause.
@@ -155,6 +161,13 @@ impl Reasons {
             place: place::place(&model, record, earlier.active.union(&later.active)),
         };
         let finding = decide(&situation);
-        Ok(Explanation { tenant: record.tenant.clone(), timestamp_ns: later.at_ns, situation, finding })
+        Ok(Explanation {
+            tenant: record.tenant.clone(),
+            timestamp_ns: later.at_ns,
+            sharers: proposal::sharers(&model, record, &finding),
+            proposal: proposal::propose(&model, record, &situation, &finding),
+            situation,
+            finding,
+        })
     }
 }

@@ -1,10 +1,10 @@
 //! Tests of the named cause and its description for each situation.
 
 use weir_qos::{Dimension, Limit, Rate};
-use weir_types::{Name, PolicyGroupId, Scope, VolumeId};
+use weir_types::{Burst, InitialCredit, Limits, Name, PolicyGroupId, Scope, Terms, Throughput, VolumeId};
 
 use super::*;
-use crate::records::GroupKind;
+use crate::records::{GroupKind, PolicyGroupRecord};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -35,7 +35,8 @@ fn scope(level: &str) -> (Scope, &'static str) {
 /// second 10.
 fn binding(level: &str, dimension: Dimension, rate: Rate, value: u64, requests: u64) -> Binding {
     let (scope, name) = scope(level);
-    let group = NamedGroup { name: "policy1".to_owned(), kind: GroupKind::Fixed, is_built_in: false };
+    let id = PolicyGroupId(uuid::Uuid::from_u128(1));
+    let group = NamedGroup { id, name: "policy1".to_owned(), kind: GroupKind::Fixed, is_built_in: false };
     let limit = NamedLimit {
         scope,
         name: name.to_owned(),
@@ -50,7 +51,8 @@ fn binding(level: &str, dimension: Dimension, rate: Rate, value: u64, requests: 
 fn explain(situation: Situation) -> Explanation {
     let finding = decide(&situation);
     let tenant = Name::new("default").unwrap();
-    Explanation { tenant, timestamp_ns: 10 * SECOND_NS, situation, finding }
+    let sharers = NamedVolumes::default();
+    Explanation { tenant, timestamp_ns: 10 * SECOND_NS, situation, finding, sharers, proposal: None }
 }
 
 /// Checks the words and the advice for a limit that holds most requests back, beside a weaker one.
@@ -207,4 +209,131 @@ fn adaptive_and_built_in_groups_are_raised_by_their_own_options() {
     seen.bindings[0].limit.group.as_mut().unwrap().is_built_in = true;
     let change = advice(&explain(seen)).unwrap();
     assert_eq!(change, "bind it to another group: adaptive policy group policy1 cannot be changed");
+}
+
+/// A group with these ceilings, burst rates and floor.
+fn group(ceilings: &str, burst: &str, floor: &str) -> PolicyGroupRecord {
+    let rates = |text: &str| Throughput::parse(text).unwrap();
+    let limits = |text: &str| Limits { total: rates(text), ..Limits::default() };
+    let burst = Burst { rates: limits(burst), seconds: 60, initial_credit: InitialCredit::Empty };
+    let burst = Some(burst).filter(|burst| !burst.rates.is_unlimited());
+    PolicyGroupRecord {
+        id: PolicyGroupId(uuid::Uuid::from_u128(1)),
+        number: 1,
+        tenant: Name::new("default").unwrap(),
+        name: Name::new("policy1").unwrap(),
+        terms: Terms { burst, floor: rates(floor), ..Terms::limited(limits(ceilings)) },
+        is_shared: true,
+        parent: None,
+        adaptive: None,
+        generation: 1,
+        created_at: jiff::Timestamp::UNIX_EPOCH,
+    }
+}
+
+fn found(cause: Cause, binding: Option<Binding>) -> Finding {
+    Finding { cause, binding }
+}
+
+#[test]
+fn proposal_doubles_the_ceiling_that_binds_and_keeps_the_other() {
+    let rates = |text: &str| Throughput::parse(text).unwrap();
+    let seen = situation(2000, [9.0, 0.0, 0.0, 1.0, 0.1]);
+    for (ceilings, burst, (dimension, rate, value), expected) in [
+        ("100IOPS", "none", (Dimension::TotalOperations, Rate::Sustained, 100), ("200IOPS", None)),
+        (
+            "100IOPS,3MB/s",
+            "none",
+            (Dimension::TotalOperations, Rate::Sustained, 100),
+            ("200IOPS,3MB/s", None),
+        ),
+        (
+            "100IOPS,3MB/s",
+            "none",
+            (Dimension::TotalBytes, Rate::Sustained, 3_000_000),
+            ("100IOPS,6MB/s", None),
+        ),
+        (
+            "100IOPS",
+            "150IOPS",
+            (Dimension::TotalOperations, Rate::Sustained, 100),
+            ("200IOPS", Some("200IOPS")),
+        ),
+        ("100IOPS", "300IOPS", (Dimension::TotalOperations, Rate::Sustained, 100), ("200IOPS", None)),
+    ] {
+        let finding = found(Cause::Ceiling, Some(binding("volume", dimension, rate, value, 90)));
+        let change = proposal::change(&seen, &finding, &group(ceilings, burst, "none"));
+        let (ceilings, burst) = (rates(expected.0), expected.1.map(rates));
+        assert_eq!(change, Some(Change::Ceilings { direction: None, ceilings, burst }));
+    }
+    let burst = binding("volume", Dimension::TotalOperations, Rate::Burst, 150, 90);
+    let change =
+        proposal::change(&seen, &found(Cause::Ceiling, Some(burst)), &group("100IOPS", "150IOPS", "none"));
+    assert_eq!(change, Some(Change::Burst { direction: None, rates: rates("300IOPS") }));
+    let reads = binding("volume", Dimension::ReadOperations, Rate::Sustained, 60, 90);
+    let change = proposal::change(&seen, &found(Cause::Ceiling, Some(reads)), &group("none", "none", "none"));
+    let direction = Some(weir_qos::Direction::Read);
+    assert_eq!(change, Some(Change::Ceilings { direction, ceilings: rates("120IOPS"), burst: None }));
+}
+
+#[test]
+fn proposal_stays_within_the_bounds() {
+    let seen = situation(2000, [9.0, 0.0, 0.0, 1.0, 0.1]);
+    let most = weir_types::bounds::RATE_IOPS_MAX;
+    let limit = binding("volume", Dimension::TotalOperations, Rate::Sustained, most, 90);
+    let greatest = group(&format!("{most}IOPS"), "none", "none");
+    assert_eq!(proposal::change(&seen, &found(Cause::Ceiling, Some(limit)), &greatest), None);
+    let mut heaviest = group("none", "none", "none");
+    heaviest.terms.weight = weir_types::Weight(6000);
+    let change = |group: &PolicyGroupRecord| proposal::change(&seen, &found(Cause::Queue, None), group);
+    assert_eq!(change(&heaviest), Some(Change::Weight(10_000)));
+    heaviest.terms.weight = weir_types::Weight(10_000);
+    assert_eq!(change(&heaviest), None);
+    for cause in [Cause::Drive, Cause::Other, Cause::Nothing, Cause::Idle] {
+        assert_eq!(proposal::change(&seen, &found(cause, None), &group("none", "none", "none")), None);
+    }
+}
+
+#[test]
+fn proposed_floor_is_at_most_the_ceiling() {
+    let rates = |text: &str| Throughput::parse(text).unwrap();
+    let seen = situation(2000, [0.0, 9.0, 0.0, 1.0, 0.1]);
+    for (ceilings, floor, expected) in [
+        ("1500IOPS", "none", Some("1500IOPS")),
+        ("none", "none", Some("2000IOPS")),
+        ("none", "3MB/s", Some("6MB/s")),
+        ("100IOPS", "100IOPS", None),
+    ] {
+        let change = proposal::change(&seen, &found(Cause::Floors, None), &group(ceilings, "none", floor));
+        assert_eq!(change, expected.map(|floor| Change::Floor(rates(floor))), "{ceilings} {floor}");
+    }
+}
+
+#[test]
+fn proposal_for_an_adaptive_group_raises_the_rate_behind_the_ceiling() {
+    let seen = situation(2000, [9.0, 0.0, 0.0, 1.0, 0.1]);
+    let mut grows = group("none", "none", "none");
+    grows.adaptive = Some(weir_types::AdaptiveTerms::new(1000, 1500));
+    let held = |dimension, credit| {
+        let mut held = binding("volume", dimension, Rate::Sustained, 150, 90);
+        held.limit.credit = credit;
+        found(Cause::Ceiling, Some(held))
+    };
+    let credit = Some(Credit { ns: 0, ns_max: SECOND_NS });
+    for (finding, expected) in [
+        (
+            held(Dimension::TotalOperations, None),
+            Change::Adaptive { expected_iops_per_tb: None, peak_iops_per_tb: Some(3000) },
+        ),
+        (
+            held(Dimension::TotalOperations, credit),
+            Change::Adaptive { expected_iops_per_tb: Some(2000), peak_iops_per_tb: Some(3000) },
+        ),
+        (held(Dimension::TotalBytes, None), Change::NoBlockSize),
+    ] {
+        assert_eq!(proposal::change(&seen, &finding, &grows), Some(expected));
+    }
+    let all = crate::model::built_in::BuiltInGroups::default();
+    let built_in = all.records().next().unwrap().clone();
+    assert_eq!(proposal::change(&seen, &held(Dimension::TotalBytes, None), &built_in), None);
 }

@@ -163,6 +163,14 @@ pub struct TemplateRecord {
 }
 
 /// Lifecycle state of a volume.
+///
+/// | from | to | cause |
+/// |---|---|---|
+/// | creating | online | all of its files are there |
+/// | creating | deleting | its creation failed, or was interrupted by a stop |
+/// | online | deleting | it is deleted, or a restored volume takes its place |
+///
+/// [`VolumeState::can_become`] is this table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VolumeState {
@@ -172,6 +180,14 @@ pub enum VolumeState {
     Online,
     /// It is deleted. Its space is reclaimed in the background, if necessary by the next daemon.
     Deleting,
+}
+
+impl VolumeState {
+    /// True if a volume in this state can come into the next.
+    pub fn can_become(self, next: VolumeState) -> bool {
+        use VolumeState::{Creating, Deleting, Online};
+        matches!((self, next), (Creating, Online | Deleting) | (Online, Deleting))
+    }
 }
 
 /// A volume.

@@ -17,7 +17,7 @@ use weir_types::units::Size;
 use weir_types::{DriveId, ExtentIndex, VolumeId};
 use weir_volume::mirror::{EpochRecord, ReplicaMetadata, ReplicaState, Slots};
 
-use crate::catalogue::Transaction;
+use crate::catalogue::{Revision, Transaction};
 use crate::core::Core;
 use crate::core::locks::Change;
 use crate::core::snapshots_in_progress::{Entered, busy};
@@ -165,7 +165,9 @@ impl SnapshotMaker {
     fn prepare(&self, pair: &Pair, progress: Arc<SnapshotProgress>) -> Outcome<SnapshotSpec> {
         let Pair { source, target } = pair;
         let key = keys::volume(target.id);
-        self.core.catalogue.commit(Transaction::default().compare(&key, 0).put(&key, target)?)?;
+        self.core
+            .catalogue
+            .commit(Transaction::default().compare(&key, Revision::ABSENT).put(&key, target)?)?;
         let mut targets = BTreeMap::new();
         for (drive, store) in self.core.stores_there(source) {
             let extents: Vec<ExtentIndex> = target.placement.extents_on(drive, target.size_bytes).collect();

@@ -187,7 +187,7 @@ impl Snapshots {
     fn views_of_snapshots(&self, records: Vec<VolumeRecord>) -> Vec<SnapshotView> {
         let occupied = self.figures.occupied(&records);
         let model = self.core.model();
-        let version = |id: VolumeId| model.volumes.get(&id).map_or(0, |snapshot| snapshot.revision);
+        let version = |id: VolumeId| model.volumes.get(&id).map_or(0, |snapshot| snapshot.revision.0);
         let view = |(record, occupied): (VolumeRecord, Option<Occupied>)| {
             let of = record.snapshot.clone().expect("it is a snapshot");
             SnapshotView { occupied, of, version: version(record.id), record }

@@ -5,7 +5,7 @@ use weir_types::{BackgroundKind, ExtentIndex};
 use super::drain::{assert_whole, high, make, record};
 use super::*;
 use crate::alarms::AlarmSource;
-use crate::engine::fake::Order;
+use crate::engine::fake::EngineCall;
 
 /// The conditions and the numbers of missing replicas that a volume's view shows.
 fn health(world: &World, text: &str) -> (VolumeCondition, u64) {
@@ -19,7 +19,7 @@ fn refused_replica_is_reported_and_added_once_accepted() {
     let world = World::start(&state);
     high(&world, &state, &["one", "two"]);
     make(&world, "vol1", 1, 1);
-    world.engine.refuse(Order::AddReplica, Some("no space for its metadata"));
+    world.engine.refuse(EngineCall::AddReplica, Some("no space for its metadata"));
     let two = ModifyVolume { replicas: Some(2), ..ModifyVolume::default() };
     let id = world.control.volumes.modify_volume(None, &name("vol1"), two.clone()).unwrap().record.id;
     world.control.settle_moves();
@@ -32,7 +32,7 @@ fn refused_replica_is_reported_and_added_once_accepted() {
     );
     let alarms = world.control.alarms.alarms();
     assert!(alarms.iter().any(|alarm| alarm.message.contains("no space for its metadata")), "{alarms:?}");
-    world.engine.refuse(Order::AddReplica, None);
+    world.engine.refuse(EngineCall::AddReplica, None);
     // A request is looked at without the pause that a blocked move takes.
     world.control.volumes.modify_volume(None, &name("vol1"), two).unwrap();
     super::drain::go_on_until(&world, || world.control.moves.moves_of(id).is_none());
@@ -47,7 +47,7 @@ fn engine_that_hangs_in_one_volume_delays_no_read_and_no_other_change() {
     let world = World::start(&state);
     let control = &world.control;
     control.volumes.create_volume(volume(None, "vol1", GIB)).unwrap();
-    let held = world.engine.hold(Order::Close);
+    let held = world.engine.hold(EngineCall::Close);
     std::thread::scope(|scope| {
         let deletion =
             scope.spawn(|| control.volumes.delete_volume(None, &name("vol1"), DeleteVolume::default()));
@@ -99,13 +99,13 @@ fn refused_snapshot_leaves_nothing_behind() {
     let (_folder, state) = state();
     let world = World::start(&state);
     world.control.volumes.create_volume(volume(None, "vol1", GIB)).unwrap();
-    world.engine.refuse(Order::Snapshot, Some("it could not be held for the same instant"));
+    world.engine.refuse(EngineCall::Snapshot, Some("it could not be held for the same instant"));
     let request = CreateSnapshots { tenant: None, volumes: vec![name("vol1")], name: name("one") };
     let (kind, message) = error(world.control.snapshots.create_snapshots(&request));
     assert!(kind == ErrorKind::Refused && message.contains("held for the same instant"), "{message}");
     settle(&world.control);
     assert_eq!((world.control.snapshots.snapshots(None, None).unwrap().len(), folders(&state)), (0, 1));
-    world.engine.refuse(Order::Snapshot, None);
+    world.engine.refuse(EngineCall::Snapshot, None);
     world.control.snapshots.create_snapshots(&request).unwrap();
 }
 

@@ -12,7 +12,7 @@ use weir_types::units::Size;
 use weir_types::{Class, ClassPolicy, DriveId, ExtentIndex, Name, VolumeId};
 
 use crate::bindings::Bindings;
-use crate::catalogue::Transaction;
+use crate::catalogue::{Revision, Transaction};
 use crate::core::Core;
 use crate::core::locks::Change;
 use crate::error::{ControlError, Outcome, refuse_other_version};
@@ -100,7 +100,7 @@ impl Volumes {
         let mut change = self.core.begin_change();
         let mut record = self.decide_new(&mut change, &request)?;
         let key = keys::volume(record.id);
-        let creating = Transaction::default().compare(&key, 0).put(&key, &record)?;
+        let creating = Transaction::default().compare(&key, Revision::ABSENT).put(&key, &record)?;
         let revision = self.core.catalogue.commit(creating)?;
         self.core.update(|model| model.put_volume(record.clone(), revision));
         record.state = VolumeState::Online;
@@ -175,7 +175,7 @@ impl Volumes {
         &self,
         change: &mut Change<'_>,
         record: &VolumeRecord,
-        revision: u64,
+        revision: Revision,
     ) -> Outcome<()> {
         change.beside(|| self.extents.make_files(record))?;
         self.core.save_volume(record, revision)?;
@@ -234,7 +234,7 @@ impl Volumes {
         &self,
         change: &mut Change<'_>,
         old: &VolumeRecord,
-        revision: u64,
+        revision: Revision,
         size_bytes: u64,
     ) -> Outcome<VolumeRecord> {
         let old_bytes = old.size_bytes;
@@ -267,7 +267,7 @@ impl Volumes {
         &self,
         old: &VolumeRecord,
         new: &VolumeRecord,
-        revision: u64,
+        revision: Revision,
         epoch: u64,
     ) -> Outcome<Vec<((ExtentIndex, usize), DriveId)>> {
         // An earlier shrink may have failed midway; its remains must not become a part of the volume again.
@@ -439,9 +439,9 @@ impl Volumes {
         tenant: Option<&Name>,
         name: &Name,
         if_version: Option<u64>,
-    ) -> Outcome<(VolumeRecord, u64)> {
+    ) -> Outcome<(VolumeRecord, Revision)> {
         let Versioned { record, revision } = self.core.model().volume(tenant, name)?.clone();
-        refuse_other_version(record.title(), revision, if_version)?;
+        refuse_other_version(record.title(), revision.0, if_version)?;
         match record.state {
             VolumeState::Online => Ok((record, revision)),
             _ => Err(ControlError::refused(format!(

@@ -16,7 +16,7 @@ use weir_engine_interface::PolicyLevel;
 use weir_qos::{Cost, NodeId};
 use weir_types::Scope;
 
-use crate::sharing::{Admitted, Bound, SharedState};
+use crate::shared_state::{Admitted, Bound, SharedState};
 use crate::token::{ConnectionIndex, Ticket, VolumeIndex};
 use policy_tree::Arrival;
 pub use policy_tree::PolicyTree;

@@ -8,7 +8,7 @@ use weir_qos::{Cost, NodeId, Paths, Released, Tree, Verdict};
 use weir_types::{Scope, Terms};
 
 use crate::locks::locked;
-use crate::sharing::{Admitted, Bound, Message, SharedState};
+use crate::shared_state::{Admitted, Bound, Message, SharedState};
 use crate::token::Ticket;
 
 /// A waiting request: its reactor and its ticket in the reactor.

@@ -76,11 +76,11 @@ fn kind_of(command: NbdCommand) -> Option<Kind> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_nbd::Request;
+    use weir_nbd::{Cookie, Request};
 
     fn request(arrived_ns: u64) -> ActiveRequest {
         let command = NbdCommand::Read { dont_fragment: false };
-        ActiveRequest::new(Request { cookie: 7, command, offset: 4096, length: 8192 }, arrived_ns)
+        ActiveRequest::new(Request { cookie: Cookie(7), command, offset: 4096, length: 8192 }, arrived_ns)
     }
 
     #[test]

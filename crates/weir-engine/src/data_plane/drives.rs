@@ -1,4 +1,4 @@
-//! Orders about drives: whether a drive is there, which of its files are open, and whether its space counts.
+//! Commands about drives: whether a drive is there, which of its files are open, and whether its space counts.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -13,10 +13,10 @@ use crate::volumes::space_permission::IsCounted;
 
 impl DataPlane {
     /// Stops all operations except syncs on a drive whose folder is gone, or resumes them. In effect for
-    /// all later orders.
+    /// all later commands.
     pub fn set_drive_away(&self, drive: DriveId, is_away: bool) {
         for reactor in &self.reactors {
-            reactor.order(Command::SetAway { drive, is_away });
+            reactor.send(Command::SetAway { drive, is_away });
         }
     }
 
@@ -25,7 +25,7 @@ impl DataPlane {
         let mut files = Vec::new();
         for reactor in &self.reactors {
             let (done, answer): (SyncSender<Vec<OpenFile>>, _) = sync_channel(1);
-            reactor.order(Command::OpenFiles { drive, done });
+            reactor.send(Command::OpenFiles { drive, done });
             // A reactor that has stopped has no open files.
             files.extend(answer.recv().unwrap_or_default());
         }

@@ -3,8 +3,8 @@
 //! Control tells the data plane which volumes to serve and under which limits. The data plane never asks
 //! control, so a dead control plane stops no I/O.
 
+mod as_engine;
 mod drives;
-mod orders;
 mod recordings;
 mod replicas;
 mod snapshots;
@@ -38,9 +38,9 @@ use crate::helper::Helper;
 use crate::locks::locked;
 use crate::policy_path::policy_tree_scope;
 use crate::reactor::{Reactor, Surroundings};
-use crate::sharing::SharedState;
-use crate::volumes::life::NewSize;
-use crate::volumes::order::VolumeOrder;
+use crate::shared_state::SharedState;
+use crate::volumes::command::VolumeCommand;
+use crate::volumes::lifecycle::NewSize;
 use crate::volumes::space_permission::IsCounted;
 use crate::volumes::volume_files::NewHome;
 
@@ -81,9 +81,9 @@ pub(crate) struct ReactorHandle {
 }
 
 impl ReactorHandle {
-    /// Sends an order. The queue has no bound of its own. Orders come from control, which waits for each
+    /// Sends a command. The queue has no bound of its own. Commands come from control, which waits for each
     /// answer, and from handshakes, whose number is bounded.
-    pub(crate) fn order(&self, command: Command) -> bool {
+    pub(crate) fn send(&self, command: Command) -> bool {
         let is_taken = self.commands.send(command).is_ok();
         self.waker.wake();
         is_taken
@@ -189,7 +189,7 @@ impl DataPlane {
         // All background work of a drive is on one reactor. Drive identities are random, so drives spread
         // over reactors.
         let reactor = (drive.id.0.as_u128() % self.reactors.len() as u128) as usize;
-        self.reactors[reactor].order(Command::Reclaim(Box::new(new)));
+        self.reactors[reactor].send(Command::Reclaim(Box::new(new)));
     }
 
     /// Changes the policy of a kind of background work on every drive. In effect when this call returns.
@@ -231,25 +231,25 @@ impl DataPlane {
         locked(&self.placements).get(&volume).copied().ok_or(EngineError::UnknownVolume(volume))
     }
 
-    /// Sends an order to a volume.
-    pub(crate) fn order(&self, volume: VolumeId, order: VolumeOrder) -> Result<(), EngineError> {
+    /// Sends a command to a volume.
+    pub(crate) fn send(&self, volume: VolumeId, command: VolumeCommand) -> Result<(), EngineError> {
         let reactor = self.reactor_of(volume)?;
-        self.reactors[reactor].order(Command::Volume { volume, order });
+        self.reactors[reactor].send(Command::Volume { volume, command });
         Ok(())
     }
 
-    /// Sends an order to a volume, and waits for the answer.
+    /// Sends a command to a volume, and waits for the answer.
     pub(crate) fn ask_volume<T>(
         &self,
         volume: VolumeId,
-        order: impl FnOnce(SyncSender<T>) -> VolumeOrder,
+        command: impl FnOnce(SyncSender<T>) -> VolumeCommand,
     ) -> Result<T, EngineError> {
         let (done, answer) = sync_channel(1);
-        self.order(volume, order(done))?;
+        self.send(volume, command(done))?;
         answer.recv().map_err(|_| EngineError::Stopped(volume))
     }
 
-    /// Sends an order and waits until it is in effect.
+    /// Sends a command and waits until it is in effect.
     pub(crate) fn ask(
         &self,
         reactor: usize,
@@ -257,7 +257,7 @@ impl DataPlane {
         command: impl FnOnce(SyncSender<()>) -> Command,
     ) -> Result<(), EngineError> {
         let (done, answer) = sync_channel(1);
-        self.reactors[reactor].order(command(done));
+        self.reactors[reactor].send(command(done));
         answer.recv().map_err(|_| EngineError::Stopped(volume))
     }
 
@@ -415,21 +415,21 @@ impl DataPlane {
     /// nothing.
     pub fn fail_replica(&self, volume: VolumeId, replica: (ExtentIndex, usize), message: String) {
         // A volume that is not open has no replica in service.
-        let _ = self.order(volume, VolumeOrder::FailReplica { replica, message });
+        let _ = self.send(volume, VolumeCommand::FailReplica { replica, message });
     }
 
     /// Invalidates a volume's write journal on a drive, because its log no longer exists: the replicas
     /// behind it fail for good. Does nothing if there is no journal, or if it has failed already.
     pub fn give_up_journal(&self, volume: VolumeId, drive: DriveId) {
         // A volume that is not open has no journal in service.
-        let _ = self.order(volume, VolumeOrder::GiveUpJournal { drive });
+        let _ = self.send(volume, VolumeCommand::GiveUpJournal { drive });
     }
 
     /// Hands a connection whose handshake is done to the volume's reactor. If the volume no longer exists,
     /// the connection is closed.
     pub fn serve(&self, volume: VolumeId, connection: NewConnection) {
         if let Ok(reactor) = self.reactor_of(volume) {
-            self.reactors[reactor].order(Command::Serve { volume, connection: Box::new(connection) });
+            self.reactors[reactor].send(Command::Serve { volume, connection: Box::new(connection) });
         }
     }
 
@@ -441,7 +441,7 @@ impl DataPlane {
     /// Answers all received requests, then ends all connections and the threads.
     pub fn shutdown(&self) {
         for reactor in &self.reactors {
-            reactor.order(Command::Stop);
+            reactor.send(Command::Stop);
         }
         for reactor in &self.reactors {
             if let Some(thread) = locked(&reactor.thread).take() {

@@ -1,4 +1,4 @@
-//! Orders about recordings of requests.
+//! Commands about recordings of requests.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Orders about the replicas and journals of a volume.
+//! Commands about the replicas and journals of a volume.
 
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -10,7 +10,7 @@ use weir_volume::mirror::ReplicaMetadata;
 
 use super::DataPlane;
 use crate::locks::locked;
-use crate::volumes::order::{NewJournal, VolumeOrder};
+use crate::volumes::command::{NewJournal, VolumeCommand};
 use crate::volumes::replicas::NewChange;
 
 /// How long control waits until a change is durable. The change holds up all others. If a drive does not
@@ -29,7 +29,7 @@ impl DataPlane {
         volume: VolumeId,
         read_costs: Vec<(DriveId, u32)>,
     ) -> Result<(), EngineError> {
-        self.ask_volume(volume, |done| VolumeOrder::SetReadCosts { read_costs, done })
+        self.ask_volume(volume, |done| VolumeCommand::SetReadCosts { read_costs, done })
     }
 
     /// Adds a replica of an extent, whose empty file exists already. When this call returns, the replica
@@ -61,7 +61,7 @@ impl DataPlane {
     /// # Errors
     /// If the volume is not open; the next open finds the replica.
     pub fn confirm_added(&self, volume: VolumeId, replica: (ExtentIndex, usize)) -> Result<(), EngineError> {
-        self.order(volume, VolumeOrder::ConfirmAdded { replica })
+        self.send(volume, VolumeCommand::ConfirmAdded { replica })
     }
 
     /// Puts a volume under its policies again, also on drives that are new to it.
@@ -77,7 +77,7 @@ impl DataPlane {
     /// If the volume is not open or the reactor has stopped.
     pub fn add_journal(&self, volume: VolumeId, spec: JournalSpec) -> Result<bool, EngineError> {
         let journal = Box::new(self.new_journal(spec));
-        let is_added = self.ask_volume(volume, |done| VolumeOrder::AddJournal { journal, done })?;
+        let is_added = self.ask_volume(volume, |done| VolumeCommand::AddJournal { journal, done })?;
         self.bind_again(volume)?;
         Ok(is_added)
     }
@@ -88,7 +88,7 @@ impl DataPlane {
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
     pub fn drop_journal(&self, volume: VolumeId, drive: DriveId) -> Result<bool, EngineError> {
-        self.ask_volume(volume, |done| VolumeOrder::DropJournal { drive, done })
+        self.ask_volume(volume, |done| VolumeCommand::DropJournal { drive, done })
     }
 
     pub(crate) fn new_journal(&self, spec: JournalSpec) -> NewJournal {
@@ -132,7 +132,7 @@ impl DataPlane {
         change: NewChange,
     ) -> Result<bool, EngineError> {
         let (done, answer) = sync_channel(1);
-        self.order(volume, VolumeOrder::ChangeReplica { replica, change, done })?;
+        self.send(volume, VolumeCommand::ChangeReplica { replica, change, done })?;
         let answer = answer.recv_timeout(TIMEOUT).map_err(|error| match error {
             RecvTimeoutError::Timeout => EngineError::Silent(volume),
             RecvTimeoutError::Disconnected => EngineError::Stopped(volume),

@@ -1,4 +1,7 @@
-//! Orders about the content of volumes: snapshots of several volumes at one instant, and scrubs.
+//! Snapshots of several volumes at one instant, and scrubs.
+//!
+//! [`DataPlane::quiesce_all`] quiesces all of the volumes, so that no write begins. Only when all are quiesced does
+//! the snapshot of any of them begin.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -10,7 +13,7 @@ use weir_types::VolumeId;
 use weir_volume::mirror::Slots;
 
 use super::DataPlane;
-use crate::volumes::order::VolumeOrder;
+use crate::volumes::command::VolumeCommand;
 use crate::volumes::snapshot::{NewSnapshot, NoSnapshot, Outcome, QUIESCE_NS_MAX};
 
 /// How often volumes are quiesced before a snapshot of them is refused.
@@ -42,7 +45,7 @@ impl DataPlane {
     /// Abandons the snapshot of a volume, if one is in progress.
     pub fn abandon_snapshot(&self, volume: VolumeId) {
         // A volume that is not open has no snapshot in progress.
-        let _ = self.order(volume, VolumeOrder::AbandonSnapshot);
+        let _ = self.send(volume, VolumeCommand::AbandonSnapshot);
     }
 
     /// Quiesces all volumes at once. A busy host runs their reactors one after the other and perhaps too late,
@@ -64,7 +67,7 @@ impl DataPlane {
         let begun = Instant::now();
         let ask = |spec: &SnapshotSpec| {
             let (done, answer) = sync_channel(1);
-            self.order(spec.volume, VolumeOrder::Quiesce { done })?;
+            self.send(spec.volume, VolumeCommand::Quiesce { done })?;
             Ok((spec.volume, answer))
         };
         let answers: Vec<(VolumeId, Receiver<bool>)> =
@@ -85,7 +88,7 @@ impl DataPlane {
         let ask = |spec: &SnapshotSpec| {
             let (done, answer) = sync_channel(1);
             let snapshot = Box::new(NewSnapshot { spec: spec.clone(), is_quiesced, done });
-            self.order(spec.volume, VolumeOrder::Snapshot(snapshot))?;
+            self.send(spec.volume, VolumeCommand::Snapshot(snapshot))?;
             Ok((spec.volume, answer))
         };
         let answers: Vec<(VolumeId, Receiver<Outcome>)> =
@@ -106,7 +109,7 @@ impl DataPlane {
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
     pub fn scrub(&self, volume: VolumeId, progress: Arc<ScrubProgress>) -> Result<bool, EngineError> {
-        self.ask_volume(volume, |done| VolumeOrder::Scrub { progress, done })
+        self.ask_volume(volume, |done| VolumeCommand::Scrub { progress, done })
     }
 
     /// Cancels the scrub of a volume, if there is one. Pieces under way end soon.
@@ -114,6 +117,6 @@ impl DataPlane {
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
     pub fn end_scrub(&self, volume: VolumeId) -> Result<(), EngineError> {
-        self.ask_volume(volume, |done| VolumeOrder::EndScrub { done })
+        self.ask_volume(volume, |done| VolumeCommand::EndScrub { done })
     }
 }

@@ -14,7 +14,7 @@ use weir_engine_interface::PolicyLevel;
 use weir_qos::{Cost, Granted, Kind, NodeId, Verdict};
 use weir_volume::Action;
 
-use crate::sharing::{DriveGrant, Message, SharedState};
+use crate::shared_state::{DriveGrant, Message, SharedState};
 use crate::token::{AskNumber, ConnectionIndex, ReplicaIndex, VolumeIndex};
 pub use home_queue::HomeQueue;
 use shared::Waiting;

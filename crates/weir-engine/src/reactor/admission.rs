@@ -3,7 +3,7 @@
 use weir_qos::{Cost, Kind};
 
 use super::Reactor;
-use crate::sharing::Admitted;
+use crate::shared_state::Admitted;
 use crate::token::{Ticket, VolumeIndex};
 
 impl Reactor {

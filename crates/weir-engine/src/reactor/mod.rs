@@ -1,17 +1,17 @@
 //! Reactor: the loop of one reactor thread, and its exchange with the rest of the daemon.
 //!
-//! Each round takes arrivals (orders, the helper's answers, the ring's completions), releases due requests,
+//! Each round takes arrivals (commands, the helper's answers, the ring's completions), releases due requests,
 //! sends ready replies, and waits for the next arrival or due time.
 //!
 //! The components (`clients`, `ceilings`, `volumes`, `background`, `statuses`) know no reactor. The modules
-//! below carry out what they answer: [`serving`] the effects of clients, [`working`] those of volumes and the
-//! work that is due, [`queueing`] the grants of drive queues, and [`ordering`] the orders of control.
+//! below carry out what they answer: [`serving`] the effects of clients, [`volume_work`] those of volumes and the
+//! work that is due, [`queueing`] the grants of drive queues, and [`commands`] the commands of control.
 
 mod admission;
-mod ordering;
+mod commands;
 mod queueing;
 mod serving;
-mod working;
+mod volume_work;
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -20,6 +20,7 @@ use weir_reactor::{BufferPool, Clock, Completion, Ring};
 
 use crate::alarms::Alarms;
 use crate::background::Background;
+use crate::block_status::Statuses;
 use crate::busy_poll::BusyPoll;
 use crate::ceilings::Ceilings;
 use crate::clients::Clients;
@@ -27,9 +28,8 @@ use crate::command::Command;
 use crate::drive_queue::DriveQueues;
 use crate::helper::{Answer, Helper, MetadataAnswer};
 use crate::io::Io;
-use crate::sharing::SharedState;
+use crate::shared_state::SharedState;
 use crate::space_count::SpaceAtHand;
-use crate::status::Statuses;
 use crate::token::{ConnectionIndex, Token};
 use crate::volumes::Volumes;
 

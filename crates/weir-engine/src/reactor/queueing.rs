@@ -2,7 +2,7 @@
 
 use super::Reactor;
 use crate::drive_queue::{Pending, SharedDriveQueue};
-use crate::sharing::{DriveGrant, Message};
+use crate::shared_state::{DriveGrant, Message};
 use crate::volumes::orphans::Orphan;
 
 impl Reactor {

@@ -3,8 +3,8 @@
 use weir_volume::Request;
 
 use super::Reactor;
+use crate::block_status::Found;
 use crate::clients::ClientEffect;
-use crate::status::Found;
 use crate::token::{ConnectionIndex, VolumeIndex};
 use crate::volumes::operations::{Owner, Purpose};
 

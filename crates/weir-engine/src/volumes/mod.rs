@@ -1,27 +1,27 @@
 //! Volumes: the served volumes of a reactor by number and identity, and what they share.
 //!
 //! * [`served_volume`] is one volume: the mirror, whose effects it gives to the parts below.
-//! * [`volume_files`], [`operations`], [`disk`], [`journals`] reach the files: where they are, what is under way,
+//! * [`volume_files`], [`operations`], [`replica_io`], [`journals`] reach the files: where they are, what is under way,
 //!   and how an action is carried out. [`space_permission`], [`refusals`], [`orphans`] and [`missing_answers`] are what
 //!   can come between.
 //! * [`replica_metadata`], [`checksums`], [`resync`], [`snapshot`] and [`scrubbing`] keep replicas equal and
 //!   sound; [`replicas`] and [`failure_reasons`] are who waits for a change, and why a replica failed.
-//! * [`order`] and [`life`] are the orders of control.
+//! * [`command`] and [`lifecycle`] are the commands of control.
 //! * [`volume_desk`] is what volumes share: the drive queues, [`deferred_answers`] and [`schedules`].
 //!
 //! It knows neither clients nor ceilings.
 
 mod checksums;
+pub mod command;
 mod deferred_answers;
-mod disk;
 mod failure_reasons;
 pub mod journals;
-pub mod life;
+pub mod lifecycle;
 pub mod missing_answers;
 pub mod operations;
-pub mod order;
 pub mod orphans;
 mod refusals;
+mod replica_io;
 mod replica_metadata;
 pub mod replicas;
 mod resync;
@@ -43,8 +43,8 @@ use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, VolumeId};
 use crate::drive_queue::DriveQueues;
 use crate::io::Io;
 use crate::token::{ConnectionIndex, Token, VolumeIndex};
+use command::NewJournal;
 use deferred_answers::DeferredAnswers;
-use order::NewJournal;
 use schedules::Schedules;
 use served_volume::ServedVolume;
 use volume_desk::Desk;
@@ -123,7 +123,7 @@ impl Volumes {
         let (volume, mut desk) = self.at(io, index);
         volume.leave(&mut desk);
         let ServedVolume { mut life, .. } = self.served.remove(index);
-        life.take_closing().into_iter().for_each(life::answer);
+        life.take_closing().into_iter().for_each(lifecycle::answer);
     }
 
     /// Until when the emulated drive of a volume holds back an answer, in nanoseconds.

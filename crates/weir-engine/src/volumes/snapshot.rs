@@ -1,9 +1,8 @@
-//! Snapshots: taking volumes at one instant into new files while clients write to them.
+//! Snapshot of one volume: taking its ranges into new files while clients write to them.
 //!
 //! The mirror decides which range of which extent comes next. One helper thread for each drive shares or
-//! duplicates the ranges. This module brings several volumes to the same instant. It quiesces all of them, so
-//! that no write begins. Only when all are quiesced does the snapshot of any of them begin. A quiesce ends by
-//! itself after a moment, because the caller may never come back.
+//! duplicates the ranges. A quiesce ends by itself after a moment, because the caller may never come back. This
+//! module does not know that other volumes are quiesced for the same instant: `data_plane/snapshots` does that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::SyncSender;

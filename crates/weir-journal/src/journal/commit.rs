@@ -152,7 +152,7 @@ impl Journal {
         }
         self.applied = flying.sequence;
         for file in self.flying_forgets.drain(..) {
-            self.files.get_mut(file).file_state = FileState::Forgetting(Some(flying.sequence));
+            self.files.get_mut(file).change_state(FileState::Forgetting(Some(flying.sequence)));
             self.wanted = flying.sequence;
         }
         self.apply(flying, actions);
@@ -179,7 +179,7 @@ impl Journal {
             payload += request.payload_blocks();
             let file = self.files.get_mut(request.file);
             file.last_sequence = flying.sequence;
-            if file.file_state != FileState::Open {
+            if file.state() != FileState::Open {
                 actions.push(Action::Done { ticket: request.ticket, result: Err(Fault::File) });
                 continue;
             }

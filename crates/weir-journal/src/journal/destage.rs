@@ -263,7 +263,7 @@ impl Journal {
     /// resumed. Each wait ends with an event.
     fn may_destage(&self, span: &Span) -> bool {
         let state = self.files.get(span.file);
-        let is_open = state.file_state == FileState::Open && !state.is_suspended;
+        let is_open = state.state() == FileState::Open && !state.is_suspended;
         let is_destaged = self.destage.operations.iter().flatten().any(|other| other.span.overlaps(span));
         let is_written = self.passing_by.iter().any(|other| other.span.overlaps(span));
         is_open && !is_destaged && !is_written
@@ -330,7 +330,7 @@ impl Journal {
         let Operation { span, zeroed_to, is_doubtful } =
             self.destage.operations[number].expect("an operation that ends has begun");
         let state = self.files.get_mut(span.file);
-        let is_open = state.file_state == FileState::Open && !is_doubtful;
+        let is_open = state.state() == FileState::Open && !is_doubtful;
         let is_unsupported = result == Err(DestageFault::Slow(SlowFault::Unsupported)) && zeroed_to.is_none();
         let has_more = result.is_ok() && zeroed_to.is_some_and(|end| end < span.end());
         state.is_without_fallocate |= is_unsupported;
@@ -379,13 +379,13 @@ impl Journal {
         self.destage.syncing.retain(|(file, changes)| {
             let state = files.get(*file);
             // The batch waits for a failed file until it is forgotten, because the file lacks data.
-            state.file_state == FileState::Failed || state.synced < *changes
+            state.state() == FileState::Failed || state.synced < *changes
         });
         while self.destage.syncing.len() < JOURNAL_DESTAGES_MAX {
             let Some(file) = self.destage.files.pop() else { break };
             let state = self.files.get(file);
             let changes = state.changes;
-            if state.file_state == FileState::Failed || state.synced < changes {
+            if state.state() == FileState::Failed || state.synced < changes {
                 self.destage.syncing.push((file, changes));
                 self.sync_slow(file, changes, actions);
             }

@@ -19,10 +19,9 @@ impl Journal {
         }
         let is_flying = self.flying_requests.iter().any(|request: &Request| request.file == file);
         let state = self.files.get_mut(file);
-        assert!(!matches!(state.file_state, FileState::Forgetting(_)), "a file is forgotten once");
         // Recovery cannot read records before the tail.
         let needs_record = is_flying || state.last_sequence >= self.destage.durable_tail();
-        state.file_state = FileState::Forgetting((!needs_record).then_some(0));
+        state.change_state(FileState::Forgetting((!needs_record).then_some(0)));
         if needs_record {
             self.forgets.push_back(file);
         }
@@ -40,7 +39,7 @@ impl Journal {
         let mut index = 0;
         while let Some(file) = self.forgetting.get(index).copied() {
             let state = self.files.get(file);
-            let is_recorded = matches!(state.file_state, FileState::Forgetting(Some(at)) if at <= stable);
+            let is_recorded = matches!(state.state(), FileState::Forgetting(Some(at)) if at <= stable);
             if is_recorded && state.under_way == 0 {
                 self.forgetting.swap_remove(index);
                 actions.push(Action::Forgotten { file: self.files.remove(file) });

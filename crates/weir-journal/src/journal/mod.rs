@@ -279,14 +279,14 @@ impl Journal {
         if self.has_failed {
             return Some(Fault::Journal);
         }
-        (self.files.get(file).file_state != FileState::Open).then_some(Fault::File)
+        (self.files.get(file).state() != FileState::Open).then_some(Fault::File)
     }
 
     /// Fails a file after an error of the slow drive. The journal keeps its data of the file, and no later
     /// request to the file succeeds.
     fn fail_file(&mut self, file: FileId, actions: &mut Vec<Action>) {
-        if self.files.get(file).file_state == FileState::Open {
-            self.files.get_mut(file).file_state = FileState::Failed;
+        if self.files.get(file).state() == FileState::Open {
+            self.files.get_mut(file).change_state(FileState::Failed);
             actions.push(Action::FileFailed { file });
             self.refuse(file, actions);
         }

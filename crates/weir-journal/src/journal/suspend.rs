@@ -50,7 +50,7 @@ impl Journal {
     pub fn in_the_way(&self) -> BTreeSet<FileKey> {
         let is_jammed = self.is_nearly_full() && !self.has_failed;
         let waited_for = self.waited_for().take_while(|_| is_jammed).map(|file| self.files.get(file));
-        let suspended = waited_for.filter(|file| file.is_suspended && file.file_state == FileState::Open);
+        let suspended = waited_for.filter(|file| file.is_suspended && file.state() == FileState::Open);
         suspended.map(|file| file.key).collect()
     }
 }

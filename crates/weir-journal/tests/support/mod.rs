@@ -3,5 +3,5 @@
 // Each test uses a different part of it.
 #![allow(dead_code)]
 
-pub mod drivers;
+pub mod fuzz_drivers;
 pub mod machine;

@@ -5,7 +5,7 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 pub mod client;
-pub mod drivers;
 pub mod exports;
+pub mod fuzz_drivers;
 pub mod oracle;
 pub mod streams;

@@ -1,7 +1,7 @@
 //! An oracle for request streams: a second, naive decoder. It checks rule by rule, in wide numbers, on the
 //! whole stream at once.
 
-use weir_nbd::{Command, Decoded, NbdError, Refusal, Request, Session, Violation};
+use weir_nbd::{Command, Cookie, Decoded, NbdError, Refusal, Request, Session, Violation};
 
 use super::client::{REQUEST_MAGIC, Reader, WireRequest};
 
@@ -50,10 +50,10 @@ pub fn decode(session: &Session, wire: &WireRequest) -> Decoded {
         return Decoded::Violation(Violation::WriteTooLong(wire.length));
     }
     if let Some(error) = objection(session, wire) {
-        return Decoded::Refused(Refusal { cookie: wire.cookie, command: wire.command, error });
+        return Decoded::Refused(Refusal { cookie: Cookie(wire.cookie), command: wire.command, error });
     }
     let WireRequest { cookie, offset, length, .. } = *wire;
-    Decoded::Request(Request { cookie, offset, length, command: command(wire) })
+    Decoded::Request(Request { cookie: Cookie(cookie), offset, length, command: command(wire) })
 }
 
 /// Returns the error of the first rule that the request breaks.

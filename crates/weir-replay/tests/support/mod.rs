@@ -1,3 +1,3 @@
 //! Support code shared by the tests and the fuzz targets.
 
-pub mod drivers;
+pub mod fuzz_drivers;

@@ -3,8 +3,8 @@
 //!
 //! A replica has the number of its drive. The planner chooses drives; numbers mean nothing to it.
 
-use weir_plan::replica_change::{Action, Outcome, ReplicaChange};
 use weir_plan::replica_plan::Step;
+use weir_plan::replica_steps::{Action, Outcome, ReplicaChange};
 use weir_types::ExtentIndex;
 use weir_types::bounds::REPLICA_SLOTS_MAX;
 use weir_volume::mirror::{AwaitedChange, FileState, ReplicaChange as Change, ReplicaState};

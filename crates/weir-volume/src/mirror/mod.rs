@@ -1,7 +1,7 @@
 //! Mirror: keeps the replicas of a volume's extents equal.
 //!
 //! Every change goes to all replicas, and every read to one replica that is up to date. Each replica is a
-//! [`Volume`] of its own, and the mirror stands above them. The mirror takes the same requests as a single
+//! [`Replica`] of its own, and the mirror stands above them. The mirror takes the same requests as a single
 //! volume and guarantees:
 //!
 //! * Two changes of the same blocks are never under way together, so that all replicas end with the same one.
@@ -13,7 +13,7 @@
 //!
 //! The work is divided. [`Parts`] lists the owners of state: replicas, extents, operations, the order of
 //! changes, flushes and the snapshot in progress. Each kind of work has a module: [`requests`], [`resync`],
-//! [`scrub`], [`checksum_headers`], [`metadata_results`], [`replica_change`] and [`snapshot_in_progress`]. These modules
+//! [`scrub`], [`checksum_headers`], [`metadata_results`], [`replica_membership`] and [`snapshot_in_progress`]. These modules
 //! do not call each other. Each returns effects and [steps](steps), and the mirror hands every step to the
 //! module that it is for.
 //!
@@ -39,7 +39,7 @@ mod parts;
 mod queries;
 mod recovered_extent;
 mod regions;
-mod replica_change;
+mod replica_membership;
 mod replica_metadata;
 mod replicas;
 mod requests;
@@ -74,7 +74,7 @@ use operation::{Operation, Operations, Work};
 use parts::Parts;
 pub use recovered_extent::{Found, RecoveredExtent, Unservable};
 pub use regions::{REGIONS, RegionSet, regions_of};
-pub use replica_change::{AwaitedChange, FileState, ReplicaChange};
+pub use replica_membership::{AwaitedChange, FileState, ReplicaChange};
 pub use replica_metadata::{ReplicaMetadata, ReplicaState, ReplicaStates};
 use replicas::Replicas;
 pub use resync_queue::ResyncQueue;

@@ -10,7 +10,7 @@ use super::extents::Extents;
 use super::flushes::Flushes;
 use super::metadata_results::MetadataResults;
 use super::operation::Operations;
-use super::replica_change::ReplicaChanges;
+use super::replica_membership::ReplicaChanges;
 use super::replicas::Replicas;
 use super::requests::Requests;
 use super::resync::Resync;

@@ -1,4 +1,4 @@
-//! Replicas of a volume: one [`Volume`] for each slot, and the request that each of their operations serves.
+//! Replicas of a volume: one [`Replica`] for each slot, and the request that each of their operations serves.
 //!
 //! This module does not know replica states, and which replica an operation goes to.
 
@@ -8,12 +8,12 @@ use super::effect::Answer;
 use super::mirror_id::MirrorId;
 use super::slots::Slots;
 use crate::action::{Action, Generation, OperationId, Request};
-use crate::volume::Volume;
+use crate::replica::Replica;
 
 /// The replicas of a volume, by slot.
 #[derive(Debug)]
 pub(super) struct Replicas {
-    volumes: Vec<Volume>,
+    volumes: Vec<Replica>,
     /// Request that each operation of a replica serves, by replica and operation number.
     owners: Vec<Vec<Option<MirrorId>>>,
 }
@@ -21,7 +21,7 @@ pub(super) struct Replicas {
 impl Replicas {
     /// A volume of `size_bytes` with this number of slots.
     pub fn new(size_bytes: u64, slots: usize) -> Replicas {
-        let volumes = (0..slots).map(|_| Volume::new(size_bytes)).collect();
+        let volumes = (0..slots).map(|_| Replica::new(size_bytes)).collect();
         Replicas { volumes, owners: vec![Vec::new(); slots] }
     }
 
@@ -34,7 +34,7 @@ impl Replicas {
     /// other replicas do not concern new slots.
     pub fn make_room(&mut self, slots: usize, size_bytes: u64) {
         while self.volumes.len() < slots {
-            self.volumes.push(Volume::new(size_bytes));
+            self.volumes.push(Replica::new(size_bytes));
             self.owners.push(Vec::new());
         }
     }

@@ -1,4 +1,4 @@
-//! An engine for tests of control: it starts no thread, and serves no client. Every order is in effect when its
+//! An engine for tests of control: it starts no thread, and serves no client. Every call is in effect when its
 //! method returns.
 //!
 //! It keeps the promises that control relies on: replica metadata and epoch records lie durably beside the
@@ -6,11 +6,11 @@
 //! can end it at any time, and start the next one on the same drives.
 //!
 //! Background work is done at once. Work of a kind that has a ceiling stands still until the ceiling goes, or
-//! until a test lets steps through. A test can fail a drive, and have orders refused or held up.
+//! until a test lets steps through. A test can fail a drive, and have calls refused or held up.
 
 mod background;
+mod calls;
 mod measurement;
-mod orders;
 mod replica;
 mod volume;
 
@@ -31,9 +31,9 @@ use weir_volume::mirror::{RecoveredExtent, ReplicaMetadata, Slots};
 
 use crate::engine::{Engine, OpenVolume};
 use background::{FakeReclaim, Pace};
+use calls::EngineCalls;
+pub use calls::{EngineCall, HeldCall};
 use measurement::FakeMeasurement;
-use orders::Orders;
-pub use orders::{HeldOrder, Order};
 use replica::place_of;
 use volume::FakeVolume;
 
@@ -46,7 +46,7 @@ const DEPTH: u32 = 32;
 #[derive(Default)]
 pub struct FakeEngine {
     state: Mutex<State>,
-    orders: Orders,
+    calls: EngineCalls,
 }
 
 #[derive(Default)]
@@ -154,14 +154,14 @@ impl FakeEngine {
         }
     }
 
-    /// Refuses an order from now on, for this reason, or accepts it again.
-    pub fn refuse(&self, order: Order, reason: Option<&str>) {
-        self.orders.refuse(order, reason);
+    /// Refuses a call from now on, for this reason, or accepts it again.
+    pub fn refuse(&self, call: EngineCall, reason: Option<&str>) {
+        self.calls.refuse(call, reason);
     }
 
-    /// Holds an order up until the answer is dropped.
-    pub fn hold(&self, order: Order) -> HeldOrder<'_> {
-        self.orders.hold(order)
+    /// Holds a call up until the answer is dropped.
+    pub fn hold(&self, call: EngineCall) -> HeldCall<'_> {
+        self.calls.hold(call)
     }
 
     /// Ends all measurements that run.
@@ -173,7 +173,7 @@ impl FakeEngine {
 impl Engine for FakeEngine {
     fn open(&self, spec: VolumeSpec, journals: Vec<JournalSpec>) -> Result<OpenVolume, EngineError> {
         let id = spec.id;
-        self.orders.pass(Order::Open).map_err(|_| EngineError::Silent(id))?;
+        self.calls.pass(EngineCall::Open).map_err(|_| EngineError::Silent(id))?;
         let mut state = self.state();
         let homes = spec.layout.homes.iter().chain(journals.iter().map(|journal| &journal.home));
         state.take_drives(homes.map(|home| &home.drive));
@@ -184,7 +184,7 @@ impl Engine for FakeEngine {
     }
 
     fn close(&self, volume: VolumeId) -> Done {
-        self.orders.pass(Order::Close).map_err(|_| EngineError::Silent(volume))?;
+        self.calls.pass(EngineCall::Close).map_err(|_| EngineError::Silent(volume))?;
         let mut state = self.state();
         state.volume(volume)?.end_scrub(ScrubEnd::Interrupted);
         state.volumes.remove(&volume);
@@ -200,7 +200,7 @@ impl Engine for FakeEngine {
         recovered_extents: Vec<RecoveredExtent>,
         bindings: Vec<((ExtentIndex, usize), DriveId)>,
     ) -> Done {
-        self.orders.pass(Order::Resize).map_err(|_| EngineError::Silent(volume))?;
+        self.calls.pass(EngineCall::Resize).map_err(|_| EngineError::Silent(volume))?;
         let mut state = self.state();
         state.take_drives(layout.homes.iter().map(|home| &home.drive));
         let volume = state.volume(volume)?;
@@ -247,7 +247,7 @@ impl Engine for FakeEngine {
         journal: Option<DriveId>,
     ) -> Result<bool, EngineError> {
         let not_added = |reason| EngineError::NotAdded { volume, reason };
-        self.orders.pass(Order::AddReplica).map_err(not_added)?;
+        self.calls.pass(EngineCall::AddReplica).map_err(not_added)?;
         let mut state = self.state();
         state.take_drives(homes.iter().map(|home| &home.drive));
         let home = place_of(&homes[usize::from(home)]);
@@ -255,7 +255,7 @@ impl Engine for FakeEngine {
     }
 
     fn remove_replica(&self, volume: VolumeId, replica: (ExtentIndex, usize)) -> Result<bool, EngineError> {
-        self.orders.pass(Order::RemoveReplica).map_err(|_| EngineError::Silent(volume))?;
+        self.calls.pass(EngineCall::RemoveReplica).map_err(|_| EngineError::Silent(volume))?;
         Ok(self.state().volume(volume)?.remove_replica(replica))
     }
 
@@ -305,7 +305,7 @@ impl Engine for FakeEngine {
             None => return Ok(Vec::new()),
             Some(volume) => {
                 let refused = |reason| EngineError::SnapshotRefused { volume, reason };
-                self.orders.pass(Order::Snapshot).map_err(refused)?;
+                self.calls.pass(EngineCall::Snapshot).map_err(refused)?;
                 let mut state = self.state();
                 if specs.len() > 1 && state.missed_instants > 0 {
                     state.missed_instants -= 1;

@@ -87,7 +87,7 @@ impl FakeExtent {
         for (slot, lacks) in lacks.into_iter().enumerate() {
             extent.replicas[slot].is_there = is_there[slot];
             if !lacks.is_empty() || !is_there[slot] {
-                extent.degrade(slot);
+                extent.make_stale(slot);
             }
             extent.metadata.out_of_sync[slot].add(&lacks);
         }
@@ -132,7 +132,7 @@ impl FakeExtent {
     }
 
     /// A replica is stale from now on if another one is in sync. The last one stays in sync.
-    fn degrade(&mut self, slot: usize) {
+    fn make_stale(&mut self, slot: usize) {
         if self.metadata.replica_states[slot] == ReplicaState::InSync && self.in_sync().has_other(slot) {
             self.metadata.replica_states[slot] = ReplicaState::Stale;
         }
@@ -141,7 +141,7 @@ impl FakeExtent {
     /// A replica cannot be reached from now on.
     pub fn fail(&mut self, slot: usize, epoch_records: &Path) {
         self.replicas[slot].is_there = false;
-        self.degrade(slot);
+        self.make_stale(slot);
         if self.in_sync().has_other(slot) {
             // If it cannot be written now, the next write of the metadata has this state too.
             let _ = self.write_metadata(epoch_records);
@@ -182,7 +182,7 @@ impl FakeExtent {
             self.metadata.out_of_sync[slot] = RegionSet::all();
         }
         (self.replicas[slot].is_there, self.replicas[slot].file) = (true, None);
-        self.degrade(slot);
+        self.make_stale(slot);
         true
     }
 

@@ -28,7 +28,7 @@ pub struct Desk<'a> {
     pub mirror: &'a mut Mirror,
     /// Effects of the mirror, which the caller has to carry out.
     pub effects: &'a mut Vec<Effect>,
-    /// An order waits until the volume is quiet.
+    /// A command waits until the volume is quiet.
     pub is_ending: bool,
 }
 

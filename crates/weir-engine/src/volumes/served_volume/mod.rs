@@ -7,10 +7,10 @@
 
 mod changes;
 mod checksum_files;
+mod commands;
 mod effects;
 mod failures;
 mod metadata;
-mod orders;
 mod snapshots;
 mod stalls;
 mod upkeep;
@@ -24,11 +24,11 @@ use crate::emulation::Emulated;
 use crate::io::Io;
 use crate::token::VolumeIndex;
 use crate::volumes::checksums::{self, VolumeChecksums};
-use crate::volumes::disk::Disk;
 use crate::volumes::failure_reasons::FailureReasons;
 use crate::volumes::journals::VolumeJournals;
-use crate::volumes::life::VolumeLife;
+use crate::volumes::lifecycle::VolumeLife;
 use crate::volumes::operations::Operations;
+use crate::volumes::replica_io::Disk;
 use crate::volumes::replica_metadata::{self, VolumeMetadata};
 use crate::volumes::replicas::ReplicaWaiters;
 use crate::volumes::resync::{self, VolumeResync};
@@ -57,7 +57,7 @@ pub struct ServedVolume {
     pub effects: Vec<Effect>,
     /// Whether effects are being carried out.
     pub agenda: Agenda,
-    /// Orders that wait until the volume is quiet.
+    /// Commands that wait until the volume is quiet.
     pub life: VolumeLife,
     pub size_bytes: u64,
     /// Why replicas fail whose failure is not carried out yet.
@@ -214,7 +214,7 @@ impl ServedVolume {
         self.operations.is_quiet() && self.mirror.operations() == 0
     }
 
-    /// True if an order waits for this volume to become quiet.
+    /// True if a command waits for this volume to become quiet.
     pub fn is_ending(&self) -> bool {
         self.life.is_ending()
     }

@@ -1,4 +1,4 @@
-//! Snapshots: orders about snapshots of the volume, and the answers of drives.
+//! Snapshots: commands about snapshots of the volume, and the answers of drives.
 
 use super::ServedVolume;
 use crate::token::AskNumber;

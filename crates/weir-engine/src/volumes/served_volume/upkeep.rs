@@ -6,7 +6,7 @@ use weir_types::bounds::EXTENT_BYTES;
 use weir_volume::geometry::extent_count;
 
 use super::ServedVolume;
-use crate::volumes::life::{NewSize, answer};
+use crate::volumes::lifecycle::{NewSize, answer};
 use crate::volumes::volume_desk::Desk;
 
 impl ServedVolume {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 use weir_plan::failure_domain::{FailureDomain, Room};
-use weir_plan::replica_change::{Outcome, ReplicaChange};
 use weir_plan::replica_plan::{Candidate, ReplicaNow, Step, Wish, may_be_removed, next_step, unreachable};
+use weir_plan::replica_steps::{Outcome, ReplicaChange};
 use weir_types::bounds::{EXTENT_BYTES, REPLICA_SLOTS_MAX};
 use weir_types::random::Random;
 use weir_types::{Class, DriveId, ExtentIndex};

@@ -224,7 +224,7 @@ impl MirroredExtent {
     /// Enters a change in the dirty region log. True if the entry is durable already.
     pub fn mark(&mut self, request: &Request) -> bool {
         for slot in Slots::ALL.without(self.targets(request)).iter() {
-            self.degrade(slot);
+            self.make_stale(slot);
             if self.wanted.replica_states[slot] == ReplicaState::Stale {
                 self.lose(slot, request);
             }

@@ -41,7 +41,7 @@ impl MirroredExtent {
 
     /// Makes a replica stale that missed a change, if another replica is in sync. Dirty regions may not be
     /// stable on the stale replica, so it lacks them.
-    pub(super) fn degrade(&mut self, slot: usize) {
+    pub(super) fn make_stale(&mut self, slot: usize) {
         let has_other = self.in_sync().has_other(slot);
         if self.wanted.replica_states[slot] == ReplicaState::InSync && has_other {
             self.set_state(slot, ReplicaState::Stale);
@@ -54,7 +54,7 @@ impl MirroredExtent {
         if regions.is_empty() {
             return;
         }
-        self.degrade(slot);
+        self.make_stale(slot);
         if self.wanted.replica_states[slot] == ReplicaState::Stale {
             self.wanted.out_of_sync[slot].add(regions);
         }
@@ -73,7 +73,7 @@ impl MirroredExtent {
     /// Handles a change that these replicas missed, and that a replica in sync has.
     pub fn miss(&mut self, slots: Slots, request: &Request) {
         for slot in slots.iter() {
-            self.degrade(slot);
+            self.make_stale(slot);
             self.lose(slot, request);
         }
     }
@@ -107,7 +107,7 @@ impl MirroredExtent {
             let dirty = self.wanted.dirty.clone();
             self.wanted.out_of_sync[slot].add(&dirty);
         }
-        self.degrade(slot);
+        self.make_stale(slot);
         self.choose_authoritative();
         self.check_invariants();
     }
@@ -202,7 +202,7 @@ impl MirroredExtent {
     /// metadata names and those that it missed. It lacks all regions if its metadata is not the metadata last
     /// written there. It may have missed metadata, so a new epoch has the metadata written to it.
     pub fn rejoin(&mut self, slot: usize, found: &ReplicaMetadata) {
-        self.degrade(slot);
+        self.make_stale(slot);
         // Regions that left the metadata since then may be missing from the returning data.
         self.wanted.out_of_sync[slot].add(&found.may_lack(slot));
         if self.is_foreign(slot, found) {

@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::drivers::{HEADER, drive_loads, drive_trace};
+use support::fuzz_drivers::{HEADER, drive_loads, drive_trace};
 use weir_testkit::driver::{ANY_BYTES, EDITED, FIELDS, run};
 
 #[test]

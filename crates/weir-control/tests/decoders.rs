@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::drivers::{
+use support::fuzz_drivers::{
     drive_catalogue_record, drive_drive_list_backup, drive_record_backup, drive_saved_credits,
     drive_system_tables,
 };

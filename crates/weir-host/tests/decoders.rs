@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::drivers::drive_token;
+use support::fuzz_drivers::drive_token;
 use weir_testkit::driver::{EDITED, run};
 
 #[test]

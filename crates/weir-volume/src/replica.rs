@@ -15,7 +15,7 @@ use crate::operation::{Operation, Operations, Stage};
 /// extent to open, for its range or for space. Only unaligned writes have edges. In an open extent, reads go
 /// straight to `Running`, as do aligned writes into allocated space.
 #[derive(Debug)]
-pub struct Volume {
+pub struct Replica {
     extents: Vec<Extent>,
     operations: Operations,
     flushes: Flushes,
@@ -27,11 +27,11 @@ pub struct Volume {
     last_generation: Generation,
 }
 
-impl Volume {
+impl Replica {
     /// A volume of `size_bytes` whose extent files all exist.
-    pub fn new(size_bytes: u64) -> Volume {
+    pub fn new(size_bytes: u64) -> Replica {
         let extents = (0..extent_count(size_bytes)).map(|_| Extent::new(Generation::default())).collect();
-        Volume {
+        Replica {
             extents,
             operations: Operations::default(),
             flushes: Flushes::default(),
@@ -527,7 +527,7 @@ mod tests {
     const FIRST: ExtentIndex = ExtentIndex(0);
 
     /// Completes a write to the file of a generation, and begins a flush.
-    fn write_and_flush(volume: &mut Volume, generation: Generation, flush: u32) -> Vec<Action> {
+    fn write_and_flush(volume: &mut Replica, generation: Generation, flush: u32) -> Vec<Action> {
         let (file, mut actions) = ((FIRST, generation), Vec::new());
         let kind = Kind::Write { is_durable: false };
         let id = volume.start(Request { kind, extent: FIRST, offset: 0, length: 4096 }, &mut actions);
@@ -543,7 +543,7 @@ mod tests {
 
     #[test]
     fn late_answer_is_not_applied_to_the_next_file() {
-        let mut volume = Volume::new(EXTENT_BYTES);
+        let mut volume = Replica::new(EXTENT_BYTES);
         let (first, second) = (Generation(0), Generation(1));
         let sync = |generation| vec![Action::Sync { extent: FIRST, generation }];
         assert_eq!(write_and_flush(&mut volume, first, 1), sync(first));

@@ -1,4 +1,4 @@
-//! The data plane as an engine: the orders of control.
+//! The data plane as an engine: the commands of control.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

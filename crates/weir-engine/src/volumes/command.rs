@@ -1,4 +1,4 @@
-//! Orders to a volume that is open, and their answers.
+//! Commands to a volume that is open, and their answers.
 
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -16,8 +16,8 @@ pub struct NewJournal {
     pub home: NewHome,
 }
 
-/// One order to a volume that is open.
-pub enum VolumeOrder {
+/// One command to a volume that is open.
+pub enum VolumeCommand {
     /// Add, fail or restore a replica of an extent.
     ChangeReplica {
         replica: (ExtentIndex, usize),
@@ -70,7 +70,7 @@ pub enum VolumeOrder {
     },
 }
 
-/// The answer to an order, which is sent once the order is in effect.
+/// The answer to a command, which is sent once the command is in effect.
 pub enum Reply {
     /// No caller waits, or the caller is told later.
     Nothing,
@@ -89,21 +89,21 @@ impl Reply {
     }
 }
 
-impl VolumeOrder {
-    /// Answers an order to a volume that is not open any more.
+impl VolumeCommand {
+    /// Answers a command to a volume that is not open any more.
     pub fn refuse(self) {
         let reply = match self {
-            VolumeOrder::ChangeReplica { done, .. } => return tell(done, false),
-            VolumeOrder::Snapshot(new) => return new.refuse(),
-            VolumeOrder::DropJournal { done, .. } => Reply::Whether(done, true),
-            VolumeOrder::AddJournal { done, .. }
-            | VolumeOrder::Quiesce { done }
-            | VolumeOrder::Scrub { done, .. } => Reply::Whether(done, false),
-            VolumeOrder::SetReadCosts { done, .. } | VolumeOrder::EndScrub { done } => Reply::Done(done),
-            VolumeOrder::ConfirmAdded { .. }
-            | VolumeOrder::GiveUpJournal { .. }
-            | VolumeOrder::AbandonSnapshot
-            | VolumeOrder::FailReplica { .. } => Reply::Nothing,
+            VolumeCommand::ChangeReplica { done, .. } => return tell(done, false),
+            VolumeCommand::Snapshot(new) => return new.refuse(),
+            VolumeCommand::DropJournal { done, .. } => Reply::Whether(done, true),
+            VolumeCommand::AddJournal { done, .. }
+            | VolumeCommand::Quiesce { done }
+            | VolumeCommand::Scrub { done, .. } => Reply::Whether(done, false),
+            VolumeCommand::SetReadCosts { done, .. } | VolumeCommand::EndScrub { done } => Reply::Done(done),
+            VolumeCommand::ConfirmAdded { .. }
+            | VolumeCommand::GiveUpJournal { .. }
+            | VolumeCommand::AbandonSnapshot
+            | VolumeCommand::FailReplica { .. } => Reply::Nothing,
         };
         reply.send();
     }

@@ -1,6 +1,6 @@
 //! The fuzz driver on generated input: every test run covers the same checks as the fuzzer.
 
-use crate::support::drivers::{JSON, TOML, drive_configuration};
+use crate::support::fuzz_drivers::{JSON, TOML, drive_configuration};
 use weir_testkit::driver::{ANY_BYTES, run};
 
 #[test]

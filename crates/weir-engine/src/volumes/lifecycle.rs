@@ -1,4 +1,4 @@
-//! Life: the orders that end a volume, resize it or make it read-only, until the volume is quiet enough.
+//! Life: the commands that end a volume, resize it or make it read-only, until the volume is quiet enough.
 
 use std::sync::mpsc::SyncSender;
 
@@ -19,7 +19,7 @@ pub struct NewSize {
     pub bindings: Vec<((ExtentIndex, usize), DriveId)>,
 }
 
-/// The orders to a volume that wait until it is quiet, and what it permits.
+/// The commands to a volume that wait until it is quiet, and what it permits.
 pub struct VolumeLife {
     /// The caller that closes the volume.
     closing: Option<SyncSender<()>>,
@@ -44,7 +44,7 @@ impl VolumeLife {
         }
     }
 
-    /// True if an order waits for the volume to become quiet.
+    /// True if a command waits for the volume to become quiet.
     pub fn is_ending(&self) -> bool {
         self.closing.is_some() || self.resizing.is_some() || self.becoming_read_only.is_some()
     }
@@ -105,7 +105,7 @@ impl VolumeLife {
     }
 }
 
-/// Tells the caller of an order that it is in effect. The caller may have stopped waiting.
+/// Tells the caller of a command that it is in effect. The caller may have stopped waiting.
 pub fn answer(done: SyncSender<()>) {
     let _ = done.send(());
 }

@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::drivers::{WORDS, drive_units};
+use support::fuzz_drivers::{WORDS, drive_units};
 use weir_testkit::driver::{ANY_BYTES, run};
 
 #[test]

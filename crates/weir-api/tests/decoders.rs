@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::drivers::{drive_entity_tag, drive_page_token, drive_request_body};
+use support::fuzz_drivers::{drive_entity_tag, drive_page_token, drive_request_body};
 use weir_testkit::driver::{ANY_BYTES, EDITED, FIELDS, run};
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::drivers::{RECORDS, drive_header, drive_recovery, drive_superblock};
+use support::fuzz_drivers::{RECORDS, drive_header, drive_recovery, drive_superblock};
 use weir_testkit::driver::{CHECKSUM, FIELDS, run};
 
 #[test]

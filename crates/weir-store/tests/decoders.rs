@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::drivers::{
+use support::fuzz_drivers::{
     SECTORS, drive_checksum_heads, drive_checksum_section, drive_drive_marker, drive_epoch_records,
     drive_journal_marker, drive_replica_metadata,
 };

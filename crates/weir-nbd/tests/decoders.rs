@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::drivers::{CLIENT, drive_handshake, drive_requests};
+use support::fuzz_drivers::{CLIENT, drive_handshake, drive_requests};
 use weir_testkit::driver::run;
 
 #[test]

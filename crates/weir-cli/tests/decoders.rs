@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::drivers::drive_policy_file;
+use support::fuzz_drivers::drive_policy_file;
 use weir_testkit::driver::{ANY_BYTES, EDITED, run};
 
 #[test]

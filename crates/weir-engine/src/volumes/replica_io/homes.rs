@@ -6,7 +6,7 @@ use weir_volume::zeroing::Filesystem;
 use super::Disk;
 use crate::drive_queue::HomeQueue;
 use crate::policy_path::own_level;
-use crate::volumes::order::NewJournal;
+use crate::volumes::command::NewJournal;
 use crate::volumes::volume_files::{Home, NewHome};
 
 impl Disk<'_> {

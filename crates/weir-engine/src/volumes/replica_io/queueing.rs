@@ -8,7 +8,7 @@ use weir_volume::{Action, OperationId};
 
 use super::Disk;
 use crate::drive_queue::Pending;
-use crate::sharing::DriveGrant;
+use crate::shared_state::DriveGrant;
 use crate::token::ReplicaIndex;
 use crate::volumes::operations::Purpose;
 

@@ -1,4 +1,4 @@
-//! Ordering: carrying out the orders of control.
+//! Commands: carrying out the commands of control.
 
 use std::sync::mpsc::SyncSender;
 
@@ -10,8 +10,8 @@ use super::Reactor;
 use crate::clients::NewConnection;
 use crate::command::{Command, PolicyBinding};
 use crate::token::VolumeIndex;
-use crate::volumes::life::{NewSize, answer};
-use crate::volumes::order::{NewJournal, VolumeOrder};
+use crate::volumes::command::{NewJournal, VolumeCommand};
+use crate::volumes::lifecycle::{NewSize, answer};
 use crate::volumes::volume_files::NewHome;
 use weir_host::line_gate::LineGate;
 
@@ -63,15 +63,15 @@ impl Reactor {
                 // The caller may have stopped waiting.
                 let _ = done.send(self.volumes.open_files(drive));
             }
-            Command::Volume { volume, order } => self.take_order(volume, order),
+            Command::Volume { volume, command } => self.take_volume_command(volume, command),
             Command::Serve { volume, connection } => self.serve(volume, *connection),
             Command::Stop => self.stop(),
         }
     }
 
-    fn take_order(&mut self, volume: VolumeId, order: VolumeOrder) {
-        let Some(index) = self.volumes.index_of(volume) else { return order.refuse() };
-        let reply = self.carry_out_all(index, |volume, desk| volume.take_order(order, desk));
+    fn take_volume_command(&mut self, volume: VolumeId, command: VolumeCommand) {
+        let Some(index) = self.volumes.index_of(volume) else { return command.refuse() };
+        let reply = self.carry_out_all(index, |volume, desk| volume.take_command(command, desk));
         self.settle_volume(index);
         reply.send();
     }

@@ -1,0 +1,172 @@
+//! Any bench in turn with an earlier daemon (`--in-turn ROUNDS`), whose binary `WEIR_BASELINE` names.
+//!
+//! A round runs the bench with both daemons. The figures of each row are compared by their medians. A figure
+//! is worse only if the difference exceeds both a fixed part and the spread of the rounds. Rows of other
+//! servers are compared too, and not judged: they show how much the machine changes by itself.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::{BASELINE, Bench, Options};
+use crate::numbers::median;
+use crate::report::{Report, print_table};
+
+/// Least difference of medians that counts, as a fraction.
+const DIFFERENCE_COUNTED: f64 = 0.03;
+
+/// Figures that are compared, and whether more is better.
+const FIGURES: [(&str, bool); 7] = [
+    ("iops", true),
+    ("replicas_iops", true),
+    ("files_iops", true),
+    ("completed", true),
+    ("p50_us", false),
+    ("p99_us", false),
+    ("processor_us_per_request", false),
+];
+/// Fields of a row that hold the server. Rows without them are Weir's.
+const SERVER_FIELDS: [&str; 2] = ["server", "what"];
+
+/// Figure of a row, measured in each round now and before.
+#[derive(Debug)]
+struct Series {
+    row: String,
+    figure: String,
+    is_weir: bool,
+    is_more_better: bool,
+    rounds: [Vec<f64>; 2],
+}
+
+/// Runs a bench `rounds` times with each daemon.
+pub fn run(name: &str, bench: Bench, options: &Options, rounds: usize) -> Result<Report> {
+    let before = std::env::var_os(BASELINE).map(PathBuf::from);
+    let before = before.with_context(|| format!("{BASELINE} names no daemon to compare with"))?;
+    ensure!(rounds > 0, "--in-turn needs at least one round");
+    let mut all = Vec::new();
+    for round in 0..rounds {
+        // The daemon that begins changes, so that none always meets a machine at rest.
+        for which in [round % 2, (round + 1) % 2] {
+            let binary = if which == 0 { &options.binary } else { &before };
+            println!("### round {} of {rounds}, {}\n", round + 1, ["now", "before"][which]);
+            let report = bench(&Options { binary: binary.clone(), ..options.clone() })?;
+            add_rows(&mut all, which, report.rows());
+        }
+    }
+    let mut report = Report::new(&format!("{name} in turn"));
+    let rows: Vec<_> = all.iter().map(|series| judge(series, &mut report)).collect();
+    print_table(&["row", "figure", "now", "before", "ratio", "rounds of before"], rows);
+    Ok(report)
+}
+
+/// Adds the figures of a round to those of the rounds before it.
+fn add_rows(all: &mut Vec<Series>, which: usize, rows: &[Value]) {
+    for row in rows {
+        for (figure, is_more_better) in FIGURES {
+            for (suffix, value) in numbers(&row[figure]) {
+                let (name, figure) = (name_of(row), format!("{figure}{suffix}"));
+                let known = all.iter().position(|series| (&series.row, &series.figure) == (&name, &figure));
+                let index = known.unwrap_or_else(|| {
+                    let is_weir = is_weirs(row);
+                    let rounds = Default::default();
+                    all.push(Series { row: name, figure, is_weir, is_more_better, rounds });
+                    all.len() - 1
+                });
+                all[index].rounds[which].push(value);
+            }
+        }
+    }
+}
+
+/// Returns a number, or the numbers of an array, each with the text that tells it from the others.
+fn numbers(value: &Value) -> Vec<(String, f64)> {
+    match value {
+        Value::Array(values) => {
+            let all = values.iter().enumerate();
+            all.filter_map(|(index, value)| Some((format!(" {}", index + 1), value.as_f64()?))).collect()
+        }
+        value => value.as_f64().map(|value| (String::new(), value)).into_iter().collect(),
+    }
+}
+
+/// Returns the name of a row: its texts and its queue depth.
+fn name_of(row: &Value) -> String {
+    let fields = row.as_object().into_iter().flatten();
+    let words = fields.filter_map(|(key, value)| match value {
+        Value::String(text) => Some(text.clone()),
+        value if key == "depth" => Some(format!("QD{value}")),
+        _ => None,
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+fn is_weirs(row: &Value) -> bool {
+    let servers = SERVER_FIELDS.iter().filter_map(|field| row[field].as_str());
+    servers.into_iter().all(|server| server.starts_with("weir"))
+}
+
+/// Returns the table row of a figure, and judges it if it is Weir's.
+fn judge(series: &Series, report: &mut Report) -> Vec<String> {
+    let Series { row, figure, .. } = series;
+    let [now, before] = series.rounds.each_ref().map(|rounds| median(rounds.iter().copied()));
+    let ratio = if before == 0.0 { 1.0 } else { now / before };
+    let spread = series.rounds[1].iter().copied();
+    let (low, high) = (spread.clone().fold(f64::MAX, f64::min), spread.fold(0.0, f64::max));
+    if series.is_weir && figure != "files_iops" {
+        let found = format!("{now:.2} after {before:.2} ({low:.2} to {high:.2}), ratio {ratio:.3}");
+        report.claim(format!("{row}: {figure} not worse"), found, !is_worse(series, now, before));
+    }
+    let numbers = [now, before].map(|figure| format!("{figure:.2}"));
+    let cells = [row.clone(), figure.clone()].into_iter().chain(numbers);
+    cells.chain([format!("{ratio:.3}"), format!("{low:.2} to {high:.2}")]).collect()
+}
+
+/// Returns true if the median is worse by a counted difference, and outside the rounds of before.
+fn is_worse(series: &Series, now: f64, before: f64) -> bool {
+    let rounds = series.rounds[1].iter().copied();
+    if series.is_more_better {
+        now < before * (1.0 - DIFFERENCE_COUNTED) && now < rounds.fold(f64::MAX, f64::min)
+    } else {
+        now > before * (1.0 + DIFFERENCE_COUNTED) && now > rounds.fold(0.0, f64::max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn series(is_more_better: bool, now: [f64; 3], before: [f64; 3]) -> Series {
+        let rounds = [now.to_vec(), before.to_vec()];
+        Series { row: "r".to_owned(), figure: "iops".to_owned(), is_weir: true, is_more_better, rounds }
+    }
+
+    fn is_good(series: &Series) -> bool {
+        let mut report = Report::new("test");
+        judge(series, &mut report);
+        report.finish(None).is_ok()
+    }
+
+    #[test]
+    fn loss_beyond_the_spread_is_worse() {
+        assert!(is_good(&series(true, [96.0; 3], [95.0, 100.0, 101.0])));
+        assert!(is_good(&series(true, [98.0; 3], [99.0, 100.0, 101.0])));
+        assert!(!is_good(&series(true, [94.0; 3], [95.0, 100.0, 101.0])));
+        assert!(is_good(&series(false, [104.0; 3], [95.0, 100.0, 105.0])));
+        assert!(!is_good(&series(false, [106.0; 3], [95.0, 100.0, 105.0])));
+    }
+
+    #[test]
+    fn rows_of_one_name_are_one_series() {
+        let mut all = Vec::new();
+        let row = |iops: [u64; 2]| json!({"what": "weir", "load": "equal", "iops": iops, "busy": 0.5});
+        add_rows(&mut all, 0, &[row([1, 2])]);
+        add_rows(&mut all, 1, &[row([3, 4])]);
+        let found: Vec<_> = all.iter().map(|series| (series.figure.as_str(), &series.rounds)).collect();
+        assert_eq!(found, [("iops 1", &[vec![1.0], vec![3.0]]), ("iops 2", &[vec![2.0], vec![4.0]])]);
+        assert_eq!(all[0].row, "equal, weir");
+        assert!(all[0].is_weir && !is_weirs(&json!({"server": "nbdkit file"})));
+    }
+}
