@@ -1,5 +1,7 @@
 //! Errors of the API: every error answer is a problem document (RFC 9457), made here.
 
+use std::error::Error;
+
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
@@ -8,9 +10,13 @@ use axum::response::{IntoResponse, Response};
 use crate::convert::IntoApi;
 use weir_api_types::{ErrorCode, Problem};
 use weir_control::{ControlError, ErrorKind};
+use weir_host::line_gate::LineGate;
 
 /// Content type of a problem document.
 const PROBLEM_JSON: &str = "application/problem+json";
+
+/// Rate limit of lines about failures: a client can repeat a request that fails.
+static FAILURES: LineGate = LineGate::new();
 
 /// An error answer.
 #[derive(Debug)]
@@ -48,12 +54,19 @@ impl ApiError {
     }
 }
 
+/// Logs a failure with the causes that its message does not tell.
+fn log_failure(error: &ControlError) {
+    let Some(left_out) = FAILURES.pass() else { return };
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
+    let untold = causes.map(ToString::to_string).filter(|cause| !error.message.contains(cause));
+    let causes = untold.collect::<Vec<_>>().join(": ");
+    tracing::error!(%error, causes, left_out, "a request failed inside the daemon");
+}
+
 impl From<ControlError> for ApiError {
     fn from(error: ControlError) -> ApiError {
         if error.kind == ErrorKind::Internal {
-            // As an error and not as a text: the log then has its causes too.
-            let error: &(dyn std::error::Error + 'static) = &error;
-            tracing::error!(error, "a request failed inside the daemon");
+            log_failure(&error);
         }
         let problem = Problem::new(error.kind.into_api(), &error.message);
         ApiError(Box::new(match error.field {

@@ -10,9 +10,9 @@ use axum::extract::State;
 use super::answer::{Answer, Path, Query};
 use super::{Context, convert};
 use weir_api_types::{
-    AdaptiveModify, AdaptivePolicyGroupModify, BindingCause, BindingLimit, BurstModify, DriveNeighbour,
-    ExplainQuery, LatencyShares, LimitRate, LimitsModify, NamedVolumes, PolicyGroupKind, PolicyGroupModify,
-    Proposal, Rates, VolumeExplanation,
+    AdaptivePolicyGroupModify, BindingCause, BindingLimit, BurstModify, DriveNeighbour, ExplainQuery,
+    LatencyShares, LimitRate, LimitsModify, NamedVolumes, PolicyGroupKind, PolicyGroupModify, Proposal,
+    Rates, VolumeExplanation,
 };
 use weir_control::reasons::{self, Binding, Cause, Change, Explanation, Situation, limit_name};
 use weir_control::{ControlError, GroupKind, Outcome};
@@ -134,7 +134,6 @@ impl FromControl<reasons::Proposal> for Proposal {
 /// Returns the body that makes a change, of one kind of group or the other.
 fn change(change: Change) -> (Option<PolicyGroupModify>, Option<AdaptivePolicyGroupModify>) {
     let mut fixed = PolicyGroupModify::default();
-    let mut terms = AdaptiveModify::default();
     match change {
         Change::Ceilings { direction, ceilings, burst } => {
             fixed.limits = limits(direction, ceilings);
@@ -145,15 +144,12 @@ fn change(change: Change) -> (Option<PolicyGroupModify>, Option<AdaptivePolicyGr
         }
         Change::Floor(floor) => fixed.floor = Some(floor.into()),
         Change::Weight(weight) => fixed.weight = Some(weight),
-        Change::Adaptive { expected_iops_per_tb, peak_iops_per_tb } => {
-            terms = AdaptiveModify { expected_iops_per_tb, peak_iops_per_tb, ..terms };
+        Change::Adaptive(change) => {
+            let terms = Some(convert::policy::adaptive_modify(change));
+            return (None, Some(AdaptivePolicyGroupModify { terms, name: None }));
         }
-        Change::NoBlockSize => terms.block_size_bytes = Some(0),
     }
-    match terms == AdaptiveModify::default() {
-        true => (Some(fixed), None),
-        false => (None, Some(AdaptivePolicyGroupModify { terms: Some(terms), name: None })),
-    }
+    (Some(fixed), None)
 }
 
 /// Returns a change of the rates of one direction, or of both together.
@@ -210,6 +206,7 @@ impl FromControl<Explanation> for VolumeExplanation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_control::AdaptiveChange;
 
     #[test]
     fn proposal_is_the_body_of_a_change() {
@@ -230,10 +227,14 @@ mod tests {
             (Change::Floor(rates("5IOPS")), r#"{"fixed":{"floor":{"iops":5}},"adaptive":null}"#),
             (Change::Weight(7), r#"{"fixed":{"weight":7},"adaptive":null}"#),
             (
-                Change::Adaptive { expected_iops_per_tb: None, peak_iops_per_tb: Some(8) },
-                r#"{"fixed":null,"adaptive":{"terms":{"peak_iops_per_tb":8}}}"#,
+                Change::Adaptive(AdaptiveChange {
+                    peak_iops_per_tb: Some(8),
+                    block_size_bytes: Some(None),
+                    ceiling_iops_max: Some(Some(9)),
+                    ..AdaptiveChange::default()
+                }),
+                r#"{"fixed":null,"adaptive":{"terms":{"peak_iops_per_tb":8,"block_size_bytes":0,"ceiling_iops_max":9}}}"#,
             ),
-            (Change::NoBlockSize, r#"{"fixed":null,"adaptive":{"terms":{"block_size_bytes":0}}}"#),
         ] {
             let expected: serde_json::Value = serde_json::from_str(expected).unwrap();
             assert_eq!(body(made), expected);

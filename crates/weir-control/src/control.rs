@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::absences::Absences;
-use crate::alarm_list::{AlarmList, Since};
+use crate::alarm_list::{AlarmList, OfRecords, Since};
 use crate::apply::PolicySets;
 use crate::background::Background;
 use crate::bindings::Bindings;
@@ -319,6 +319,7 @@ fn alarm_list(core: &Arc<Core>, space: &Arc<StateSpace>, storage: &Storage, part
         extents: storage.extents.clone(),
         absences: storage.absences.clone(),
         since: Since::default(),
+        of_records: OfRecords::default(),
     }
 }
 
@@ -351,7 +352,7 @@ impl Control {
             views: volumes.views.clone(),
             groups: policies.groups.clone(),
         });
-        let reasons = Arc::new(Reasons { core: core.clone() });
+        let reasons = Arc::new(Reasons { core: core.clone(), figures: storage.figures.clone() });
         let background = Arc::new(Background { core: core.clone(), scrubs: storage.scrubs.clone() });
         let operations = operations(&core, &storage, &parts, &background);
         let credits = Arc::new(BurstCredits { core: core.clone() });

@@ -47,8 +47,7 @@ pub struct ControlError {
 /// Two errors are equal if they tell the same; their causes are not compared.
 impl PartialEq for ControlError {
     fn eq(&self, other: &ControlError) -> bool {
-        let told = |error: &ControlError| (error.kind, error.message.clone(), error.field);
-        told(self) == told(other)
+        (self.kind, &self.message, self.field) == (other.kind, &other.message, other.field)
     }
 }
 

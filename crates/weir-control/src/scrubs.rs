@@ -347,7 +347,7 @@ impl Scrubs {
                 extent: Some(extent),
                 message: damage_words(extent, &damaged),
             };
-            open.faults().damaged.into_iter().map(alarm)
+            open.damaged().into_iter().map(alarm)
         };
         model.open.iter().flat_map(of_volume).collect()
     }

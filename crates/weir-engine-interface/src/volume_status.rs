@@ -81,6 +81,11 @@ impl OpenVolume {
         self.status.current().faults.clone()
     }
 
+    /// By extent, the blocks of which no replica is known to be good, in order.
+    pub fn damaged(&self) -> BTreeMap<ExtentIndex, Vec<Damaged>> {
+        self.status.current().faults.damaged.clone()
+    }
+
     /// True if a volume's journal on a drive has failed.
     pub fn has_failed_journal(&self, drive: DriveId) -> bool {
         self.status.current().faults.failed_journals.contains(&drive)

@@ -1,4 +1,4 @@
-//! Commands: the commands that the rest of the daemon gives to a reactor.
+//! Commands: what the rest of the daemon tells a reactor to do.
 
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;

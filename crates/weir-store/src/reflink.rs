@@ -1,4 +1,4 @@
-//! Sharing: whether files on a drive can share extents (reflink), found by a test and never taken from a
+//! Reflink: whether files on a drive can share extents (reflink), found by a test and never taken from a
 //! record.
 //!
 //! The test runs when a drive is opened, and again when another filesystem lies there. A full or failing disk

@@ -1,4 +1,4 @@
-//! Volume: the state machine of one replica of a volume and its extents.
+//! Replica: the state machine of one replica of a volume and its extents.
 
 use weir_types::ExtentIndex;
 use weir_types::bounds::BLOCK_BYTES;
@@ -9,7 +9,7 @@ use crate::flush::{Flushes, Join};
 use crate::geometry::extent_count;
 use crate::operation::{Operation, Operations, Stage};
 
-/// One volume.
+/// One replica of a volume.
 ///
 /// An operation passes these stages: `Waiting` → `HeadEdge` → `TailEdge` → `Running` → done. It waits for its
 /// extent to open, for its range or for space. Only unaligned writes have edges. In an open extent, reads go

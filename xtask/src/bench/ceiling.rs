@@ -27,13 +27,25 @@ const SIDE_BY_SIDE_RATE_MAX: f64 = 3000.0;
 const SIDE_BY_SIDE_MAX: usize = 16;
 /// Time that a load may take to start on a busy machine, in seconds.
 const START_SECONDS: u64 = 5;
+/// The same in a quick run.
+const START_SECONDS_QUICK: u64 = 2;
 /// Limit with which idle time is tested, in operations per second.
 const IDLE_LIMIT_IOPS: u64 = 1000;
+
+/// Length of the load of a cell.
+#[derive(Clone, Copy)]
+struct Times {
+    /// Judged time, in seconds.
+    seconds: u64,
+    /// Time that the load may take to start, in seconds.
+    start_seconds: u64,
+}
 
 /// Measures the matrix, the idle credit, and the peers.
 pub fn run(options: &Options) -> Result<Report> {
     let mut report = Report::new("ceiling");
-    let seconds = if options.is_quick { 4 } else { 30 };
+    let (seconds, start_seconds) =
+        if options.is_quick { (4, START_SECONDS_QUICK) } else { (30, START_SECONDS) };
     let stage = Stage::in_memory(options, "ceiling")?;
     stage.create_policy("above -min-throughput 900000IOPS -weight 200", super::WIDE, true)?;
     for index in 0..SIDE_BY_SIDE_MAX {
@@ -44,7 +56,7 @@ pub fn run(options: &Options) -> Result<Report> {
     println!("{} cells are within reach of the unlimited client; {seconds} s each\n", cells.len());
     let mut rows = Vec::new();
     for batch in batches(cells) {
-        rows.extend(measure_batch(&stage, &batch, seconds, &mut report)?);
+        rows.extend(measure_batch(&stage, &batch, Times { seconds, start_seconds }, &mut report)?);
     }
     print_matrix(rows);
     measure_idle_credit(&stage, &mut report)?;
@@ -104,7 +116,7 @@ type Row = (Combination, Verdict);
 fn measure_batch(
     stage: &Stage,
     batch: &[Combination],
-    seconds: u64,
+    Times { seconds, start_seconds }: Times,
     report: &mut Report,
 ) -> Result<Vec<Row>> {
     let mut running = Vec::new();
@@ -116,7 +128,7 @@ fn measure_batch(
         running.push(load_of(stage, index, cell, seconds).start(stage.folder.path())?);
     }
     // Requests behind a low limit would take minutes to complete at the end. They are released.
-    wait_for(Duration::from_secs(seconds + 1 + START_SECONDS));
+    wait_for(Duration::from_secs(seconds + 1 + start_seconds));
     let released_ms = now_ms();
     for index in 0..batch.len() {
         stage.bind(&format!("v{index}"), "none")?;

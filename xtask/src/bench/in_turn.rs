@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{BASELINE, Bench, Options};
 use crate::numbers::median;
@@ -27,7 +27,7 @@ const FIGURES: [(&str, bool); 7] = [
     ("processor_us_per_request", false),
 ];
 /// Fields of a row that hold the server. Rows without them are Weir's.
-const SERVER_FIELDS: [&str; 2] = ["server", "what"];
+const SERVER_FIELDS: [&str; 3] = ["server", "what", "peer"];
 
 /// Figure of a row, measured in each round now and before.
 #[derive(Debug)]
@@ -54,6 +54,13 @@ pub fn run(name: &str, bench: Bench, options: &Options, rounds: usize) -> Result
             add_rows(&mut all, which, report.rows());
         }
     }
+    // A cell of the matrix of ceilings may be out of reach in all rounds of one daemon.
+    let is_on_both_sides = |series: &Series| series.rounds.iter().all(|figures| !figures.is_empty());
+    for series in all.iter().filter(|series| !is_on_both_sides(series)) {
+        println!("left out: {}, {}: only one daemon was measured", series.row, series.figure);
+    }
+    all.retain(is_on_both_sides);
+    ensure!(!all.is_empty(), "bench '{name}' has no figure that can be compared");
     let mut report = Report::new(&format!("{name} in turn"));
     let rows: Vec<_> = all.iter().map(|series| judge(series, &mut report)).collect();
     print_table(&["row", "figure", "now", "before", "ratio", "rounds of before"], rows);
@@ -62,10 +69,13 @@ pub fn run(name: &str, bench: Bench, options: &Options, rounds: usize) -> Result
 
 /// Adds the figures of a round to those of the rounds before it.
 fn add_rows(all: &mut Vec<Series>, which: usize, rows: &[Value]) {
-    for row in rows {
+    for (index, row) in rows.iter().enumerate() {
+        // Two tables of a bench may have rows of one name.
+        let earlier = rows[..index].iter().filter(|earlier| name_of(earlier) == name_of(row)).count();
+        let number = if earlier == 0 { String::new() } else { format!(" ({})", earlier + 1) };
         for (figure, is_more_better) in FIGURES {
             for (suffix, value) in numbers(&row[figure]) {
-                let (name, figure) = (name_of(row), format!("{figure}{suffix}"));
+                let (name, figure) = (name_of(row) + &number, format!("{figure}{suffix}"));
                 let known = all.iter().position(|series| (&series.row, &series.figure) == (&name, &figure));
                 let index = known.unwrap_or_else(|| {
                     let is_weir = is_weirs(row);
@@ -113,6 +123,7 @@ fn judge(series: &Series, report: &mut Report) -> Vec<String> {
     let ratio = if before == 0.0 { 1.0 } else { now / before };
     let spread = series.rounds[1].iter().copied();
     let (low, high) = (spread.clone().fold(f64::MAX, f64::min), spread.fold(0.0, f64::max));
+    report.row(json!({"row": row, "figure": figure, "now": series.rounds[0], "before": series.rounds[1]}));
     if series.is_weir && figure != "files_iops" {
         let found = format!("{now:.2} after {before:.2} ({low:.2} to {high:.2}), ratio {ratio:.3}");
         report.claim(format!("{row}: {figure} not worse"), found, !is_worse(series, now, before));
@@ -134,8 +145,6 @@ fn is_worse(series: &Series, now: f64, before: f64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn series(is_more_better: bool, now: [f64; 3], before: [f64; 3]) -> Series {
@@ -167,6 +176,10 @@ mod tests {
         let found: Vec<_> = all.iter().map(|series| (series.figure.as_str(), &series.rounds)).collect();
         assert_eq!(found, [("iops 1", &[vec![1.0], vec![3.0]]), ("iops 2", &[vec![2.0], vec![4.0]])]);
         assert_eq!(all[0].row, "equal, weir");
-        assert!(all[0].is_weir && !is_weirs(&json!({"server": "nbdkit file"})));
+        let mut twice = Vec::new();
+        add_rows(&mut twice, 0, &[row([1, 2]), row([3, 4])]);
+        assert_eq!((twice.len(), twice[3].row.as_str()), (4, "equal, weir (2)"));
+        assert!(all[0].is_weir && is_weirs(&json!({"limit": "1IOPS"})));
+        assert!(!is_weirs(&json!({"server": "nbdkit file"})) && !is_weirs(&json!({"peer": "QEMU"})));
     }
 }

@@ -86,8 +86,9 @@ fn judge_steps(changes: &[Change], completions: &[Completion], step_ms: u64, rep
         // Times are logged in whole milliseconds, so that a window may gain or lose a millisecond's worth.
         let tolerance = (expected * 0.02).max(change.iops as f64 / 1000.0).max(1.0);
         let is_held = (worst - expected).abs() <= tolerance;
-        report
-            .row(json!({"iops": change.iops, "first_100_ms": first, "worst_100_ms": worst, "rate": overall}));
+        report.row(
+            json!({"limit_iops": change.iops, "first_100_ms": first, "worst_100_ms": worst, "rate": overall}),
+        );
         let what = format!(
             "modified to {} IOPS: every 100 ms, from 100 ms after the answer on, is right",
             change.iops

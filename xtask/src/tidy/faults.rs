@@ -66,10 +66,10 @@ mod tests {
 
     #[test]
     fn command_must_name_a_test_that_exists() {
-        let tests = ["weir_store::sharing::only_an_answer_counts", "mirror::moves_end"].map(str::to_owned);
+        let tests = ["weir_store::reflink::only_an_answer_counts", "mirror::moves_end"].map(str::to_owned);
         for (command, is_named) in [
-            ("test -p weir-store --lib sharing::tests::only_an", true),
-            ("test -p weir --lib sharing::tests::only_an", false),
+            ("test -p weir-store --lib reflink::tests::only_an", true),
+            ("test -p weir --lib reflink::tests::only_an", false),
             ("test -p weir-sim --test mirror moves", true),
             ("test -p weir-sim --test mirror stalls", false),
             ("test -p weir-sim --test mirror", true),

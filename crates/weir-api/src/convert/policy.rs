@@ -164,6 +164,22 @@ pub fn adaptive_change(request: AdaptiveModify) -> AdaptiveChange {
     }
 }
 
+/// Writes a change of adaptive terms, as [`adaptive_change`] reads it.
+pub fn adaptive_modify(change: AdaptiveChange) -> AdaptiveModify {
+    AdaptiveModify {
+        expected_iops_per_tb: change.expected_iops_per_tb,
+        peak_iops_per_tb: change.peak_iops_per_tb,
+        expected_space: change.expected_space.map(Into::into),
+        peak_space: change.peak_space.map(Into::into),
+        absolute_iops_min: change.absolute_iops_min,
+        block_size_bytes: change.block_size_bytes.map(Option::unwrap_or_default),
+        ceiling_iops_min: change.ceiling_iops_min.map(Option::unwrap_or_default),
+        ceiling_iops_max: change.ceiling_iops_max.map(Option::unwrap_or_default),
+        peak_mode: change.peak_mode.map(Into::into),
+        burst_seconds: change.peak_seconds,
+    }
+}
+
 impl FromControl<PolicyGroupView> for PolicyGroup {
     fn from_control(view: PolicyGroupView) -> PolicyGroup {
         let record = view.record;

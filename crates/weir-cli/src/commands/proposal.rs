@@ -43,10 +43,15 @@ fn limit_options(limits: LimitsModify, names: [&str; 3]) -> Vec<String> {
 
 fn adaptive_options(change: &AdaptiveModify) -> Vec<String> {
     let rate = |name: &str, iops: Option<u64>| iops.map(|iops| format!("{name} {iops}IOPS/TB"));
+    let bound = |name: &str, iops: Option<u64>| iops.map(|iops| format!("{name} {iops}"));
+    let bounds = [
+        bound("--absolute-min-iops", change.absolute_iops_min),
+        bound("--ceiling-iops-max", change.ceiling_iops_max),
+    ];
     let any = change.block_size_bytes.filter(|bytes| *bytes == 0).map(|_| "--block-size any".to_owned());
     let rates =
         [rate("--expected-iops", change.expected_iops_per_tb), rate("--peak-iops", change.peak_iops_per_tb)];
-    rates.into_iter().chain([any]).flatten().collect()
+    rates.into_iter().chain(bounds).chain([any]).flatten().collect()
 }
 
 /// Volumes in words: the first few, and the number of the others; `None` if there are none.
@@ -113,6 +118,8 @@ mod tests {
                 json!({"expected_iops_per_tb": 2000, "peak_iops_per_tb": 3000}),
                 "--expected-iops 2000IOPS/TB --peak-iops 3000IOPS/TB",
             ),
+            (json!({"absolute_iops_min": 500}), "--absolute-min-iops 500"),
+            (json!({"ceiling_iops_max": 900}), "--ceiling-iops-max 900"),
             (json!({"block_size_bytes": 0}), "--block-size any"),
         ] {
             let proposal = proposal("adaptive", json!({"terms": terms}));

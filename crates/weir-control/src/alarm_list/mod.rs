@@ -1,6 +1,7 @@
 //! Alarms of all components in one list, and the regular check that finds damaged extent files before a client reads
 //! them.
 
+mod of_records;
 mod shown;
 
 use std::collections::BTreeSet;
@@ -25,6 +26,7 @@ use crate::replica_alarms::{close_replicas, missing_replicas};
 use crate::scrubs::Scrubs;
 use crate::space::StateSpace;
 
+pub(crate) use of_records::OfRecords;
 pub(crate) use shown::Since;
 pub use shown::{Severity, ShownAlarm};
 
@@ -44,6 +46,7 @@ pub struct AlarmList {
     pub(crate) absences: Arc<Absences>,
     /// Start time of each active alarm.
     pub(crate) since: Since,
+    pub(crate) of_records: OfRecords,
 }
 
 impl AlarmList {
@@ -62,10 +65,9 @@ impl AlarmList {
         alarms.extend(self.core.record_backup_alarms());
         alarms.extend(self.drive_records.drive_list_backup_alarm());
         alarms.extend(self.drains.drain_alarms());
-        alarms.extend(self.pools.over_commit_alarms());
         alarms.extend(self.measurements.measurement_alarms());
-        alarms.extend(self.placing.class_alarms());
-        alarms.extend(self.replica_alarms());
+        alarms.extend(self.placing.full_pool_alarms());
+        alarms.extend(self.record_alarms());
         alarms.extend(self.moves.move_alarms());
         alarms.extend(self.scrubs.scrub_alarms());
         alarms
@@ -130,15 +132,14 @@ impl AlarmList {
 
     /// One alarm for each volume with replicas on missing drives, and one if replicas share a failure domain.
     ///
-    /// The alarms follow from the records and the drives alone.
-    pub(crate) fn replica_alarms(&self) -> Vec<ActiveAlarm> {
-        let moving: BTreeSet<VolumeId> = self.moves.under_way();
+    /// The alarms follow from the records, the drives and `moving` alone. `moving` are the volumes whose placement is
+    /// temporary.
+    fn replica_alarms(&self, moving: &BTreeSet<VolumeId>) -> Vec<ActiveAlarm> {
         let model = self.core.model();
         let volumes = model.volumes.values().map(|volume| &volume.record);
         let copied =
             volumes.filter(|volume| volume.state == VolumeState::Online && volume.placement.has_replicas());
         let messages = copied.flat_map(|volume| {
-            // The placement during a move is temporary.
             let is_moving = moving.contains(&volume.id);
             let close = if is_moving { None } else { close_replicas(&model, volume) };
             let messages = [missing_replicas(&model, volume), close];

@@ -1,4 +1,4 @@
-//! Changes: beginning a change of the volumes and drives that it names, and of nothing else.
+//! Change scope: beginning a change of the volumes and drives that it names, and of nothing else.
 
 use std::collections::BTreeSet;
 

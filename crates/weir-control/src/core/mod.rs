@@ -61,6 +61,11 @@ impl Core {
         self.model.snapshot()
     }
 
+    /// Number of changes of the model so far.
+    pub(crate) fn model_changes(&self) -> u64 {
+        self.model.changes()
+    }
+
     pub(crate) fn update<T>(&self, change: impl FnOnce(&mut Model) -> T) -> T {
         self.model.update(change)
     }

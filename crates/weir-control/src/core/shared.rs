@@ -1,5 +1,6 @@
 //! Shared model: a reader holds a snapshot that never changes, and an update replaces the current state.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 
 /// A state of which readers hold snapshots.
@@ -8,12 +9,14 @@ pub(crate) struct Shared<T> {
     current: RwLock<Arc<T>>,
     /// Held by the one update that runs.
     updating: Mutex<()>,
+    /// Number of updates that are visible.
+    changes: AtomicU64,
 }
 
 impl<T: Clone> Shared<T> {
     /// Shares a first state.
     pub fn new(first: T) -> Shared<T> {
-        Shared { current: RwLock::new(Arc::new(first)), updating: Mutex::new(()) }
+        Shared { current: RwLock::new(Arc::new(first)), updating: Mutex::new(()), changes: AtomicU64::new(0) }
     }
 
     /// The current state. It stays the same for its holder.
@@ -21,10 +24,21 @@ impl<T: Clone> Shared<T> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Number of updates so far. A state that is read after it has all of them, and perhaps later ones.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
     /// Changes the current state.
     ///
     /// If a reader holds the state, a clone is changed instead. Only other updates wait for the cloning.
     pub fn update<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
+        let answer = self.replace(change);
+        self.changes.fetch_add(1, Ordering::Release);
+        answer
+    }
+
+    fn replace<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         let _updating: MutexGuard<'_, ()> = self.updating.lock().unwrap_or_else(PoisonError::into_inner);
         let mut current = self.write();
         if let Some(only) = Arc::get_mut(&mut current) {
@@ -55,7 +69,7 @@ mod tests {
         let shared = Shared::new(vec![1]);
         let before = shared.snapshot();
         let second = shared.snapshot();
-        assert_eq!(shared.update(|all| all.len()), 1);
+        assert_eq!((shared.update(|all| all.len()), shared.changes()), (1, 1));
         shared.update(|all| all.push(2));
         assert_eq!((&*before, &*second, &*shared.snapshot()), (&vec![1], &vec![1], &vec![1, 2]));
         drop((before, second));

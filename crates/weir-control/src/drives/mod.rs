@@ -21,8 +21,7 @@ use weir_types::name::DEFAULT_DRIVE;
 use weir_types::{Class, DriveId, Emulation, Name};
 
 use crate::alarms::{ActiveAlarm, AlarmSource};
-use crate::catalogue::Revision;
-use crate::catalogue::{Catalogue, Transaction};
+use crate::catalogue::{Catalogue, Revision, Transaction};
 use crate::configuration::ConfiguredDrive;
 use crate::core::Core;
 use crate::core::locks::Change;

@@ -327,19 +327,24 @@ impl Placing {
         Ok(())
     }
 
-    /// An alarm for each volume without the class that it prefers, and for each pool that is nearly full. The
-    /// alarms depend on the records and the drives alone.
-    pub(crate) fn class_alarms(&self) -> Vec<ActiveAlarm> {
-        let usages: Usages =
-            self.figures.known_usages().into_iter().map(|(id, known)| (id, known.usage)).collect();
+    /// An alarm for each volume without the class that it prefers. The alarms follow from the records and the
+    /// drives alone.
+    pub(crate) fn unmet_class_alarms(&self) -> Vec<ActiveAlarm> {
         let model = self.core.model();
         let volumes = model.volumes.values().map(|volume| &volume.record);
         let unmet = volumes
             .filter(|volume| volume.state == VolumeState::Online && !model.has_its_class(volume))
             .map(|volume| unmet_alarm(&model, volume));
+        unmet.collect()
+    }
+
+    /// An alarm for each pool that is nearly full.
+    pub(crate) fn full_pool_alarms(&self) -> Vec<ActiveAlarm> {
+        let usages: Usages =
+            self.figures.known_usages().into_iter().map(|(id, known)| (id, known.usage)).collect();
+        let model = self.core.model();
         let pools = pools_in(&model);
-        let full = pools.iter().filter_map(|pool| full_alarm(pool, &usages, self.pool_full_percent));
-        unmet.chain(full).collect()
+        pools.iter().filter_map(|pool| full_alarm(pool, &usages, self.pool_full_percent)).collect()
     }
 }
 

@@ -126,6 +126,14 @@ fn credit_of(terms: &Terms, dimension: Dimension, saved_ns: Option<u64>) -> Opti
     Some(Credit { ns: saved_ns?.min(ns_max), ns_max })
 }
 
+/// The rate of a limit under these terms, if they have it.
+pub(super) fn rate_of(limit: Limit, terms: &Terms) -> Option<u64> {
+    match limit.rate {
+        Rate::Sustained => limit.dimension.rate(&terms.limits),
+        Rate::Burst => limit.dimension.rate(&terms.burst?.rates),
+    }
+}
+
 /// Names the limits of a volume's levels.
 pub struct Namer<'a> {
     model: &'a Model,
@@ -157,10 +165,7 @@ impl<'a> Namer<'a> {
 
     fn named(&self, scope: &Scope, limit: Limit) -> NamedLimit {
         let terms = self.levels.iter().find(|level| level.scope == *scope).map(|level| level.terms);
-        let value = terms.and_then(|terms| match limit.rate {
-            Rate::Sustained => limit.dimension.rate(&terms.limits),
-            Rate::Burst => limit.dimension.rate(&terms.burst?.rates),
-        });
+        let value = terms.and_then(|terms| rate_of(limit, &terms));
         let saved_ns = self.credits.get(&(scope.clone(), limit.dimension)).copied();
         NamedLimit {
             scope: scope.clone(),

@@ -20,6 +20,7 @@ use weir_types::{Name, VolumeId};
 
 use crate::core::Core;
 use crate::error::Outcome;
+use crate::figures::Figures;
 use crate::model::Model;
 use crate::model::levels::levels_in_effect;
 use crate::reasons::limits::{Namer, credits_by_scope};
@@ -31,7 +32,7 @@ pub use limits::{
     Binding, BoundLimit, BurstCredit, Credit, NamedGroup, NamedLimit, limit_name, rate_name, scope_name,
 };
 pub use place::{Neighbour, Place};
-pub use proposal::{Change, NamedVolumes, Proposal};
+pub use proposal::{Change, NamedVolumes, Proposal, Sizes};
 pub use words::{advice, summary};
 
 /// Counters of one volume at one instant.
@@ -98,6 +99,7 @@ fn bindings_between(earlier: &[BoundTotals], later: &[BoundTotals], namer: &Name
 /// Explains the latency of volumes.
 pub struct Reasons {
     pub(crate) core: Arc<Core>,
+    pub(crate) figures: Arc<Figures>,
 }
 
 impl Reasons {
@@ -161,11 +163,13 @@ impl Reasons {
             place: place::place(&model, record, earlier.active.union(&later.active)),
         };
         let finding = decide(&situation);
+        let used_bytes = self.figures.known_used_bytes(&model, record).unwrap_or(0);
+        let sizes = Sizes { allocated_bytes: record.size_bytes, used_bytes };
         Ok(Explanation {
             tenant: record.tenant.clone(),
             timestamp_ns: later.at_ns,
             sharers: proposal::sharers(&model, record, &finding),
-            proposal: proposal::propose(&model, record, &situation, &finding),
+            proposal: proposal::propose(&model, record, (&situation, &finding), sizes),
             situation,
             finding,
         })

@@ -2,13 +2,15 @@
 //!
 //! [`change`] decides from the evidence and the group's record alone.
 
-use weir_qos::{Dimension, Direction, Rate};
+use weir_qos::{Dimension, Direction, Limit, Rate};
 use weir_types::bounds::{RATE_BYTES_PER_SECOND_MAX, RATE_IOPS_MAX, WEIGHT_MAX};
 use weir_types::{AdaptiveTerms, Limits, Name, Scope, Terms, Throughput};
 
 use crate::model::Model;
 use crate::model::built_in::is_built_in;
 use crate::model::levels::levels_in_effect;
+use crate::policy_changes::AdaptiveChange;
+use crate::reasons::limits::rate_of;
 use crate::reasons::{Cause, Finding, NamedLimit, Situation};
 use crate::records::{GroupKind, PolicyGroupRecord, VolumeRecord};
 
@@ -54,15 +56,17 @@ pub enum Change {
     Floor(Throughput),
     /// A weight.
     Weight(u32),
-    /// Rates for each TB of an adaptive group.
-    Adaptive {
-        /// Expected operations per second for each TB, if they change.
-        expected_iops_per_tb: Option<u64>,
-        /// Peak operations per second for each TB, if they change.
-        peak_iops_per_tb: Option<u64>,
-    },
-    /// No ceiling in bytes for an adaptive group.
-    NoBlockSize,
+    /// Parameters of an adaptive group.
+    Adaptive(AdaptiveChange),
+}
+
+/// Sizes of a volume, which adaptive terms follow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Provisioned size in bytes.
+    pub allocated_bytes: u64,
+    /// Occupied space in bytes.
+    pub used_bytes: u64,
 }
 
 /// Some volumes of a tenant: the first [`VOLUMES_NAMED_MAX`] by name, and how many there are.
@@ -75,14 +79,19 @@ pub struct NamedVolumes {
 }
 
 /// The change that removes the cause; `None` if no change of this group does.
-pub fn change(situation: &Situation, finding: &Finding, group: &PolicyGroupRecord) -> Option<Change> {
+pub fn change(
+    situation: &Situation,
+    finding: &Finding,
+    group: &PolicyGroupRecord,
+    sizes: Sizes,
+) -> Option<Change> {
     if is_built_in(group.id) {
         return None;
     }
     let limit = finding.binding.as_ref().map(|binding| &binding.limit);
     match (finding.cause, &group.adaptive, limit) {
         (Cause::Ceiling, None, Some(limit)) => ceiling(limit, &group.terms),
-        (Cause::Ceiling, Some(terms), Some(limit)) => adaptive(limit, terms),
+        (Cause::Ceiling, Some(terms), Some(limit)) => adaptive(limit.limit, *terms, sizes),
         (Cause::Queue, None, _) => weight(&group.terms),
         (Cause::Floors, None, _) => floor(situation, &group.terms),
         _ => None,
@@ -148,37 +157,44 @@ fn floor(situation: &Situation, terms: &Terms) -> Option<Change> {
     (floor != terms.floor).then_some(Change::Floor(floor))
 }
 
-/// Raises the rates for each TB behind the ceiling that binds.
-fn adaptive(limit: &NamedLimit, terms: &AdaptiveTerms) -> Option<Change> {
-    if limit.limit.dimension.is_bytes() {
-        return Some(Change::NoBlockSize);
+/// The smallest change of the parameters that raises the limit: of one rate, of both, or of a bound too.
+fn adaptive(limit: Limit, terms: AdaptiveTerms, sizes: Sizes) -> Option<Change> {
+    if limit.dimension.is_bytes() {
+        return Some(Change::Adaptive(AdaptiveChange {
+            block_size_bytes: Some(None),
+            ..AdaptiveChange::default()
+        }));
     }
     let doubled = |rate: u64| rate.saturating_mul(FACTOR).min(RATE_IOPS_MAX);
-    let (expected, peak) = (doubled(terms.expected_iops_per_tb), doubled(terms.peak_iops_per_tb));
-    let is_expected = limit.limit.rate == Rate::Sustained && limit.credit.is_some();
-    let old = if is_expected { terms.expected_iops_per_tb } else { terms.peak_iops_per_tb };
-    let is_raised = old < if is_expected { expected } else { peak };
-    // An expected rate above the peak would be refused.
-    let is_peak_raised = !is_expected || expected > terms.peak_iops_per_tb;
-    is_raised.then_some(Change::Adaptive {
-        expected_iops_per_tb: is_expected.then_some(expected),
-        peak_iops_per_tb: is_peak_raised.then_some(peak),
-    })
+    let expected_iops_per_tb = Some(doubled(terms.expected_iops_per_tb));
+    let peak_iops_per_tb = Some(doubled(terms.peak_iops_per_tb));
+    let expected = AdaptiveChange { expected_iops_per_tb, ..AdaptiveChange::default() };
+    let peak = AdaptiveChange { peak_iops_per_tb, ..AdaptiveChange::default() };
+    let both = AdaptiveChange { expected_iops_per_tb, ..peak };
+    let minimum = AdaptiveChange { absolute_iops_min: Some(doubled(terms.absolute_iops_min)), ..both };
+    let maximum = AdaptiveChange { ceiling_iops_max: Some(terms.ceiling_iops_max.map(doubled)), ..both };
+    let rate = |terms: AdaptiveTerms| rate_of(limit, &terms.terms(sizes.allocated_bytes, sizes.used_bytes));
+    let helps = |change: &AdaptiveChange| {
+        let changed = change.applied(terms);
+        // An expected rate above the peak would be refused.
+        changed.expected_iops_per_tb <= changed.peak_iops_per_tb && rate(changed) > rate(terms)
+    };
+    [expected, peak, both, minimum, maximum].into_iter().find(helps).map(Change::Adaptive)
 }
 
 /// The proposal for a volume; `None` if no change of a policy group removes the cause.
 pub(super) fn propose(
     model: &Model,
     volume: &VolumeRecord,
-    situation: &Situation,
-    finding: &Finding,
+    (situation, finding): (&Situation, &Finding),
+    sizes: Sizes,
 ) -> Option<Proposal> {
     let group = match (finding.cause, &finding.binding) {
         (Cause::Ceiling, Some(binding)) => model.group_by_id(binding.limit.group.as_ref()?.id)?,
         (Cause::Floors | Cause::Queue, _) => model.policy_of(volume)?,
         _ => return None,
     };
-    let change = change(situation, finding, group)?;
+    let change = change(situation, finding, group, sizes)?;
     let is_bound = |other: &VolumeRecord| other.policy_group == Some(group.id);
     let kind = if group.adaptive.is_some() { GroupKind::Adaptive } else { GroupKind::Fixed };
     Some(Proposal { group: group.name.clone(), kind, change, others: others(model, volume, is_bound) })

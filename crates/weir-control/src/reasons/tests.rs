@@ -4,6 +4,7 @@ use weir_qos::{Dimension, Limit, Rate};
 use weir_types::{Burst, InitialCredit, Limits, Name, PolicyGroupId, Scope, Terms, Throughput, VolumeId};
 
 use super::*;
+use crate::policy_changes::AdaptiveChange;
 use crate::records::{GroupKind, PolicyGroupRecord};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -231,6 +232,11 @@ fn group(ceilings: &str, burst: &str, floor: &str) -> PolicyGroupRecord {
     }
 }
 
+/// The change for a volume whose sizes do not matter.
+fn change(situation: &Situation, finding: &Finding, group: &PolicyGroupRecord) -> Option<Change> {
+    proposal::change(situation, finding, group, Sizes::default())
+}
+
 fn found(cause: Cause, binding: Option<Binding>) -> Finding {
     Finding { cause, binding }
 }
@@ -262,18 +268,17 @@ fn proposal_doubles_the_ceiling_that_binds_and_keeps_the_other() {
         ("100IOPS", "300IOPS", (Dimension::TotalOperations, Rate::Sustained, 100), ("200IOPS", None)),
     ] {
         let finding = found(Cause::Ceiling, Some(binding("volume", dimension, rate, value, 90)));
-        let change = proposal::change(&seen, &finding, &group(ceilings, burst, "none"));
+        let proposed = change(&seen, &finding, &group(ceilings, burst, "none"));
         let (ceilings, burst) = (rates(expected.0), expected.1.map(rates));
-        assert_eq!(change, Some(Change::Ceilings { direction: None, ceilings, burst }));
+        assert_eq!(proposed, Some(Change::Ceilings { direction: None, ceilings, burst }));
     }
     let burst = binding("volume", Dimension::TotalOperations, Rate::Burst, 150, 90);
-    let change =
-        proposal::change(&seen, &found(Cause::Ceiling, Some(burst)), &group("100IOPS", "150IOPS", "none"));
-    assert_eq!(change, Some(Change::Burst { direction: None, rates: rates("300IOPS") }));
+    let proposed = change(&seen, &found(Cause::Ceiling, Some(burst)), &group("100IOPS", "150IOPS", "none"));
+    assert_eq!(proposed, Some(Change::Burst { direction: None, rates: rates("300IOPS") }));
     let reads = binding("volume", Dimension::ReadOperations, Rate::Sustained, 60, 90);
-    let change = proposal::change(&seen, &found(Cause::Ceiling, Some(reads)), &group("none", "none", "none"));
+    let proposed = change(&seen, &found(Cause::Ceiling, Some(reads)), &group("none", "none", "none"));
     let direction = Some(weir_qos::Direction::Read);
-    assert_eq!(change, Some(Change::Ceilings { direction, ceilings: rates("120IOPS"), burst: None }));
+    assert_eq!(proposed, Some(Change::Ceilings { direction, ceilings: rates("120IOPS"), burst: None }));
 }
 
 #[test]
@@ -282,15 +287,15 @@ fn proposal_stays_within_the_bounds() {
     let most = weir_types::bounds::RATE_IOPS_MAX;
     let limit = binding("volume", Dimension::TotalOperations, Rate::Sustained, most, 90);
     let greatest = group(&format!("{most}IOPS"), "none", "none");
-    assert_eq!(proposal::change(&seen, &found(Cause::Ceiling, Some(limit)), &greatest), None);
+    assert_eq!(change(&seen, &found(Cause::Ceiling, Some(limit)), &greatest), None);
     let mut heaviest = group("none", "none", "none");
     heaviest.terms.weight = weir_types::Weight(6000);
-    let change = |group: &PolicyGroupRecord| proposal::change(&seen, &found(Cause::Queue, None), group);
-    assert_eq!(change(&heaviest), Some(Change::Weight(10_000)));
+    let weighed = |group: &PolicyGroupRecord| change(&seen, &found(Cause::Queue, None), group);
+    assert_eq!(weighed(&heaviest), Some(Change::Weight(10_000)));
     heaviest.terms.weight = weir_types::Weight(10_000);
-    assert_eq!(change(&heaviest), None);
+    assert_eq!(weighed(&heaviest), None);
     for cause in [Cause::Drive, Cause::Other, Cause::Nothing, Cause::Idle] {
-        assert_eq!(proposal::change(&seen, &found(cause, None), &group("none", "none", "none")), None);
+        assert_eq!(change(&seen, &found(cause, None), &group("none", "none", "none")), None);
     }
 }
 
@@ -304,36 +309,49 @@ fn proposed_floor_is_at_most_the_ceiling() {
         ("none", "3MB/s", Some("6MB/s")),
         ("100IOPS", "100IOPS", None),
     ] {
-        let change = proposal::change(&seen, &found(Cause::Floors, None), &group(ceilings, "none", floor));
-        assert_eq!(change, expected.map(|floor| Change::Floor(rates(floor))), "{ceilings} {floor}");
+        let proposed = change(&seen, &found(Cause::Floors, None), &group(ceilings, "none", floor));
+        assert_eq!(proposed, expected.map(|floor| Change::Floor(rates(floor))), "{ceilings} {floor}");
     }
 }
 
 #[test]
-fn proposal_for_an_adaptive_group_raises_the_rate_behind_the_ceiling() {
+fn proposal_for_an_adaptive_group_raises_the_ceiling_by_the_smallest_change() {
     let seen = situation(2000, [9.0, 0.0, 0.0, 1.0, 0.1]);
-    let mut grows = group("none", "none", "none");
-    grows.adaptive = Some(weir_types::AdaptiveTerms::new(1000, 1500));
-    let held = |dimension, credit| {
-        let mut held = binding("volume", dimension, Rate::Sustained, 150, 90);
-        held.limit.credit = credit;
-        found(Cause::Ceiling, Some(held))
+    let plain = weir_types::AdaptiveTerms::new(1000, 1500);
+    let credits = weir_types::AdaptiveTerms { peak_mode: weir_types::PeakMode::Credits, ..plain };
+    let capped = weir_types::AdaptiveTerms { ceiling_iops_max: Some(90), ..plain };
+    let (expected, peak) = (Some(2000), Some(3000));
+    let rates = |expected_iops_per_tb, peak_iops_per_tb| AdaptiveChange {
+        expected_iops_per_tb,
+        peak_iops_per_tb,
+        ..AdaptiveChange::default()
     };
-    let credit = Some(Credit { ns: 0, ns_max: SECOND_NS });
-    for (finding, expected) in [
-        (
-            held(Dimension::TotalOperations, None),
-            Change::Adaptive { expected_iops_per_tb: None, peak_iops_per_tb: Some(3000) },
-        ),
-        (
-            held(Dimension::TotalOperations, credit),
-            Change::Adaptive { expected_iops_per_tb: Some(2000), peak_iops_per_tb: Some(3000) },
-        ),
-        (held(Dimension::TotalBytes, None), Change::NoBlockSize),
+    let no_block_size = AdaptiveChange { block_size_bytes: Some(None), ..AdaptiveChange::default() };
+    let minimum = AdaptiveChange { absolute_iops_min: Some(1000), ..rates(expected, peak) };
+    let maximum = AdaptiveChange { ceiling_iops_max: Some(Some(180)), ..rates(expected, peak) };
+    let sustained = (Dimension::TotalOperations, Rate::Sustained);
+    for (terms, used_bytes, (dimension, rate), expected) in [
+        (plain, 100_000_000_000, sustained, rates(None, peak)),
+        (plain, 1_000_000, sustained, rates(expected, peak)),
+        (plain.at_least(500), 1_000_000, sustained, minimum),
+        (capped, 100_000_000_000, sustained, maximum),
+        (credits, 100_000_000_000, sustained, rates(expected, peak)),
+        (credits, 100_000_000_000, (Dimension::TotalOperations, Rate::Burst), rates(None, peak)),
+        (plain, 0, (Dimension::TotalBytes, Rate::Sustained), no_block_size),
     ] {
-        assert_eq!(proposal::change(&seen, &finding, &grows), Some(expected));
+        let finding = found(Cause::Ceiling, Some(binding("volume", dimension, rate, 150, 90)));
+        let grows = PolicyGroupRecord { adaptive: Some(terms), ..group("none", "none", "none") };
+        let sizes = Sizes { allocated_bytes: 100_000_000_000, used_bytes };
+        let change = proposal::change(&seen, &finding, &grows, sizes);
+        assert_eq!(change, Some(Change::Adaptive(expected)), "{terms:?} {rate:?}");
     }
+}
+
+#[test]
+fn built_in_groups_are_never_proposed() {
+    let seen = situation(2000, [9.0, 0.0, 0.0, 1.0, 0.1]);
+    let limit = binding("volume", Dimension::TotalBytes, Rate::Sustained, 150, 90);
     let all = crate::model::built_in::BuiltInGroups::default();
-    let built_in = all.records().next().unwrap().clone();
-    assert_eq!(proposal::change(&seen, &held(Dimension::TotalBytes, None), &built_in), None);
+    let finding = found(Cause::Ceiling, Some(limit));
+    assert!(all.records().all(|group| change(&seen, &finding, group).is_none()));
 }

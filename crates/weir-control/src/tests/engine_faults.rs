@@ -1,4 +1,4 @@
-//! Tests of an engine that refuses an order, hangs in one, or reports a drive that fails; and of scrubs.
+//! Tests of an engine that refuses a call, hangs in one, or reports a drive that fails; and of scrubs.
 
 use weir_types::{BackgroundKind, ExtentIndex};
 

@@ -1,4 +1,4 @@
-//! Commands: carrying out the commands of control.
+//! Commands: carrying out what control tells a reactor to do.
 
 use std::sync::mpsc::SyncSender;
 

@@ -1,4 +1,4 @@
-//! Working: letting volumes work, carrying out what they answer, and the work that is due.
+//! Volume work: letting volumes work, carrying out what they answer, and the work that is due.
 
 use weir_reactor::Completion;
 use weir_volume::mirror::Effect;

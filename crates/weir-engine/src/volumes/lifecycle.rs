@@ -1,4 +1,4 @@
-//! Life: the commands that end a volume, resize it or make it read-only, until the volume is quiet enough.
+//! Lifecycle: the commands that end a volume, resize it or make it read-only, until the volume is quiet enough.
 
 use std::sync::mpsc::SyncSender;
 
@@ -65,7 +65,7 @@ impl VolumeLife {
         self.resizing.is_some()
     }
 
-    /// The order for a new size, to carry out now or to defer again by [`VolumeLife::resize`].
+    /// The command for a new size, to carry out now or to defer again by [`VolumeLife::resize`].
     pub fn take_resize(&mut self) -> Option<(NewSize, SyncSender<()>)> {
         self.resizing.take()
     }

@@ -19,6 +19,7 @@ impl Journal {
         }
         let is_flying = self.flying_requests.iter().any(|request: &Request| request.file == file);
         let state = self.files.get_mut(file);
+        assert!(!matches!(state.state(), FileState::Forgetting(_)), "a file is forgotten once");
         // Recovery cannot read records before the tail.
         let needs_record = is_flying || state.last_sequence >= self.destage.durable_tail();
         state.change_state(FileState::Forgetting((!needs_record).then_some(0)));

@@ -75,7 +75,7 @@ impl EngineCalls {
 }
 
 impl HeldCall<'_> {
-    /// Waits until a caller of the call waits.
+    /// Waits until a caller is held up in it.
     pub fn wait_until_called(&self) {
         let state = self.calls.state();
         let is_idle = |state: &mut State| state.held.get(&self.call) == Some(&0);

@@ -1,4 +1,4 @@
-//! Disk: having the files of one volume carry out actions, and returning their results to the mirror.
+//! Replica I/O: having the files of one volume carry out actions, and returning their results to the mirror.
 //!
 //! * [`queueing`] lets an action wait in the drive queue until it may go to the drive.
 //! * [`submitting`] gives it to the journal or the file, or refuses it, depending on space and absence.

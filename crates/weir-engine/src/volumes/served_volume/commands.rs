@@ -1,4 +1,4 @@
-//! Commands: what control commands of a volume that is open.
+//! Commands: carrying out what control tells an open volume to do.
 
 use super::ServedVolume;
 use crate::volumes::command::{NewJournal, Reply, VolumeCommand};
