@@ -132,14 +132,14 @@ impl AlarmList {
 
     /// One alarm for each volume with replicas on missing drives, and one if replicas share a failure domain.
     ///
-    /// The alarms follow from the records, the drives and `moving` alone. `moving` are the volumes whose placement is
-    /// temporary.
+    /// The alarms follow from the records, the drives and the moving volumes alone.
     fn replica_alarms(&self, moving: &BTreeSet<VolumeId>) -> Vec<ActiveAlarm> {
         let model = self.core.model();
         let volumes = model.volumes.values().map(|volume| &volume.record);
         let copied =
             volumes.filter(|volume| volume.state == VolumeState::Online && volume.placement.has_replicas());
         let messages = copied.flat_map(|volume| {
+            // The placement during a move is temporary.
             let is_moving = moving.contains(&volume.id);
             let close = if is_moving { None } else { close_replicas(&model, volume) };
             let messages = [missing_replicas(&model, volume), close];
