@@ -151,7 +151,7 @@ fn daemon(root: &Path) -> Result<PathBuf> {
     if let Some(binary) = std::env::var_os("WEIR_BINARY") {
         return Ok(PathBuf::from(binary));
     }
-    // In the whole workspace, libraries have the features with which the tests build them.
+    // With the features of the whole workspace, so that little is built anew after the tests.
     cargo(root, &["build", "--workspace", "--bin=weir"])?;
     Ok(target_folder().join("debug/weir"))
 }
