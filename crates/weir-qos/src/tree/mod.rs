@@ -20,6 +20,7 @@
 mod choice;
 mod node;
 mod queue;
+mod readiness;
 #[cfg(test)]
 mod tests;
 
@@ -28,7 +29,7 @@ use weir_types::bounds::BACKLOG_CATCH_UP_NS;
 
 use crate::ceiling::{Limit, Rate};
 use crate::cost::{Cost, Direction};
-use node::{Body, CLASSES, Children, ChildrenIndex, Index, Node, direction_of};
+use node::{Body, CLASSES, Children, ChildrenIndex, Index, Node};
 use queue::{Queue, Requests, Waiting};
 
 /// Identifier of a node; valid until the node is removed.
@@ -175,10 +176,6 @@ impl<T: Copy> Tree<T> {
         }
     }
 
-    fn children_of(&mut self, parent: Index) -> &mut Children {
-        &mut self.children[self.nodes[parent as usize].inner() as usize]
-    }
-
     /// Number of leaves.
     pub fn leaves(&self) -> usize {
         self.leaves
@@ -192,10 +189,6 @@ impl<T: Copy> Tree<T> {
     /// Returns the class of a request: the queue of a leaf that it belongs in.
     fn class_of(&self, cost: Cost) -> usize {
         usize::from(self.directional > 0 && cost.kind.direction() == Direction::Write)
-    }
-
-    fn classes(&self) -> usize {
-        if self.directional > 0 { CLASSES } else { 1 }
     }
 
     /// Takes a request that arrives. If the request has to wait, its ticket is kept. The caller releases due
@@ -285,39 +278,6 @@ impl<T: Copy> Tree<T> {
         self.is_any_pending() || self.timer_ns(ROOT.0) <= self.clock_ns
     }
 
-    /// Returns true if a request could be served.
-    fn is_any_pending(&self) -> bool {
-        (0..CLASSES).any(|class| self.is_pending(ROOT.0, class))
-    }
-
-    /// Returns true if a request of the class could be served, were it not for the node's own ceilings.
-    fn is_pending(&self, index: Index, class: usize) -> bool {
-        match &self.nodes[index as usize].body {
-            Body::Leaf(queues) => !queues[class].is_empty(),
-            Body::Inner(children) => !self.children[*children as usize].ready[class].is_empty(),
-            Body::Free => false,
-        }
-    }
-
-    /// Returns the instant at which a floor falls due, at a node or below.
-    fn due_ns(&self, index: Index, class: usize) -> u64 {
-        let node = &self.nodes[index as usize];
-        match node.body {
-            Body::Inner(children) => {
-                node.own_due_ns().min(self.children[children as usize].due[class].first_key())
-            }
-            _ => node.own_due_ns(),
-        }
-    }
-
-    /// Returns the first instant at which one of a node's children must be checked again.
-    fn timer_ns(&self, index: Index) -> u64 {
-        match self.nodes[index as usize].body {
-            Body::Inner(children) => self.children[children as usize].timers.first_key(),
-            _ => u64::MAX,
-        }
-    }
-
     fn charge_path(&mut self, leaf: NodeId, cost: Cost) {
         let mut index = leaf.0;
         while index != ROOT.0 {
@@ -370,108 +330,6 @@ impl<T: Copy> Tree<T> {
         if !is_behind {
             self.clock_ns = self.clock_ns.max(now_ns);
         }
-    }
-
-    /// Refreshes the children whose timers have expired.
-    fn look_at_due(&mut self, parent: Index) {
-        while let Some((at_ns, child)) = self.children_of(parent).timers.first() {
-            if at_ns > self.clock_ns {
-                return;
-            }
-            if let Body::Inner(_) = self.nodes[child as usize].body {
-                self.look_at_due(child);
-            }
-            self.refresh(child);
-        }
-    }
-
-    /// Refreshes a node in its parent's heaps, then the parent in the grandparent's, up to where nothing
-    /// changes.
-    fn refresh_up(&mut self, mut index: Index) {
-        while index != ROOT.0 {
-            let parent = self.nodes[index as usize].parent;
-            let before = self.summary(parent);
-            self.refresh(index);
-            if self.summary(parent) == before {
-                return;
-            }
-            index = parent;
-        }
-    }
-
-    /// Returns the state of a node that its parent depends on, apart from the node's own ceilings.
-    fn summary(&self, index: Index) -> (u64, [(bool, u64); CLASSES]) {
-        let of_class = |class| (self.is_pending(index, class), self.due_ns(index, class));
-        (self.timer_ns(index), [0, 1].map(of_class))
-    }
-
-    fn refresh(&mut self, child: Index) {
-        let clock_ns = self.clock_ns;
-        let node = &self.nodes[child as usize];
-        let (parent, share_tag, timer_ns) = (node.parent, node.share_tag, self.timer_ns(child));
-        let (mut wake_ns, mut fit_ns_min) = (u64::MAX, u64::MAX);
-        let mut entries = [(false, u64::MAX); CLASSES];
-        for (class, entry) in entries.iter_mut().enumerate().take(self.classes()) {
-            let fit_ns = self.fit_ns(child, class);
-            fit_ns_min = fit_ns_min.min(fit_ns);
-            if self.is_pending(child, class) {
-                match fit_ns > clock_ns {
-                    true => wake_ns = wake_ns.min(fit_ns),
-                    false => *entry = (true, self.due_ns(child, class)),
-                }
-            }
-        }
-        // Checking below is useless before the node itself may be served again.
-        wake_ns = wake_ns.min(timer_ns.max(if timer_ns == u64::MAX { 0 } else { fit_ns_min }));
-        self.enter(child, parent, share_tag, wake_ns, entries);
-    }
-
-    /// Returns the first instant at which a node's own ceilings let a request of a class go.
-    fn fit_ns(&self, index: Index, class: usize) -> u64 {
-        // While directions are not kept apart, no ceiling covers only one of them.
-        self.nodes[index as usize].ready_ns(direction_of(class))
-    }
-
-    fn enter(
-        &mut self,
-        child: Index,
-        parent: Index,
-        share_tag: u64,
-        wake_ns: u64,
-        entries: [(bool, u64); CLASSES],
-    ) {
-        let Tree { nodes, children, .. } = self;
-        let place = nodes[child as usize].place;
-        let children = &mut children[nodes[parent as usize].inner() as usize];
-        let moved = |child: Index, at| nodes[child as usize].place.timer = at;
-        if wake_ns < u64::MAX {
-            children.timers.set(place.timer, wake_ns, child, moved);
-        } else if place.timer != crate::heap::NOWHERE {
-            children.timers.remove(place.timer, moved);
-        }
-        for (class, (is_ready, due_ns)) in entries.into_iter().enumerate() {
-            let ready = &mut children.ready[class];
-            let moved = |child: Index, at| nodes[child as usize].place.ready[class] = at;
-            if is_ready {
-                ready.set(place.ready[class], share_tag, child, moved);
-            } else if place.is_ready(class) {
-                ready.remove(place.ready[class], moved);
-            }
-            let due = &mut children.due[class];
-            let moved = |child: Index, at| nodes[child as usize].place.due[class] = at;
-            if due_ns < u64::MAX {
-                due.set(place.due[class], due_ns, child, moved);
-            } else if place.due[class] != crate::heap::NOWHERE {
-                due.remove(place.due[class], moved);
-            }
-        }
-    }
-
-    /// Takes a node out of its parent's heaps.
-    fn withdraw(&mut self, index: Index) {
-        let parent = self.nodes[index as usize].parent;
-        self.enter(index, parent, 0, u64::MAX, [(false, u64::MAX); CLASSES]);
-        self.refresh_up(parent);
     }
 
     /// Forgets the requests for which `is_gone` is true, for example when their connection has ended.
