@@ -123,7 +123,7 @@ impl FromControl<reasons::Proposal> for Proposal {
         let (fixed, adaptive) = change(proposal.change);
         Proposal {
             policy_group: proposal.group.into(),
-            kind: proposal.kind.into_api(),
+            kind: if fixed.is_some() { PolicyGroupKind::Fixed } else { PolicyGroupKind::Adaptive },
             fixed,
             adaptive,
             other_volumes: proposal.others.into_api(),

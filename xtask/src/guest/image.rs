@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
 
 use super::commands::{output_of, run};
 use super::kernel::Kernel;
 use crate::repository::target_folder;
+use crate::test_run::programs;
 use crate::world::tools;
 
 /// System programs that cases run. The image also holds their libraries.
@@ -152,23 +152,15 @@ fn daemon(root: &Path) -> Result<PathBuf> {
         return Ok(PathBuf::from(binary));
     }
     // With the features of the whole workspace, so that little is built anew after the tests.
-    cargo(root, &["build", "--workspace", "--bin=weir"])?;
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["build", "--workspace", "--bin=weir"]).current_dir(root);
+    let status = command.status().context("cannot run cargo")?;
+    ensure!(status.success(), "the daemon cannot be built: {status}");
     Ok(target_folder().join("debug/weir"))
 }
 
-/// Builds the program with the ring's tests. cargo reports its path.
+/// Builds the program with the ring's tests.
 fn ring_tests(root: &Path) -> Result<PathBuf> {
-    let told = cargo(root, &["test", "--workspace", "--test=ring", "--no-run", "--message-format=json"])?;
-    let messages = told.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut programs = messages.filter_map(|message| Some(PathBuf::from(message["executable"].as_str()?)));
-    programs.next().context("cargo names no program with the ring's tests")
-}
-
-/// Runs cargo, whose progress is shown. Returns its other output.
-fn cargo(root: &Path, arguments: &[&str]) -> Result<String> {
-    let mut command = Command::new(env!("CARGO"));
-    command.args(arguments).current_dir(root).stderr(Stdio::inherit());
-    let output = command.output().context("cannot run cargo")?;
-    ensure!(output.status.success(), "cargo {}: {}", arguments.join(" "), output.status);
-    Ok(String::from_utf8(output.stdout)?)
+    let artifacts = programs::artifacts(root, &["--test=ring"])?;
+    artifacts.iter().find_map(programs::path_of).context("cargo names no program with the ring's tests")
 }

@@ -14,7 +14,6 @@ mod kernel;
 mod machine;
 mod recording;
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
@@ -22,6 +21,7 @@ use anyhow::{Result, bail};
 
 use crate::arguments::Arguments;
 use crate::repository::{repository_root, target_folder};
+use crate::world::side_by_side::work_on;
 use crate::world::tools;
 
 /// Programs that are needed to build and run guests.
@@ -63,26 +63,17 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
 
 /// Runs the cases, some at once, and reports each as it ends. Returns the number of cases that do not hold.
 fn run_all(names: &[&str], run_one: &(dyn Fn(&str) -> Result<()> + Sync)) -> usize {
-    let waiting = Mutex::new(names.iter());
-    let next = || waiting.lock().expect("nobody panics with the list in hand").next();
     let failures = AtomicUsize::new(0);
-    let work = || {
-        while let Some(name) = next() {
-            let start = Instant::now();
-            let outcome = run_one(name);
-            let seconds = start.elapsed().as_secs();
-            match outcome {
-                Ok(()) => println!("guest: {name}: holds ({seconds} s)"),
-                Err(error) => {
-                    failures.fetch_add(1, Ordering::Relaxed);
-                    println!("guest: {name}: FAILS ({seconds} s): {error:#}");
-                }
+    work_on(names, GUESTS_AT_ONCE, &|name| {
+        let start = Instant::now();
+        let outcome = run_one(name);
+        let seconds = start.elapsed().as_secs();
+        match outcome {
+            Ok(()) => println!("guest: {name}: holds ({seconds} s)"),
+            Err(error) => {
+                failures.fetch_add(1, Ordering::Relaxed);
+                println!("guest: {name}: FAILS ({seconds} s): {error:#}");
             }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..GUESTS_AT_ONCE {
-            scope.spawn(work);
         }
     });
     failures.into_inner()
@@ -118,6 +109,7 @@ pub fn run_inside(mut arguments: Arguments) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Mutex;
 
     #[test]
     fn every_case_runs_once_and_each_failure_counts() {

@@ -5,9 +5,8 @@
 //! busy by themselves, and run last.
 
 mod job;
-mod programs;
+pub mod programs;
 
-use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Instant;
@@ -16,6 +15,7 @@ use anyhow::{Result, bail};
 
 use crate::arguments::Arguments;
 use crate::repository::{repository_root, target_folder};
+use crate::world::side_by_side::work_on;
 use job::{Job, Outcome};
 
 /// Jobs that run at once.
@@ -44,30 +44,21 @@ pub fn run(arguments: Arguments) -> Result<()> {
 }
 
 /// Puts the long jobs first.
-fn in_order(mut jobs: Vec<Job>) -> VecDeque<Job> {
+fn in_order(mut jobs: Vec<Job>) -> Vec<Job> {
     let rank = |job: &Job| LONG_JOBS.iter().position(|long| *long == job.name).unwrap_or(LONG_JOBS.len());
     jobs.sort_by_key(rank);
-    jobs.into()
+    jobs
 }
 
 /// Runs the jobs, some at once, and reports each as it ends. Returns the names of those that fail.
-fn run_all(jobs: VecDeque<Job>, folder: &Path) -> Vec<String> {
-    let waiting = Mutex::new(jobs);
+fn run_all(jobs: Vec<Job>, folder: &Path) -> Vec<String> {
     let failed = Mutex::new(Vec::new());
-    let next = || waiting.lock().expect("nobody panics with the list in hand").pop_front();
-    let work = || {
-        while let Some(job) = next() {
-            let begun = Instant::now();
-            let outcome = job.run(folder).unwrap_or_else(|error| Outcome::failed(format!("{error:#}")));
-            println!("{}", report(&job.name, &outcome, begun.elapsed().as_secs()));
-            if !outcome.is_passed {
-                failed.lock().expect("nobody panics with the list in hand").push(job.name);
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..JOBS_AT_ONCE {
-            scope.spawn(work);
+    work_on(jobs, JOBS_AT_ONCE, &|job: Job| {
+        let begun = Instant::now();
+        let outcome = job.run(folder).unwrap_or_else(|error| Outcome::failed(format!("{error:#}")));
+        println!("{}", report(&job.name, &outcome, begun.elapsed().as_secs()));
+        if !outcome.is_passed {
+            failed.lock().expect("nobody panics with the list in hand").push(job.name);
         }
     });
     failed.into_inner().expect("nobody panics with the list in hand")

@@ -26,16 +26,25 @@ pub struct Built {
 
 /// Builds all of it, and shows cargo's progress.
 pub fn build(root: &Path) -> Result<Built> {
+    read(&artifacts(root, &[])?)
+}
+
+/// Builds test programs, and shows cargo's progress: all, or those that more words of the command line choose.
+/// Returns cargo's messages.
+pub fn artifacts(root: &Path, more: &[&str]) -> Result<Vec<Value>> {
     let mut command = Command::new(env!("CARGO"));
-    command.args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]);
+    command.args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]).args(more);
     let output = command.current_dir(root).stderr(Stdio::inherit()).output().context("cannot run cargo")?;
     ensure!(output.status.success(), "the tests cannot be built");
-    read(&String::from_utf8_lossy(&output.stdout))
+    Ok(messages(&String::from_utf8_lossy(&output.stdout)))
 }
 
 /// Reads cargo's messages, of which each is a line of JSON.
-fn read(messages: &str) -> Result<Built> {
-    let artifacts: Vec<Value> = messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+fn messages(text: &str) -> Vec<Value> {
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+fn read(artifacts: &[Value]) -> Result<Built> {
     let programs: Vec<Program> = artifacts.iter().filter_map(program).collect();
     ensure!(!programs.is_empty(), "cargo names no test program");
     let daemon = artifacts.iter().filter(|artifact| artifact["profile"]["test"] == false);
@@ -53,7 +62,8 @@ fn program(artifact: &Value) -> Option<Program> {
     Some(Program { name, path, folder })
 }
 
-fn path_of(artifact: &Value) -> Option<PathBuf> {
+/// Returns the path of the program that a message names.
+pub fn path_of(artifact: &Value) -> Option<PathBuf> {
     artifact["executable"].as_str().map(PathBuf::from)
 }
 
@@ -69,18 +79,18 @@ mod tests {
                 r#"{{"manifest_path":"{manifest}","target":{{"name":"{name}"}},"profile":{{"test":{is_test}}},"executable":{executable}}}"#
             )
         };
-        let messages = [
+        let lines = [
             message("weir-qos", "weir_qos", false, "null"),
             message("weir-qos", "weir_qos", true, r#""/t/weir_qos-1""#),
             message("weir", "weir", false, r#""/t/weir""#),
             message("weir", "daemon", true, r#""/t/daemon-1""#),
             r#"{"reason":"build-finished","success":true}"#.to_owned(),
         ];
-        let built = read(&messages.join("\n")).unwrap();
+        let built = read(&super::messages(&lines.join("\n"))).unwrap();
         let found: Vec<_> = built.programs.iter().map(|program| program.name.as_str()).collect();
         assert_eq!(found, ["weir-qos", "weir daemon"]);
         assert_eq!(built.programs[1].folder, Path::new("/w/crates/weir"));
         assert_eq!(built.daemon, Path::new("/t/weir"));
-        assert!(read("").is_err());
+        assert!(read(&[]).is_err());
     }
 }

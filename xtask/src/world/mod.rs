@@ -13,6 +13,7 @@ pub mod peers;
 pub mod process;
 pub mod processor;
 pub mod shared_disk;
+pub mod side_by_side;
 pub mod tools;
 pub mod weighted;
 

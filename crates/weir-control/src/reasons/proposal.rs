@@ -12,7 +12,7 @@ use crate::model::levels::levels_in_effect;
 use crate::policy_changes::AdaptiveChange;
 use crate::reasons::limits::rate_of;
 use crate::reasons::{Cause, Finding, NamedLimit, Situation};
-use crate::records::{GroupKind, PolicyGroupRecord, VolumeRecord};
+use crate::records::{PolicyGroupRecord, VolumeRecord};
 
 /// Factor by which a proposal raises a limit, a floor or a weight.
 const FACTOR: u64 = 2;
@@ -24,8 +24,6 @@ pub const VOLUMES_NAMED_MAX: usize = 100;
 pub struct Proposal {
     /// Name of the policy group. It belongs to the volume's tenant.
     pub group: Name,
-    /// Its kind.
-    pub kind: GroupKind,
     /// The change.
     pub change: Change,
     /// Other volumes that are bound to the group, whose terms change too.
@@ -196,8 +194,7 @@ pub(super) fn propose(
     };
     let change = change(situation, finding, group, sizes)?;
     let is_bound = |other: &VolumeRecord| other.policy_group == Some(group.id);
-    let kind = if group.adaptive.is_some() { GroupKind::Adaptive } else { GroupKind::Fixed };
-    Some(Proposal { group: group.name.clone(), kind, change, others: others(model, volume, is_bound) })
+    Some(Proposal { group: group.name.clone(), change, others: others(model, volume, is_bound) })
 }
 
 /// The other volumes that share the limit that binds.

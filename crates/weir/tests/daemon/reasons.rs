@@ -130,12 +130,15 @@ fn ceilings_are_named_at_each_level_and_dimension() {
     explained(&daemon, "v1", ceiling("volume", "v1", "own", "iops", 200));
     bind(&daemon, "v1", "together");
     bind(&daemon, "v2", "together");
-    explained(&daemon, "v1", ceiling("policy_group", "together", "together", "iops", 120));
+    let found = explained(&daemon, "v1", ceiling("policy_group", "together", "together", "iops", 120));
+    assert_eq!(found["sharers"], json!({"count": 1, "names": ["v2"]}));
     let told = daemon.ok(&["qos", "explain", "v1", "--interval", "0.5"]);
     let proposal = "\n  weir policy-group modify together --max-throughput 240IOPS\n";
     assert!(told.contains(proposal) && told.contains("The limit is shared with: v2.\n"), "{told}");
+    daemon.patch("/v1/tenants/default/policy-groups/together", &found["proposal"]["fixed"]);
+    explained(&daemon, "v1", ceiling("policy_group", "together", "together", "iops", 240));
     bind(&daemon, "v1", "below");
-    explained(&daemon, "v1", ceiling("policy_group", "together", "together", "iops", 120));
+    explained(&daemon, "v1", ceiling("policy_group", "together", "together", "iops", 240));
     bind(&daemon, "v2", "none");
     bind(&daemon, "v1", "bytes");
     explained(&daemon, "v1", ceiling("volume", "v1", "bytes", "bytes_per_second", 1_000_000));

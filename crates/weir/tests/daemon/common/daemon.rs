@@ -165,9 +165,19 @@ impl Daemon {
 
     /// The answer of the API to a GET.
     pub fn get_text(&self, path: &str) -> String {
+        self.client().get(format!("http://localhost{path}")).send().unwrap().text().unwrap()
+    }
+
+    /// Changes an object by the API.
+    pub fn patch(&self, path: &str, body: &Value) {
+        let response = self.client().patch(format!("http://localhost{path}")).json(body).send().unwrap();
+        let status = response.status();
+        assert!(status.is_success(), "{path} {body}: {status} {}", response.text().unwrap_or_default());
+    }
+
+    fn client(&self) -> reqwest::blocking::Client {
         let client = reqwest::blocking::Client::builder().no_proxy().timeout(super::TIMEOUT);
-        let client = client.unix_socket(self.state.path().join("api.sock")).build().unwrap();
-        client.get(format!("http://localhost{path}")).send().unwrap().text().unwrap()
+        client.unix_socket(self.state.path().join("api.sock")).build().unwrap()
     }
 
     /// The answer of the API to a GET, as JSON.
