@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use weir_types::bounds::JOURNAL_FILES_MAX;
 
-use crate::action::{FileId, FileKey};
+use crate::action::{Action, FileId, FileKey};
 
 /// The state of a file.
 ///
@@ -167,6 +167,13 @@ impl Files {
 
     pub fn get_mut(&mut self, id: FileId) -> &mut File {
         self.files[id.0 as usize].as_mut().expect("a file's number is used until it is forgotten")
+    }
+
+    /// Makes changes of a slow file stable, with a new sync if one is needed.
+    pub fn make_synced(&mut self, id: FileId, changes: u64, actions: &mut Vec<Action>) {
+        if self.get_mut(id).want_synced(changes) {
+            actions.push(Action::SyncSlow { file: id });
+        }
     }
 
     /// Returns all files, in order of their names.

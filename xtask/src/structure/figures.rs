@@ -12,8 +12,6 @@ pub const METHODS_MAX: usize = 60;
 pub const WRITTEN_FIELDS_MAX: usize = 15;
 /// Part of a crate's lines, in percent, whose files call each other in a circle.
 pub const PERCENT_MAX: usize = 25;
-/// A circle of fewer lines is within what one reads in an hour, however small its crate is.
-const CIRCLE_LINES_MIN: usize = 1500;
 
 /// The figures of a crate.
 pub struct Figures {
@@ -44,7 +42,6 @@ pub struct Circle {
     pub files: Vec<String>,
     /// Their part of the crate's lines.
     pub percent: usize,
-    lines: usize,
 }
 
 impl TypeFigures {
@@ -86,8 +83,7 @@ impl Figures {
                 ));
             }
         }
-        let circle =
-            self.circle.iter().filter(|one| one.percent > PERCENT_MAX && one.lines > CIRCLE_LINES_MIN);
+        let circle = self.circle.iter().filter(|one| one.percent > PERCENT_MAX);
         excess.extend(circle.map(|one| {
             format!("{name}: {} files with {} % of the lines call each other in a circle; {PERCENT_MAX} % is the most", one.files.len(), one.percent)
         }));
@@ -185,5 +181,5 @@ fn largest_circle(source: &CrateSource, lines: usize) -> Option<Circle> {
     let largest = circles(&edges).into_iter().max_by_key(size)?;
     let own = size(&largest);
     let files = largest.iter().map(|file| source.files[*file].module.join("::")).collect();
-    Some(Circle { files, percent: own * 100 / lines.max(1), lines: own })
+    Some(Circle { files, percent: own * 100 / lines.max(1) })
 }

@@ -43,11 +43,13 @@ impl Journal {
         actions.push(Action::PassBy { ticket, file, offset, length, is_durable });
     }
 
-    /// Takes the answer to [`Action::PassBy`].
-    pub fn passed_by(&mut self, ticket: Ticket, result: Result<(), SlowFault>, actions: &mut Vec<Action>) {
-        if self.has_failed {
-            return;
-        }
+    /// Ends a bypass write.
+    pub(super) fn end_pass_by(
+        &mut self,
+        ticket: Ticket,
+        result: Result<(), SlowFault>,
+        actions: &mut Vec<Action>,
+    ) {
         let index = self.passing_by.iter().position(|write| write.ticket == ticket);
         let write = self.passing_by.swap_remove(index.expect("a write that ends has begun"));
         let file = self.files.get_mut(write.span.file);
@@ -61,7 +63,5 @@ impl Journal {
         if matches!(result, Err(SlowFault::Broken | SlowFault::Unsupported)) {
             self.fail_file(write.span.file, actions);
         }
-        self.finish_forgets(actions);
-        self.pump(actions);
     }
 }

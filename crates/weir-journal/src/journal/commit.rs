@@ -1,11 +1,11 @@
 //! Records: what goes into the next record, when its entries take effect, and when they are stable. The
 //! module knows nothing of slow files.
 
-use weir_types::bounds::{BLOCK_BYTES, JOURNAL_RECORD_ENTRIES_MAX, JOURNAL_WAITING_MAX};
+use weir_types::bounds::{BLOCK_BYTES, JOURNAL_RECORD_ENTRIES_MAX};
 
 use super::Journal;
 use crate::Block;
-use crate::action::{Action, Fault, FileId, Kind, QueueFull, Request, Span, Ticket};
+use crate::action::{Action, Fault, FileId, Kind, Request, Span, Ticket};
 use crate::files::FileState;
 use crate::index::Data;
 use crate::record::{self, Entry, EntryKind, Header};
@@ -21,35 +21,12 @@ pub(super) struct Flying {
 }
 
 impl Journal {
-    /// Requests a change. Its end is an [`Action::Done`] of this call or a later one.
-    ///
-    /// # Errors
-    /// If the queue is full; then the request was not taken.
-    pub fn change(&mut self, request: Request, actions: &mut Vec<Action>) -> Result<(), QueueFull> {
-        request.assert_is_sound();
-        if let Some(fault) = self.fault_of(request.file) {
-            actions.push(Action::Done { ticket: request.ticket, result: Err(fault) });
-            return Ok(());
-        }
-        let is_write = matches!(request.kind, Kind::Write { .. });
-        if is_write && self.passes_by(request.file, request.offset, request.length) {
-            self.pass_by(request, actions);
-            return Ok(());
-        }
-        if self.waiting.len() >= JOURNAL_WAITING_MAX {
-            return Err(QueueFull);
-        }
-        self.waiting.push_back(request);
-        self.pump(actions);
-        Ok(())
-    }
-
     /// Begins a record with as many waiting requests as fit.
     pub(super) fn write_record(&mut self, actions: &mut Vec<Action>) {
         if self.flying.is_some() {
             return;
         }
-        if self.waiting.is_empty() && self.forgets.is_empty() {
+        if self.waiting.is_empty() && !self.forgets.wants_record() {
             self.is_starved = false;
             return;
         }
@@ -63,11 +40,11 @@ impl Journal {
             return;
         };
         self.is_starved = false;
-        let entries = self.flying_forgets.len() + self.flying_requests.len();
+        let entries = self.forgets.flying().len() + self.flying_requests.len();
         self.allowance.took(blocks.max(entries as u32));
         let (sequence, position) = (self.log.next(), self.log.head());
         let forgotten = |file: &FileId| Span { file: *file, block: 0, blocks: 0 };
-        let spans = self.flying_forgets.iter().map(forgotten);
+        let spans = self.forgets.flying().iter().map(forgotten);
         self.log.push(blocks, spans.chain(self.flying_requests.iter().map(Request::span)));
         // A record that is durable by itself helps only if every record before it is stable.
         let is_durable = self.stable + 1 == sequence && self.flying_requests.iter().any(Request::is_durable);
@@ -88,8 +65,7 @@ impl Journal {
             return None;
         }
         // Forgets come first, because they free space.
-        let forgets = self.forgets.len().min(entries_max);
-        self.flying_forgets.extend(self.forgets.drain(..forgets));
+        let forgets = self.forgets.fly(entries_max);
         let allowed = self.allowance.left(self.log.fullness_per_mille());
         let (blocks_max, entries_max) = (blocks_max.min(allowed), entries_max.min(allowed as usize));
         while forgets + self.flying_requests.len() < entries_max {
@@ -131,7 +107,7 @@ impl Journal {
                 Kind::Release => EntryKind::Release,
             },
         };
-        let entries = self.flying_forgets.iter().map(forget).chain(self.flying_requests.iter().map(change));
+        let entries = self.forgets.flying().iter().map(forget).chain(self.flying_requests.iter().map(change));
         record::encode(&header, entries, block);
     }
 
@@ -141,18 +117,10 @@ impl Journal {
         writes.map(|request| (request.ticket, request.length))
     }
 
-    /// Takes the answer to [`Action::WriteRecord`]; any error is final.
-    pub fn record_written<E>(&mut self, result: Result<(), E>, actions: &mut Vec<Action>) {
-        let flying = self.flying.take().expect("a record that was written was asked for");
-        if result.is_err() {
-            self.fail(actions);
-        }
-        if self.has_failed {
-            return;
-        }
+    /// Completes the record that was written.
+    pub(super) fn complete_record(&mut self, flying: Flying, actions: &mut Vec<Action>) {
         self.applied = flying.sequence;
-        for file in self.flying_forgets.drain(..) {
-            self.files.get_mut(file).change_state(FileState::Forgetting(Some(flying.sequence)));
+        if self.forgets.recorded(flying.sequence, &mut self.files) {
             self.wanted = flying.sequence;
         }
         self.apply(flying, actions);
@@ -163,7 +131,6 @@ impl Journal {
         if self.unstable_blocks > self.geometry.unstable_blocks() {
             self.wanted = self.applied;
         }
-        self.pump(actions);
     }
 
     /// Makes the entries of a record take effect: the record is complete, and reads see it.
@@ -203,19 +170,8 @@ impl Journal {
         }
     }
 
-    /// Takes the answer to [`Action::SyncJournal`]; any error is final.
-    pub fn journal_synced<E>(&mut self, result: Result<(), E>, actions: &mut Vec<Action>) {
-        let syncing = self.syncing.take().expect("a sync that ends has begun");
-        if result.is_err() {
-            self.fail(actions);
-        }
-        if !self.has_failed {
-            self.became_stable(syncing, actions);
-            self.pump(actions);
-        }
-    }
-
-    fn became_stable(&mut self, sequence: u64, actions: &mut Vec<Action>) {
+    /// Acknowledges the durable writes up to a record that has become stable.
+    pub(super) fn became_stable(&mut self, sequence: u64, actions: &mut Vec<Action>) {
         if sequence <= self.stable {
             return;
         }
@@ -224,7 +180,5 @@ impl Journal {
         while let Some((_, ticket)) = self.durable.pop_front_if(|(sequence, _)| *sequence <= self.stable) {
             actions.push(Action::Done { ticket, result: Ok(()) });
         }
-        self.finish_syncs(actions);
-        self.finish_forgets(actions);
     }
 }

@@ -19,6 +19,7 @@ use weir_types::bounds::{
 use super::Journal;
 use crate::action::{Action, DestageContent, DestageFault, DestageId, FileId, SlowFault, Source, Span};
 use crate::files::FileState;
+use crate::geometry::Geometry;
 use crate::index::{Data, Run, State};
 use crate::superblock::Superblock;
 
@@ -150,6 +151,23 @@ impl Destage {
         self.forget(file);
     }
 
+    /// Writes the next zeroes of an operation, on a filesystem that can neither zero nor release.
+    fn write_zeroes(&mut self, number: usize, actions: &mut Vec<Action>) {
+        let operation = self.operations[number].as_mut().expect("an operation that goes on has begun");
+        let block = operation.zeroed_to.unwrap_or(operation.span.block);
+        let blocks = (operation.span.end() - block).min((JOURNAL_DESTAGE_BYTES_MAX / BLOCK_BYTES) as u32);
+        operation.zeroed_to = Some(block + blocks);
+        let span = Span { block, blocks, ..operation.span };
+        actions.push(destage_action(number, span, DestageContent::Zeroes));
+    }
+
+    /// Ends the move of the tail: the superblock that names it is stable. The batch's records can be dropped.
+    pub fn tail_moved(&mut self, superblock: &Superblock) {
+        self.stage = Stage::Dropping;
+        self.durable_tail = superblock.tail;
+        self.durable_generation = superblock.generation;
+    }
+
     fn under_way(&self) -> usize {
         self.operations.iter().flatten().count()
     }
@@ -270,7 +288,7 @@ impl Journal {
     }
 
     fn begin_operation(&mut self, run: Run, actions: &mut Vec<Action>) {
-        let Run { span, data, sources } = run;
+        let Run { span, data, sources: pieces } = run;
         self.index.advance(span, State::Dirty, State::Destaging);
         let free = self.destage.operations.iter().position(Option::is_none);
         let number = free.expect("operations are begun while some are free");
@@ -281,51 +299,21 @@ impl Journal {
         let state = self.files.get_mut(span.file);
         state.under_way += 1;
         let content = match data {
-            Data::At(_) => DestageContent::Data(self.sources(&sources)),
-            _ if state.is_without_fallocate => return self.write_zeroes(number, actions),
+            Data::At(_) => DestageContent::Data(sources(&self.geometry, &pieces)),
+            _ if state.is_without_fallocate => return self.destage.write_zeroes(number, actions),
             Data::Zero => DestageContent::Zero,
             Data::Release => DestageContent::Release,
         };
         actions.push(destage_action(number, span, content));
     }
 
-    /// Returns where pieces of the log lie in its file; adjacent pieces are joined.
-    fn sources(&self, pieces: &[(u32, u32)]) -> Vec<Source> {
-        let mut sources: Vec<Source> = Vec::with_capacity(pieces.len());
-        for (block, blocks) in pieces {
-            let (position_bytes, length) =
-                (self.geometry.position_bytes(*block), blocks * BLOCK_BYTES as u32);
-            match sources.last_mut() {
-                Some(last) if last.position_bytes + u64::from(last.length) == position_bytes => {
-                    last.length += length;
-                }
-                _ => sources.push(Source { position_bytes, length }),
-            }
-        }
-        sources
-    }
-
-    /// Writes the next zeroes of an operation, on a filesystem that can neither zero nor release.
-    fn write_zeroes(&mut self, number: usize, actions: &mut Vec<Action>) {
-        let operation =
-            self.destage.operations[number].as_mut().expect("an operation that goes on has begun");
-        let block = operation.zeroed_to.unwrap_or(operation.span.block);
-        let blocks = (operation.span.end() - block).min((JOURNAL_DESTAGE_BYTES_MAX / BLOCK_BYTES) as u32);
-        operation.zeroed_to = Some(block + blocks);
-        let span = Span { block, blocks, ..operation.span };
-        actions.push(destage_action(number, span, DestageContent::Zeroes));
-    }
-
-    /// Takes the answer to [`Action::Destage`]. A failed operation is never retried.
-    pub fn destaged(
+    /// Ends an operation, or goes on with its next part. A failed operation is never retried.
+    pub(super) fn end_operation(
         &mut self,
         operation: DestageId,
         result: Result<(), DestageFault>,
         actions: &mut Vec<Action>,
     ) {
-        if self.has_failed {
-            return;
-        }
         let number = operation.0 as usize;
         let Operation { span, zeroed_to, is_doubtful } =
             self.destage.operations[number].expect("an operation that ends has begun");
@@ -335,7 +323,7 @@ impl Journal {
         let has_more = result.is_ok() && zeroed_to.is_some_and(|end| end < span.end());
         state.is_without_fallocate |= is_unsupported;
         if is_open && (is_unsupported || has_more) {
-            return self.write_zeroes(number, actions);
+            return self.destage.write_zeroes(number, actions);
         }
         state.under_way -= 1;
         state.changes += 1;
@@ -349,7 +337,7 @@ impl Journal {
                 self.index.advance(span, State::Destaging, State::Destaged);
                 self.allow_for_destaged();
             }
-            Err(DestageFault::Journal) => return self.fail(actions),
+            Err(DestageFault::Journal) => self.fail(actions),
             Err(DestageFault::Slow(_)) => {
                 // The batch waits for this file until the file is forgotten.
                 self.index.advance(span, State::Destaging, State::Dirty);
@@ -357,8 +345,6 @@ impl Journal {
                 self.fail_file(span.file, actions);
             }
         }
-        self.finish_forgets(actions);
-        self.pump(actions);
     }
 
     /// Lets a nearly full log accept as much as the batch has destaged since the last call.
@@ -387,7 +373,7 @@ impl Journal {
             let changes = state.changes;
             if state.state() == FileState::Failed || state.synced < changes {
                 self.destage.syncing.push((file, changes));
-                self.sync_slow(file, changes, actions);
+                self.files.make_synced(file, changes, actions);
             }
         }
         if self.destage.syncing.is_empty() && self.destage.files.is_empty() {
@@ -417,19 +403,6 @@ impl Journal {
         actions.push(Action::WriteSuperblock { position_bytes });
     }
 
-    /// Takes the answer to [`Action::WriteSuperblock`]; any error is final.
-    pub fn superblock_written<E>(&mut self, result: Result<(), E>, actions: &mut Vec<Action>) {
-        if result.is_err() {
-            self.fail(actions);
-        }
-        if !self.has_failed {
-            self.destage.stage = Stage::Dropping;
-            self.destage.durable_tail = self.superblock.tail;
-            self.destage.durable_generation = self.superblock.generation;
-            self.pump(actions);
-        }
-    }
-
     /// Drops records before the tail, so that their space is used again. If a request waits for space, it
     /// drops all of them; otherwise it drops some with each event. Returns true if there were any.
     pub(super) fn drop_records(&mut self, is_hurried: bool) -> bool {
@@ -454,4 +427,19 @@ fn destage_action(number: usize, span: Span, content: DestageContent) -> Action 
     let operation = DestageId(number as u32);
     let (offset, length) = (bytes(span.block), bytes(span.blocks));
     Action::Destage { operation, file: span.file, offset, length, content }
+}
+
+/// Returns where pieces of the log lie in its file; adjacent pieces are joined.
+fn sources(geometry: &Geometry, pieces: &[(u32, u32)]) -> Vec<Source> {
+    let mut sources: Vec<Source> = Vec::with_capacity(pieces.len());
+    for (block, blocks) in pieces {
+        let (position_bytes, length) = (geometry.position_bytes(*block), blocks * BLOCK_BYTES as u32);
+        match sources.last_mut() {
+            Some(last) if last.position_bytes + u64::from(last.length) == position_bytes => {
+                last.length += length;
+            }
+            _ => sources.push(Source { position_bytes, length }),
+        }
+    }
+    sources
 }

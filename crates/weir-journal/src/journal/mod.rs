@@ -1,7 +1,8 @@
 //! The state of one journal and its one set of transitions.
 //!
 //! A request moves from `waiting` to the record that is being written (`flying`) and then to the index. From
-//! there it is destaged to the slow file in batches. Each part is a module:
+//! there it is destaged to the slow file in batches. [`events`] takes the requests and answers, and calls the
+//! parts. Each part is a module:
 //! * [`commit`]: records, and which of them are stable.
 //! * [`sync`]: the requests that wait for stability.
 //! * [`bypass`]: large writes that do not go through the log.
@@ -9,17 +10,20 @@
 //! * [`age`]: which records are old enough to be destaged.
 //! * [`allowance`]: how much a nearly full log accepts.
 //! * [`forget`]: the end of files.
-//! * [`suspend`]: files whose drives may have lost unsynced writes.
+//! * [`in_the_way`]: suspended files that fill the log.
+//! * [`failures`]: the end of a file or of the journal after an error.
 //!
-//! This module has the parts that they share: reads and failures.
+//! This module has the state that they share, and reads of it.
 
 mod age;
 mod allowance;
 mod bypass;
 mod commit;
 mod destage;
+mod events;
+mod failures;
 mod forget;
-mod suspend;
+mod in_the_way;
 mod sync;
 
 use std::collections::VecDeque;
@@ -27,8 +31,8 @@ use std::collections::VecDeque;
 use weir_types::bounds::BLOCK_BYTES;
 
 use crate::Block;
-use crate::action::{Action, Fault, FileId, FileKey, Part, Pin, Request, Span, Ticket};
-use crate::files::{FileState, Files, TooManyFiles};
+use crate::action::{Fault, FileId, FileKey, Part, Pin, Request, Span, Ticket};
+use crate::files::{Files, TooManyFiles};
 use crate::geometry::Geometry;
 use crate::index::{Data, Index};
 use crate::log::Log;
@@ -39,7 +43,8 @@ use allowance::Allowance;
 use bypass::PassingBy;
 use commit::Flying;
 use destage::Destage;
-use sync::WaitingSync;
+use forget::Forgets;
+use sync::Syncs;
 
 /// A write journal.
 #[derive(Debug)]
@@ -52,13 +57,11 @@ pub struct Journal {
     files: Files,
     /// Requests that wait for a record, in order.
     waiting: VecDeque<Request>,
-    /// Files that a record must forget.
-    forgets: VecDeque<FileId>,
+    forgets: Forgets,
     /// Whether there is no room for the first waiting request.
     is_starved: bool,
     /// Record that is being written, and its content.
     flying: Option<Flying>,
-    flying_forgets: Vec<FileId>,
     flying_requests: Vec<Request>,
     /// Newest record whose entries have taken effect.
     applied: u64,
@@ -73,10 +76,8 @@ pub struct Journal {
     /// Durable writes whose records are not stable yet. Their number is bounded by the entries of unstable
     /// records.
     durable: VecDeque<(u64, Ticket)>,
-    syncs: Vec<WaitingSync>,
+    syncs: Syncs,
     passing_by: Vec<PassingBy>,
-    /// Files that are being forgotten.
-    forgetting: Vec<FileId>,
     destage: Destage,
     allowance: Allowance,
     age: Age,
@@ -118,10 +119,9 @@ impl Journal {
             index: found.index,
             files: found.files,
             waiting: VecDeque::new(),
-            forgets: VecDeque::new(),
+            forgets: Forgets::default(),
             is_starved: false,
             flying: None,
-            flying_forgets: Vec::new(),
             flying_requests: Vec::new(),
             applied,
             stable: applied,
@@ -129,9 +129,8 @@ impl Journal {
             wanted: applied,
             syncing: None,
             durable: VecDeque::new(),
-            syncs: Vec::new(),
+            syncs: Syncs::default(),
             passing_by: Vec::new(),
-            forgetting: Vec::new(),
             destage: Destage::new(&found.superblock),
             allowance: Allowance::default(),
             age: Age::old_through_all(applied),
@@ -182,20 +181,6 @@ impl Journal {
         self.log.next() == self.log.first() && self.waiting.is_empty() && self.destage.is_idle()
     }
 
-    /// Sets whether the journal destages everything as fast as it can. A caller drains it before the slow
-    /// files are served without the journal.
-    pub fn set_draining(&mut self, is_draining: bool, actions: &mut Vec<Action>) {
-        self.is_draining = is_draining;
-        self.pump(actions);
-    }
-
-    /// Ends an interval; the caller calls this about once a second. Records that existed at the call before
-    /// the last one are old. Old records are destaged while there is room to keep young ones.
-    pub fn interval_passed(&mut self, actions: &mut Vec<Action>) {
-        self.age.pass_interval(self.applied);
-        self.pump(actions);
-    }
-
     /// Returns in `parts`, which is emptied first, where whole blocks of a file lie. The locations stay valid
     /// until the pin is given back, even if the data changes.
     ///
@@ -239,95 +224,9 @@ impl Journal {
         Ok(Pin { sequence: oldest })
     }
 
-    /// Ends a read. If the read failed in the journal's file, the caller also calls
-    /// [`Journal::journal_unreadable`], before or after.
-    pub fn read_ended(&mut self, pin: Pin, actions: &mut Vec<Action>) {
-        if let Some(sequence) = pin.sequence {
-            self.log.unpin(sequence);
-            self.destage.unpinned(sequence);
-            self.pump(actions);
-        }
-    }
-
-    /// Fails the journal: its file could not be read, or is not the file that the next start would read.
-    pub fn journal_unreadable(&mut self, actions: &mut Vec<Action>) {
-        self.fail(actions);
-    }
-
     /// Encodes the superblock that [`Action::WriteSuperblock`] asks for.
     pub fn encode_superblock(&self, block: &mut Block) {
         self.superblock.encode(block);
-    }
-
-    /// Does everything that can be done now.
-    fn pump(&mut self, actions: &mut Vec<Action>) {
-        if self.has_failed {
-            return;
-        }
-        let is_hurried = self.is_draining || self.is_starved;
-        self.drop_records(is_hurried);
-        self.write_record(actions);
-        if self.is_starved && self.drop_records(true) {
-            self.write_record(actions);
-        }
-        self.bring(actions);
-        self.sync_journal(actions);
-    }
-
-    /// Returns the reason why a file takes no requests, if there is one.
-    fn fault_of(&self, file: FileId) -> Option<Fault> {
-        if self.has_failed {
-            return Some(Fault::Journal);
-        }
-        (self.files.get(file).state() != FileState::Open).then_some(Fault::File)
-    }
-
-    /// Fails a file after an error of the slow drive. The journal keeps its data of the file, and no later
-    /// request to the file succeeds.
-    fn fail_file(&mut self, file: FileId, actions: &mut Vec<Action>) {
-        if self.files.get(file).state() == FileState::Open {
-            self.files.get_mut(file).change_state(FileState::Failed);
-            actions.push(Action::FileFailed { file });
-            self.refuse(file, actions);
-        }
-    }
-
-    /// Answers the requests that wait for a file with an error.
-    fn refuse(&mut self, file: FileId, actions: &mut Vec<Action>) {
-        let result = Err(Fault::File);
-        self.waiting.retain(|request| {
-            if request.file == file {
-                actions.push(Action::Done { ticket: request.ticket, result });
-            }
-            request.file != file
-        });
-        self.syncs.retain(|sync| {
-            if sync.file == file {
-                actions.push(Action::Done { ticket: sync.ticket, result });
-            }
-            sync.file != file
-        });
-    }
-
-    /// Fails the journal itself: its content cannot be relied on, so nothing goes on.
-    fn fail(&mut self, actions: &mut Vec<Action>) {
-        if std::mem::replace(&mut self.has_failed, true) {
-            return;
-        }
-        actions.push(Action::JournalFailed);
-        let requests = self.waiting.drain(..).chain(self.flying_requests.drain(..));
-        let tickets: Vec<Ticket> = requests
-            .map(|request| request.ticket)
-            .chain(self.durable.drain(..).map(|(_, ticket)| ticket))
-            .chain(self.syncs.drain(..).map(|sync| sync.ticket))
-            .chain(self.passing_by.drain(..).map(|write| write.ticket))
-            .collect();
-        let end = |ticket| Action::Done { ticket, result: Err(Fault::Journal) };
-        actions.extend(tickets.into_iter().map(end));
-        // This journal is never recovered, so it destages nothing to any file.
-        for file in std::mem::take(&mut self.forgetting) {
-            actions.push(Action::Forgotten { file: self.files.get(file).key });
-        }
     }
 }
 

@@ -3,15 +3,14 @@
 
 use weir_types::bounds::JOURNAL_WAITING_MAX;
 
-use super::Journal;
-use crate::action::{Action, FileId, QueueFull, Ticket};
+use crate::action::{Action, Fault, FileId, QueueFull, Ticket};
 use crate::files::Files;
 
 /// A waiting sync.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WaitingSync {
-    pub ticket: Ticket,
-    pub file: FileId,
+struct WaitingSync {
+    ticket: Ticket,
+    file: FileId,
     /// Record up to which the journal must be stable.
     sequence: u64,
     /// Number of changes of the slow file that must be stable.
@@ -25,63 +24,63 @@ impl WaitingSync {
     }
 }
 
-impl Journal {
-    /// Requests that all completed changes of a file become stable. The end is [`Action::Done`].
+/// All waiting syncs.
+#[derive(Debug, Default)]
+pub(super) struct Syncs {
+    waiting: Vec<WaitingSync>,
+}
+
+impl Syncs {
+    /// Begins a sync of a file, and syncs the slow file if it has to. A sync that needs nothing ends at once.
+    /// Returns the record that must be stable first, if the sync waits.
     ///
     /// # Errors
-    /// If the queue is full; then the request was not taken.
-    pub fn sync(&mut self, ticket: Ticket, file: FileId, actions: &mut Vec<Action>) -> Result<(), QueueFull> {
-        if let Some(fault) = self.fault_of(file) {
-            actions.push(Action::Done { ticket, result: Err(fault) });
-            return Ok(());
-        }
-        if self.syncs.len() >= JOURNAL_WAITING_MAX {
+    /// If the queue is full.
+    pub fn begin(
+        &mut self,
+        (ticket, id): (Ticket, FileId),
+        stable: u64,
+        files: &mut Files,
+        actions: &mut Vec<Action>,
+    ) -> Result<Option<u64>, QueueFull> {
+        if self.waiting.len() >= JOURNAL_WAITING_MAX {
             return Err(QueueFull);
         }
-        let state = self.files.get(file);
-        let sync = WaitingSync { ticket, file, sequence: state.last_sequence, changes: state.passed_by };
-        if sync.is_served(self.stable, &self.files) {
+        let file = files.get(id);
+        let (sequence, changes) = (file.last_sequence, file.passed_by);
+        let sync = WaitingSync { ticket, file: id, sequence, changes };
+        if sync.is_served(stable, files) {
             actions.push(Action::Done { ticket, result: Ok(()) });
-            return Ok(());
+            return Ok(None);
         }
-        self.syncs.push(sync);
-        self.wanted = self.wanted.max(sync.sequence);
-        self.sync_slow(file, sync.changes, actions);
-        self.sync_journal(actions);
-        Ok(())
+        self.waiting.push(sync);
+        files.make_synced(id, changes, actions);
+        Ok(Some(sequence))
     }
 
-    /// Makes changes of a slow file stable, with a new sync if one is needed.
-    pub(super) fn sync_slow(&mut self, file: FileId, changes: u64, actions: &mut Vec<Action>) {
-        if self.files.get_mut(file).want_synced(changes) {
-            actions.push(Action::SyncSlow { file });
-        }
-    }
-
-    /// Takes the answer to [`Action::SyncSlow`]. A failed sync is never retried.
-    pub fn slow_synced<E>(&mut self, file: FileId, result: Result<(), E>, actions: &mut Vec<Action>) {
-        if self.has_failed {
-            return;
-        }
-        let state = self.files.get_mut(file);
-        state.under_way -= 1;
-        if result.is_err() {
-            self.fail_file(file, actions);
-        } else if state.end_sync() {
-            actions.push(Action::SyncSlow { file });
-        }
-        self.finish_syncs(actions);
-        self.finish_forgets(actions);
-        self.pump(actions);
-    }
-
-    pub(super) fn finish_syncs(&mut self, actions: &mut Vec<Action>) {
-        self.syncs.retain(|sync| {
-            let is_served = sync.is_served(self.stable, &self.files);
+    /// Ends the syncs that have waited long enough: the journal is stable up to this record.
+    pub fn finish(&mut self, stable: u64, files: &Files, actions: &mut Vec<Action>) {
+        self.waiting.retain(|sync| {
+            let is_served = sync.is_served(stable, files);
             if is_served {
                 actions.push(Action::Done { ticket: sync.ticket, result: Ok(()) });
             }
             !is_served
         });
+    }
+
+    /// Fails the syncs of a file.
+    pub fn refuse(&mut self, file: FileId, actions: &mut Vec<Action>) {
+        self.waiting.retain(|sync| {
+            if sync.file == file {
+                actions.push(Action::Done { ticket: sync.ticket, result: Err(Fault::File) });
+            }
+            sync.file != file
+        });
+    }
+
+    /// Takes out all syncs, and returns their tickets.
+    pub fn drain(&mut self) -> impl Iterator<Item = Ticket> + '_ {
+        self.waiting.drain(..).map(|sync| sync.ticket)
     }
 }
