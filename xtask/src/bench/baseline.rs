@@ -41,7 +41,7 @@ const CORES: (usize, usize) = (0, 1);
 /// Load on a volume.
 struct Workload {
     name: &'static str,
-    replicas: usize,
+    volume: &'static str,
     pattern: &'static str,
     block_bytes: u64,
     depth: u32,
@@ -49,21 +49,33 @@ struct Workload {
 
 const fn workload(
     name: &'static str,
-    replicas: usize,
+    volume: &'static str,
     (pattern, block_bytes, depth): (&'static str, u64, u32),
 ) -> Workload {
-    Workload { name, replicas, pattern, block_bytes, depth }
+    Workload { name, volume, pattern, block_bytes, depth }
 }
 
-/// Workloads of `bench nbd`, and the random writes and reads of `bench replicas`.
-const WORKLOADS: [Workload; 7] = [
-    workload("4 KiB read QD1", 1, ("randread", 4096, 1)),
-    workload("4 KiB write QD1", 1, ("randwrite", 4096, 1)),
-    workload("4 KiB read QD32", 1, ("randread", 4096, 32)),
-    workload("4 KiB write QD32", 1, ("randwrite", 4096, 32)),
-    workload("128 KiB read QD16", 1, ("randread", 128 << 10, 16)),
-    workload("three replicas: 4 KiB read QD32", 3, ("randread", 4096, 32)),
-    workload("three replicas: 4 KiB write QD32", 3, ("randwrite", 4096, 32)),
+/// Volume of one replica, without a limit.
+const PLAIN: &str = "plain";
+/// Volume of three replicas, without a limit.
+const MIRRORED: &str = "mirrored";
+/// Volume of one replica that holds requests back, and its limit.
+const LIMITED: &str = "limited";
+const LIMIT: &str = "50000IOPS";
+
+/// Workloads of `bench nbd`, the random writes and reads of `bench replicas`, and requests of `bench ceiling`
+/// that wait for the highest limit.
+const WORKLOADS: [Workload; 10] = [
+    workload("4 KiB read QD1", PLAIN, ("randread", 4096, 1)),
+    workload("4 KiB write QD1", PLAIN, ("randwrite", 4096, 1)),
+    workload("4 KiB read QD32", PLAIN, ("randread", 4096, 32)),
+    workload("4 KiB write QD32", PLAIN, ("randwrite", 4096, 32)),
+    workload("128 KiB read QD16", PLAIN, ("randread", 128 << 10, 16)),
+    workload("three replicas: 4 KiB read QD32", MIRRORED, ("randread", 4096, 32)),
+    workload("three replicas: 4 KiB write QD32", MIRRORED, ("randwrite", 4096, 32)),
+    workload("held back: 4 KiB read QD32", LIMITED, ("randread", 4096, 32)),
+    workload("held back: 4 KiB write QD32", LIMITED, ("randwrite", 4096, 32)),
+    workload("held back: 4 KiB write QD256", LIMITED, ("randwrite", 4096, 256)),
 ];
 
 /// Measures everything in memory, where the drive costs least and the daemon's part is largest.
@@ -156,15 +168,11 @@ fn load(workload: &Workload, daemon: &Daemon) -> Load {
         depth: workload.depth,
         seconds: 3600,
         extra: vec![format!("--cpus_allowed={}", CORES.0)],
-        ..Load::new("load", daemon.volume(&volume_of(workload)), SIZE_BYTES)
+        ..Load::new("load", daemon.volume(workload.volume), SIZE_BYTES)
     }
 }
 
-fn volume_of(workload: &Workload) -> String {
-    format!("volume{}", workload.replicas)
-}
-
-/// Starts a daemon with a volume of one replica and one of three, both filled.
+/// Starts a daemon with the volumes, all filled.
 fn start(binary: &Path, folder: &Folder) -> Result<Daemon> {
     let path = folder.path();
     let daemon = Daemon::start_on_core(CORES.1, binary, &path.join("state"))?;
@@ -173,11 +181,15 @@ fn start(binary: &Path, folder: &Folder) -> Result<Daemon> {
         std::fs::create_dir_all(&drive)?;
         daemon.run(&format!("drive add {} --class high --no-measurement", drive.display()))?;
     }
-    daemon.run("volume create volume1 --size 1GiB")?;
-    daemon.run("volume create volume3 --size 1GiB --io-priority high --repl 3")?;
-    for volume in ["volume1", "volume3"] {
+    for volume in [PLAIN, LIMITED] {
+        daemon.run(&format!("volume create {volume} --size 1GiB"))?;
+    }
+    daemon.run(&format!("volume create {MIRRORED} --size 1GiB --io-priority high --repl 3"))?;
+    for volume in [PLAIN, LIMITED, MIRRORED] {
         Load::fill("fill", daemon.volume(volume), SIZE_BYTES).run(folder.path())?;
     }
+    daemon.run(&format!("qos policy-group create {LIMITED} -max-throughput {LIMIT}"))?;
+    daemon.run(&format!("volume modify -volume {LIMITED} -qos-policy-group {LIMITED}"))?;
     Ok(daemon)
 }
 
