@@ -12,7 +12,7 @@ use crate::JobProgress;
 use crate::measure::{MeasureError, MeasureSpec, RunningMeasurement};
 use crate::{
     Alarm, DriveQueueDepth, EngineError, JournalSpec, OpenFile, OpenVolume, PolicyLevel, ReclaimSpec,
-    Recording, ScrubProgress, SnapshotSpec, SpaceLook, VolumeHome, VolumeLayout, VolumeSpec,
+    Recording, ScrubProgress, ServedFile, SnapshotSpec, SpaceLook, VolumeHome, VolumeLayout, VolumeSpec,
 };
 
 /// Serves volumes. Every command is in effect when its method returns.
@@ -67,6 +67,13 @@ pub trait Engine: Send + Sync {
         recovered_extents: Vec<RecoveredExtent>,
         bindings: Vec<((ExtentIndex, usize), DriveId)>,
     ) -> Result<(), EngineError>;
+
+    /// Serves a mounted file as a client of the volume. Requests that an earlier daemon left unanswered are
+    /// served too. The engine ends with the mount.
+    ///
+    /// # Errors
+    /// If the volume is not open, or takes no further client.
+    fn serve_file(&self, volume: VolumeId, file: ServedFile) -> Result<(), EngineError>;
 
     /// Makes a volume writable, or read-only, which ends its open connections. In effect when this call
     /// returns: no write is under way then.

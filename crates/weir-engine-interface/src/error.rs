@@ -16,6 +16,9 @@ pub enum EngineError {
     /// The volume is not open here.
     #[error("volume {0} is not open")]
     UnknownVolume(VolumeId),
+    /// The volume takes no further client.
+    #[error("volume {0} takes no further client now")]
+    ClientRefused(VolumeId),
     /// Another recording runs.
     #[error("another recording is under way; one runs at a time")]
     Recording,

@@ -16,6 +16,7 @@ mod open_file;
 mod policy_level;
 mod recording;
 mod scrub;
+mod served_file;
 mod snapshot;
 mod space_look;
 mod specification;
@@ -32,6 +33,7 @@ pub use open_file::{Content, FileIdentity, OpenFile};
 pub use policy_level::PolicyLevel;
 pub use recording::Recording;
 pub use scrub::{ScrubEnd, ScrubProgress, ScrubSnapshot};
+pub use served_file::ServedFile;
 pub use snapshot::{SnapshotProgress, SnapshotSpec};
 pub use space_look::SpaceLook;
 pub use specification::{

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use weir_engine_interface::{OpenFile, OpenVolume, PolicyLevel, VolumeSpec};
+use weir_engine_interface::{OpenFile, OpenVolume, PolicyLevel, ServedFile, VolumeSpec};
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, VolumeId};
 
 use super::background::NewReclaim;
 use super::ceilings::PolicyTree;
-use super::clients::{NewConnection, Tap};
+use super::clients::{NewClient, Tap};
 use super::volumes::command::{NewJournal, VolumeCommand};
 use super::volumes::lifecycle::NewSize;
 use super::volumes::volume_files::NewHome;
@@ -82,7 +82,13 @@ pub(super) enum Command {
     },
     Serve {
         volume: VolumeId,
-        connection: Box<NewConnection>,
+        client: Box<NewClient>,
+    },
+    /// Answered with false if the volume takes no further client.
+    ServeFile {
+        volume: VolumeId,
+        file: Box<ServedFile>,
+        done: SyncSender<bool>,
     },
     Stop,
 }

@@ -32,6 +32,6 @@ mod tests;
 mod token;
 mod volumes;
 
-pub use clients::NewConnection;
+pub use clients::{NewClient, NewConnection};
 pub use data_plane::{DataPlane, DataPlaneConfig};
 pub use emulation::SharedEmulation;

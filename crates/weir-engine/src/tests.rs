@@ -137,8 +137,8 @@ impl World {
             block_size_maximum: 1 << 20,
         };
         let session = Session { export, structured_replies: false, allocation_context: None };
-        let connection = Box::new(NewConnection { socket: ours.into(), session, leftover: Vec::new() });
-        self.send(Command::Serve { volume: VOLUME, connection });
+        let new = NewConnection { socket: ours.into(), session, leftover: Vec::new() };
+        self.send(Command::Serve { volume: VOLUME, client: Box::new(NewClient::Nbd(new)) });
         theirs
     }
 

@@ -34,6 +34,8 @@ pub enum Token {
     HangUp(ConnectionIndex),
     /// A batch of replies.
     Send(ConnectionIndex),
+    /// Messages of a mounted filesystem.
+    Messages(ConnectionIndex),
     /// A read, write or fallocate of a replica's operation.
     Operation(ReplicaIndex, OperationId, AskNumber),
     /// A partial block of an unaligned write.
@@ -60,6 +62,7 @@ impl Token {
             | Token::ReceivePayload(_)
             | Token::HangUp(_)
             | Token::Send(_)
+            | Token::Messages(_)
             | Token::Journal { .. } => None,
         }
     }

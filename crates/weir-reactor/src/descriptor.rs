@@ -26,6 +26,8 @@ pub(crate) enum Kind {
     MemoryFile,
     /// A connection.
     Socket,
+    /// A device that gives and takes messages.
+    Device,
 }
 
 /// `statfs` types of filesystems whose files are in memory: `TMPFS_MAGIC` and `RAMFS_MAGIC`.
@@ -81,6 +83,11 @@ impl Descriptor {
     /// Takes over a connected socket.
     pub fn socket(fd: OwnedFd) -> Descriptor {
         Descriptor { fd: Rc::new(fd), kind: Kind::Socket }
+    }
+
+    /// Takes over a device that gives and takes messages, like `/dev/fuse`. It must not block.
+    pub fn device(fd: OwnedFd) -> Descriptor {
+        Descriptor { fd: Rc::new(fd), kind: Kind::Device }
     }
 
     /// Returns true if reading and writing never waits for a drive. Asynchronous I/O then gains nothing: the

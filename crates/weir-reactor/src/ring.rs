@@ -246,6 +246,12 @@ impl<T> Ring<T> {
         self.push(token, Carried::Nothing, Some(socket.clone()), entry);
     }
 
+    /// Ends when a device has something to read, or is gone.
+    pub fn watch_input(&mut self, token: T, device: &Descriptor) {
+        let entry = opcode::PollAdd::new(Fd(device.raw()), libc::POLLIN as u32).build();
+        self.push(token, Carried::Nothing, Some(device.clone()), entry);
+    }
+
     /// Sends a whole batch: at once as far as the socket has room, and the rest, if any, once it has.
     pub fn send(&mut self, token: T, socket: &Descriptor, mut batch: Box<SendBatch>) {
         match send_now(socket, &mut batch) {

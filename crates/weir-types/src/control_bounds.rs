@@ -42,6 +42,10 @@ pub const SYSTEM_TABLE_BYTES_MAX: u64 = 64 << 20;
 /// list in one answer.
 pub const TEMPLATES_MAX: usize = 1_024;
 
+/// Maximum number of attachments: as many devices as one process can keep for the daemon, and more than a host
+/// has mounts.
+pub const ATTACHMENTS_MAX: usize = 1_024;
+
 /// Maximum number of policy groups: one for every volume.
 pub const POLICY_GROUPS_MAX: usize = crate::bounds::VOLUMES_MAX;
 

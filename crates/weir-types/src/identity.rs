@@ -46,6 +46,11 @@ identity! {
     JournalId
 }
 
+identity! {
+    /// Identity of an attachment. Each new attachment has another one.
+    AttachmentId
+}
+
 impl DriveId {
     /// The drive in the state folder. Every daemon has it.
     pub const DEFAULT: DriveId = DriveId(uuid::Uuid::nil());

@@ -12,6 +12,7 @@ const ORDER: [&str; 20] = [
     "weir-plan",
     "weir-journal",
     "weir-nbd",
+    "weir-fuse",
     "weir-replay",
     "weir-reactor",
     "weir-host",

@@ -12,6 +12,7 @@ const ALLOWED_EDGES: [(&str, &[&str]); 21] = [
     ("weir-volume", &["weir-types"]),
     ("weir-journal", &["weir-types", "weir-testkit"]),
     ("weir-nbd", &["weir-types", "weir-testkit"]),
+    ("weir-fuse", &["weir-types", "weir-testkit"]),
     ("weir-plan", &["weir-types", "weir-volume"]),
     ("weir-replay", &["weir-types", "weir-qos", "weir-volume", "weir-testkit"]),
     (
@@ -49,6 +50,7 @@ const ALLOWED_EDGES: [(&str, &[&str]); 21] = [
             "weir-volume",
             "weir-journal",
             "weir-nbd",
+            "weir-fuse",
             "weir-replay",
             "weir-reactor",
             "weir-host",

@@ -27,8 +27,16 @@ use crate::repository::repository_root;
 use source::Source;
 
 /// Crates that decide and must not know the world: no clock, thread, socket, file or hash order.
-pub const PURE_CRATES: [&str; 7] =
-    ["weir-journal", "weir-nbd", "weir-plan", "weir-qos", "weir-replay", "weir-types", "weir-volume"];
+pub const PURE_CRATES: [&str; 7] = [
+    "weir-fuse",
+    "weir-journal",
+    "weir-nbd",
+    "weir-plan",
+    "weir-qos",
+    "weir-replay",
+    "weir-types",
+    "weir-volume",
+];
 
 /// Repository as the checks see it.
 pub struct Tree {

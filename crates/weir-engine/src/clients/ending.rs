@@ -4,6 +4,7 @@ use weir_nbd::NbdError;
 
 use super::connection::Connection;
 use super::desk::{ClientEffect, Desk};
+use super::door::Door;
 
 impl Connection {
     /// Stops receiving; received requests are answered, then the connection closes.
@@ -11,7 +12,7 @@ impl Connection {
         if self.is_closing || std::mem::replace(&mut self.is_draining, true) {
             return;
         }
-        self.socket.shutdown_receive();
+        self.door.shut_down_input();
         desk.lists.end(self.index);
     }
 
@@ -33,10 +34,9 @@ impl Connection {
         if std::mem::replace(&mut self.is_closing, true) {
             return;
         }
-        self.socket.shutdown();
+        self.door.shut_down();
         self.starving.clear();
-        self.order.forget_held();
-        let queued = self.outbox.discard();
+        let queued = self.door.discard();
         self.holdings.unhold(queued, desk.lists);
         self.drop_incoming(desk);
         for id in self.withdraw_waiting(desk) {
@@ -72,7 +72,8 @@ impl Connection {
 
     /// Drops a write whose payload will not come any more.
     fn drop_incoming(&mut self, desk: &mut Desk<'_>) {
-        let Some(dropped) = self.inbox.drop_incoming() else { return };
+        let Door::Nbd(nbd) = &mut self.door else { return };
+        let Some(dropped) = nbd.inbox.drop_incoming() else { return };
         self.holdings.give_back(dropped.memory, desk.lists);
         // A request that was not admitted may be answered already.
         let request = self.requests.get_mut(dropped.request);

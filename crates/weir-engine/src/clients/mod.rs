@@ -7,15 +7,13 @@
 
 mod connection;
 mod desk;
+mod door;
 mod ending;
+mod fuse;
 mod holdings;
-mod inbox;
-mod outbox;
-mod receive_coalescing;
-mod receiving;
+mod nbd;
+mod part_buffer;
 mod recording;
-mod reply_order;
-mod replying;
 mod request;
 mod serving;
 mod volume;
@@ -37,9 +35,10 @@ use crate::helper::Run;
 use crate::io::Io;
 use crate::token::{ConnectionIndex, Ticket, VolumeIndex};
 use connection::Connection;
-pub use connection::NewConnection;
 pub use desk::ClientEffect;
 use desk::{Desk, Lists};
+pub use door::NewClient;
+pub use nbd::NewConnection;
 pub use recording::Tap;
 pub use serving::EndedOperation;
 use volume::VolumeClients;
@@ -113,7 +112,7 @@ impl Clients {
     }
 
     /// Adds a connection.
-    pub fn add(&mut self, new: NewConnection, volume: VolumeIndex) -> ConnectionIndex {
+    pub fn add(&mut self, new: NewClient, volume: VolumeIndex) -> ConnectionIndex {
         let entry = self.connections.vacant_entry();
         let index = entry.key();
         entry.insert(Connection::new(new, index, volume));
@@ -144,7 +143,7 @@ impl Clients {
 
     /// Ends the sockets of all connections, because the daemon ends.
     pub fn shut_down(&self) {
-        self.connections.iter().for_each(|(_, connection)| connection.socket.shutdown());
+        self.connections.iter().for_each(|(_, connection)| connection.door.shut_down());
     }
 
     /// Parses a connection's input until there is an effect to carry out, and answers true: parsing then
@@ -174,6 +173,17 @@ impl Clients {
     ) -> bool {
         let (connection, mut desk) = self.at(io, index);
         connection.received_payload(result, carried, &mut desk)
+    }
+
+    /// A mounted filesystem has messages. True if its connection is there, and they can be taken.
+    pub fn has_messages(&mut self, index: ConnectionIndex) -> bool {
+        self.connections.get_mut(index).is_some_and(Connection::has_messages)
+    }
+
+    /// The size of a volume has changed, in bytes. Clients that ask for it get to know.
+    pub fn resized(&mut self, volume: VolumeIndex, size_bytes: u64) {
+        let of_volume = self.connections.iter_mut().filter(|(_, connection)| connection.volume == volume);
+        of_volume.for_each(|(_, connection)| connection.door.resized(size_bytes));
     }
 
     /// The client has hung up.
@@ -330,7 +340,7 @@ impl Clients {
         }
         let connection = self.connections.remove(index);
         debug_assert!(connection.holdings.is_nothing(), "a connection took buffers with it");
-        if let Some(until_ns) = connection.inbox.gathers_until_ns() {
+        if let Some(until_ns) = connection.door.gathers_until_ns() {
             self.lists.end_gathering(until_ns, index);
         }
         let volume = connection.volume;

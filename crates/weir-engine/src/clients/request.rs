@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use weir_engine_interface::statistics::Served;
 use weir_nbd::reply::{self, ReplyHeader};
-use weir_nbd::{Command, NbdError, Request};
+use weir_nbd::{Command, Cookie, NbdError, Request};
 use weir_qos::{Cost, Kind};
 use weir_reactor::Buffer;
 use weir_volume::Fault;
@@ -14,6 +14,8 @@ use crate::operation_time::OperationTime;
 /// A request that is not answered yet.
 pub struct ActiveRequest {
     pub request: Request,
+    /// Length of its range in bytes. The request's own length is smaller if it does not fit.
+    length: u64,
     /// Time at which the whole request had arrived, in nanoseconds.
     pub arrived_ns: u64,
     /// Time that a ceiling delayed the request, in nanoseconds.
@@ -31,8 +33,8 @@ pub struct ActiveRequest {
     /// Operations that have not ended.
     pub parts_left: u32,
     pub error: Option<NbdError>,
-    /// Parts of a small write that was not admitted yet. Most writes have one part, which needs no
-    /// allocation.
+    /// Parts that wait: those of a small write for its admission, and those of a read through a mounted
+    /// filesystem for each other. Most requests have one part, which needs no allocation.
     pub parked: SmallVec<[(Part, Buffer); 1]>,
     /// Zeroes are written as data, because the filesystem cannot zero a range.
     pub is_zeroing_by_writing: bool,
@@ -45,6 +47,7 @@ pub struct ActiveRequest {
 impl ActiveRequest {
     pub fn new(request: Request, now_ns: u64) -> ActiveRequest {
         ActiveRequest {
+            length: request.length.into(),
             request,
             arrived_ns: now_ns,
             waited_ns: 0,
@@ -62,8 +65,24 @@ impl ActiveRequest {
         }
     }
 
+    /// A request of a mounted filesystem. Its number is the cookie.
+    pub fn of_message(asked: &weir_fuse::Request, now_ns: u64) -> ActiveRequest {
+        let zeroes = |no_hole| Command::WriteZeroes { fua: false, no_hole, fast_zero: false };
+        let command = match asked.command {
+            weir_fuse::Command::Read => Command::Read { dont_fragment: false },
+            weir_fuse::Command::Write => Command::Write { fua: false },
+            weir_fuse::Command::Flush => Command::Flush,
+            // Whoever punches a hole relies on zeroes there, unlike one who trims.
+            weir_fuse::Command::Punch => zeroes(false),
+            weir_fuse::Command::Zero => zeroes(true),
+        };
+        let length = u32::try_from(asked.length).unwrap_or(u32::MAX);
+        let request = Request { cookie: Cookie(asked.unique.0), command, offset: asked.offset, length };
+        ActiveRequest { length: asked.length, ..ActiveRequest::new(request, now_ns) }
+    }
+
     pub fn length(&self) -> u64 {
-        u64::from(self.request.length)
+        self.length
     }
 
     /// The request was admitted and runs from now on.

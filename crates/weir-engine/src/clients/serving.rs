@@ -1,5 +1,7 @@
 //! Serving: from an admitted request to its operations, and from their ends to its reply.
 
+use std::ops::Range;
+
 use weir_nbd::{Command, NbdError};
 use weir_qos::Limit;
 use weir_reactor::Buffer;
@@ -9,9 +11,10 @@ use weir_volume::geometry::{Part, next_extent, split_at_blocks};
 use weir_volume::{Content, Fault, Kind};
 
 use super::connection::Connection;
-use super::desk::{ClientEffect, Desk};
-use super::inbox::{buffer_bytes, skew};
-use super::request::nbd_error;
+use super::desk::{ClientEffect, Desk, Lists};
+use super::door::Door;
+use super::part_buffer::{buffer_bytes, skew};
+use super::request::{ActiveRequest, nbd_error};
 use crate::helper::Run;
 use crate::memory::Memory;
 use crate::operation_time::OperationTime;
@@ -32,7 +35,7 @@ impl Connection {
     pub fn delay(&mut self, id: usize, desk: &mut Desk<'_>) {
         desk.volume.delayed();
         self.requests[id].is_delayed = true;
-        if self.inbox.incoming() == Some(id) {
+        if self.door.is_coming_in(id) {
             self.stalled_on = Some(id);
         }
     }
@@ -74,8 +77,14 @@ impl Connection {
 
     /// Begins a read, or lets it wait for its turn.
     fn start_reading(&mut self, id: usize, desk: &mut Desk<'_>) {
-        let is_long_run = self.requests[id].is_long_run(self.has_structured_replies);
-        if self.order.arrive(id, is_long_run) {
+        let may_begin = match &mut self.door {
+            Door::Nbd(nbd) => {
+                let is_long_run = self.requests[id].is_long_run(nbd.has_structured_replies);
+                nbd.order.arrive(id, is_long_run)
+            }
+            Door::Fuse(_) => true,
+        };
+        if may_begin {
             self.begin_reading(id, desk);
         }
     }
@@ -87,19 +96,21 @@ impl Connection {
 
     /// Begins held reads, in order.
     pub fn start_held_reads(&mut self, desk: &mut Desk<'_>) {
-        let has_structured_replies = self.has_structured_replies;
-        while let Some(id) = self.order.next(|id| self.requests[id].is_long_run(has_structured_replies)) {
+        while let Door::Nbd(nbd) = &mut self.door {
+            let is_structured = nbd.has_structured_replies;
+            let Some(id) = nbd.order.next(|id| self.requests[id].is_long_run(is_structured)) else { return };
             self.begin_reading(id, desk);
         }
     }
 
     /// A read has ended: replies that waited for it are sent, and held reads may begin.
     fn end_reading(&mut self, id: usize, desk: &mut Desk<'_>) {
-        if self.order.end(id) {
-            self.outbox.release_kept();
+        let Door::Nbd(nbd) = &mut self.door else { return };
+        if nbd.order.end(id) {
+            nbd.outbox.release_kept();
             self.holdings.list_outgoing(desk.lists);
         }
-        if self.order.has_held() {
+        if nbd.order.has_held() {
             self.holdings.list_resuming(desk.lists);
         }
     }
@@ -108,7 +119,7 @@ impl Connection {
     fn continue_reading(&mut self, id: usize, desk: &mut Desk<'_>) {
         while !self.is_closing {
             let request = &self.requests[id];
-            let is_one_at_a_time = request.is_unfragmented(self.has_structured_replies);
+            let is_one_at_a_time = self.door.is_in_order(request);
             let Some(part) = request.next_piece() else { return };
             if is_one_at_a_time && request.parts_left > 0 || request.error.is_some() {
                 return;
@@ -142,11 +153,13 @@ impl Connection {
         }
     }
 
+    /// Releases whole blocks, and zeroes the partial blocks at the ends with writes: whoever trims a range may
+    /// rely on zeroes there, as a filesystem relies on a punched hole.
     fn start_trim(&mut self, id: usize, desk: &mut Desk<'_>) {
-        let request = &self.requests[id].request;
-        let (head, middle, _) = split_at_blocks(request.offset, request.length.into());
-        self.start_extents(id, (head, middle), Kind::Release, desk);
-        self.finish_if_done(id, desk);
+        if let Some(middle) = self.start_edges(id, desk) {
+            self.start_extents(id, middle, Kind::Release, desk);
+            self.finish_if_done(id, desk);
+        }
     }
 
     /// Starts one operation per extent for the whole blocks of a request.
@@ -163,9 +176,21 @@ impl Connection {
 
     /// Zeroes whole blocks with fallocate, and the partial blocks at the ends with writes.
     fn start_zeroes(&mut self, id: usize, desk: &mut Desk<'_>) {
-        let request = &self.requests[id].request;
-        let Command::WriteZeroes { no_hole, .. } = request.command else { unreachable!("only for zeroes") };
-        let (offset, length) = (request.offset, u64::from(request.length));
+        let Command::WriteZeroes { no_hole, .. } = self.requests[id].request.command else {
+            unreachable!("only for zeroes")
+        };
+        if let Some(middle) = self.start_edges(id, desk) {
+            let kind = if no_hole { Kind::Zero } else { Kind::Release };
+            self.start_extents(id, middle, kind, desk);
+            self.finish_if_done(id, desk);
+        }
+    }
+
+    /// Starts the zeroing of the partial blocks at the ends of a request. Returns where its whole blocks lie,
+    /// as an offset in the request and a length; `None` if there are no buffers yet.
+    fn start_edges(&mut self, id: usize, desk: &mut Desk<'_>) -> Option<(u64, u64)> {
+        let request = &self.requests[id];
+        let (offset, length) = (request.request.offset, request.length());
         let (head, middle, tail) = split_at_blocks(offset, length);
         let edges: Vec<Part> = [(offset, head), (offset + length - tail, tail)]
             .into_iter()
@@ -177,14 +202,13 @@ impl Connection {
             .collect();
         if buffers.len() < edges.len() {
             self.holdings.return_untouched(buffers);
-            return self.starving.push_back(id);
+            self.starving.push_back(id);
+            return None;
         }
         for (part, memory) in edges.into_iter().zip(buffers) {
             self.start_part(id, part, ZERO_WRITE, Some(memory.zeroed().into()), desk);
         }
-        let kind = if no_hole { Kind::Zero } else { Kind::Release };
-        self.start_extents(id, (head, middle), kind, desk);
-        self.finish_if_done(id, desk);
+        Some((head, middle))
     }
 
     /// Continues zeroing with writes, on filesystems that cannot zero with fallocate.
@@ -221,6 +245,7 @@ impl Connection {
             let request = &self.requests[id];
             match request.request.command {
                 Command::Read { .. } => self.continue_reading(id, desk),
+                Command::Trim { .. } => self.start_trim(id, desk),
                 _ if request.is_zeroing_by_writing => self.continue_zeroing(id, desk),
                 _ => self.start_zeroes(id, desk),
             }
@@ -266,6 +291,31 @@ impl Connection {
         self.finish_if_done(id, desk);
     }
 
+    /// Queues a piece of a read.
+    fn queue_data(&mut self, id: usize, part: Part, data: (Buffer, Range<usize>), lists: &mut Lists) {
+        match self.door {
+            Door::Nbd(_) => self.queue_nbd_data(id, part, data, lists),
+            Door::Fuse(_) => self.requests[id].parked.push((part, data.0)),
+        }
+    }
+
+    /// Queues a piece of a read that holds only zeroes.
+    fn queue_hole(&mut self, id: usize, part: Part, lists: &mut Lists) {
+        match self.door {
+            Door::Nbd(_) => self.queue_nbd_hole(id, part, lists),
+            // The reply has zeroes wherever there is no piece.
+            Door::Fuse(_) => {}
+        }
+    }
+
+    /// Queues the rest of a reply once the request is done.
+    fn queue_end(&mut self, request: &mut ActiveRequest, desk: &mut Desk<'_>) {
+        match self.door {
+            Door::Nbd(_) => self.queue_nbd_end(request, desk),
+            Door::Fuse(_) => self.reply_to_message(request, desk),
+        }
+    }
+
     fn part_ended(
         &mut self,
         id: usize,
@@ -309,7 +359,7 @@ impl Connection {
                 if request.request.command == (Command::BlockStatus { request_one: true }) {
                     runs.truncate(1);
                 }
-                self.queue_status(id, &runs, desk.lists);
+                self.queue_nbd_status(id, &runs, desk.lists);
             }
             Err(error) => request.error = Some(error),
         }
@@ -320,7 +370,7 @@ impl Connection {
     pub fn finish_if_done(&mut self, id: usize, desk: &mut Desk<'_>) {
         let request = &self.requests[id];
         let is_all_started = request.position >= request.length() || request.error.is_some();
-        let is_coming_in = self.inbox.incoming() == Some(id);
+        let is_coming_in = self.door.is_coming_in(id);
         if request.parts_left > 0 || is_coming_in || !(is_all_started || self.is_closing) {
             return;
         }
@@ -332,7 +382,7 @@ impl Connection {
 
     /// Queues the end of a request's reply, counts the request, and removes it.
     pub fn finish(&mut self, id: usize, desk: &mut Desk<'_>) {
-        let request = self.requests.remove(id);
+        let mut request = self.requests.remove(id);
         self.starving.retain(|&other| other != id);
         if self.requests.len() + 1 >= CONNECTION_REQUESTS_MAX {
             self.holdings.list_resuming(desk.lists);
@@ -341,7 +391,7 @@ impl Connection {
             self.end_reading(id, desk);
         }
         desk.volume.answered((desk.io.reactor, self.index), desk.io.now_ns, &request);
-        self.queue_end(&request, desk);
+        self.queue_end(&mut request, desk);
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_engine_interface::measure::{MeasureError, MeasureSpec, RunningMeasurement};
 use weir_engine_interface::{
     Alarm, DriveQueueDepth, Engine, EngineError, JournalSpec, OpenFile, OpenVolume, PolicyLevel, ReclaimSpec,
-    Recording, ScrubProgress, SnapshotSpec, SpaceLook, VolumeHome, VolumeLayout, VolumeSpec,
+    Recording, ScrubProgress, ServedFile, SnapshotSpec, SpaceLook, VolumeHome, VolumeLayout, VolumeSpec,
 };
 use weir_qos::Credits;
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, ExtentIndex, Scope, Terms, VolumeId};
@@ -53,6 +53,10 @@ impl Engine for DataPlane {
         bindings: Vec<((ExtentIndex, usize), DriveId)>,
     ) -> Result<(), EngineError> {
         DataPlane::resize(self, volume, size_bytes, layout, recovered_extents, bindings)
+    }
+
+    fn serve_file(&self, volume: VolumeId, file: ServedFile) -> Result<(), EngineError> {
+        DataPlane::serve_file(self, volume, file)
     }
 
     fn set_read_only(&self, volume: VolumeId, is_read_only: bool) -> Result<(), EngineError> {

@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 
 use weir_engine_interface::{
     Alarm, DriveQueueDepth, DriveSpec, EngineError, JournalSpec, OpenVolume, PolicyLevel, ReclaimSpec,
-    Recording, VolumeHome, VolumeLayout, VolumeSpec,
+    Recording, ServedFile, VolumeHome, VolumeLayout, VolumeSpec,
 };
 use weir_qos::{Credits, DriveQueue};
 use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Waker};
@@ -30,7 +30,7 @@ use weir_volume::mirror::RecoveredExtent;
 use crate::alarms::Alarms;
 use crate::background::NewReclaim;
 use crate::ceilings::PolicyTree;
-use crate::clients::NewConnection;
+use crate::clients::NewClient;
 use crate::command::{Command, PolicyBinding};
 use crate::drive_queue::SharedDriveQueue;
 use crate::emulation::SharedEmulation;
@@ -310,6 +310,22 @@ impl DataPlane {
         self.ask(reactor, volume, |done| Command::SetReadOnly { volume, is_read_only, done })
     }
 
+    /// Serves a mounted file as a client of the volume. Requests that an earlier daemon left unanswered are
+    /// served too. The engine ends with the mount.
+    ///
+    /// # Errors
+    /// If the volume is not open, or takes no further client.
+    pub fn serve_file(&self, volume: VolumeId, file: ServedFile) -> Result<(), EngineError> {
+        let reactor = self.reactor_of(volume)?;
+        let (done, is_served) = sync_channel(1);
+        self.reactors[reactor].send(Command::ServeFile { volume, file: Box::new(file), done });
+        match is_served.recv() {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(EngineError::ClientRefused(volume)),
+            Err(_) => Err(EngineError::Stopped(volume)),
+        }
+    }
+
     /// Puts a volume under the terms of its policy levels, from the top; the volume's own level is the
     /// last. In effect when this call returns, also for waiting requests. A level with burst credit keeps
     /// the credit.
@@ -425,11 +441,10 @@ impl DataPlane {
         let _ = self.send(volume, VolumeCommand::GiveUpJournal { drive });
     }
 
-    /// Hands a connection whose handshake is done to the volume's reactor. If the volume no longer exists,
-    /// the connection is closed.
-    pub fn serve(&self, volume: VolumeId, connection: NewConnection) {
+    /// Hands a client to the volume's reactor. If the volume no longer exists, the client is dropped.
+    pub fn serve(&self, volume: VolumeId, client: NewClient) {
         if let Ok(reactor) = self.reactor_of(volume) {
-            self.reactors[reactor].send(Command::Serve { volume, connection: Box::new(connection) });
+            self.reactors[reactor].send(Command::Serve { volume, client: Box::new(client) });
         }
     }
 

@@ -21,7 +21,7 @@ use weir_types::bounds::{
 };
 
 use super::ListenAddress;
-use crate::{DataPlane, NewConnection};
+use crate::{DataPlane, NewClient, NewConnection};
 use weir_host::budget::{Budget, Place};
 use weir_host::line_gate::LineGate;
 use weir_host::peer::Peer;
@@ -271,7 +271,8 @@ fn hand_over(stream: Stream, session: Session, leftover: Vec<u8>, shared: &Share
     // The volume may be gone since the client chose it. Then the connection just ends.
     if let Some(export) = shared.table.find(&session.export.name) {
         let socket = stream.into_blocking()?;
-        shared.data_plane.serve(export.volume, NewConnection { socket, session, leftover });
+        let new = NewConnection { socket, session, leftover };
+        shared.data_plane.serve(export.volume, NewClient::Nbd(new));
     }
     Ok(Ended::Handed)
 }

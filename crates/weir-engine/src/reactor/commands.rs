@@ -7,7 +7,7 @@ use weir_types::{BackgroundKind, BackgroundPolicy, VolumeId};
 use weir_volume::geometry::extent_count;
 
 use super::Reactor;
-use crate::clients::NewConnection;
+use crate::clients::NewClient;
 use crate::command::{Command, PolicyBinding};
 use crate::token::VolumeIndex;
 use crate::volumes::command::{NewJournal, VolumeCommand};
@@ -64,7 +64,11 @@ impl Reactor {
                 let _ = done.send(self.volumes.open_files(drive));
             }
             Command::Volume { volume, command } => self.take_volume_command(volume, command),
-            Command::Serve { volume, connection } => self.serve(volume, *connection),
+            Command::Serve { volume, client } => _ = self.serve(volume, *client),
+            Command::ServeFile { volume, file, done } => {
+                // The caller may have stopped waiting.
+                let _ = done.send(self.serve(volume, NewClient::Fuse(*file)));
+            }
             Command::Stop => self.stop(),
         }
     }
@@ -89,42 +93,33 @@ impl Reactor {
         }
     }
 
-    fn serve(&mut self, volume: VolumeId, new: NewConnection) {
+    /// Serves a new client. False if the volume takes no further client.
+    fn serve(&mut self, volume: VolumeId, new: NewClient) -> bool {
         let open = self.volumes.index_of(volume).filter(|index| !self.volumes[*index].life.is_closing());
-        let Some(volume) = open else {
-            if let Some(left_out) = REFUSALS.pass() {
-                tracing::info!(%volume, left_out, "a client chose a volume that has just been closed");
-            }
-            return;
+        let Some(index) = open else {
+            note_refusal(volume, "a client chose a volume that has just been closed");
+            return false;
         };
-        if !self.has_place_for(volume) || self.io.is_stopping {
-            return;
+        if !self.has_place_for(index) || self.io.is_stopping {
+            return false;
         }
-        let (served, export) = (&self.volumes[volume], &new.session.export);
-        if served.life.is_resizing() || export.size_bytes > served.size_bytes {
-            if let Some(left_out) = REFUSALS.pass() {
-                tracing::info!(
-                    left_out,
-                    "a client that was told a size from before a shrink has to come again"
-                );
-            }
-            return;
+        let served = &self.volumes[index];
+        let is_told_more = new.told_size_bytes().is_some_and(|told_bytes| told_bytes > served.size_bytes);
+        if served.life.is_resizing() || is_told_more {
+            note_refusal(volume, "a client that was told a size from before a shrink has to come again");
+            return false;
         }
-        if served.life.is_read_only() && !export.read_only {
-            if let Some(left_out) = REFUSALS.pass() {
-                tracing::info!(
-                    left_out,
-                    "a client that came before its volume was made read-only has to come again"
-                );
-            }
-            return;
+        if served.life.is_read_only() && new.may_write() {
+            note_refusal(volume, "a client that came before its volume was made read-only has to come again");
+            return false;
         }
-        let index = self.clients.add(new, volume);
-        let (served, desk) = self.volumes.at(&mut self.io, volume);
+        let connection = self.clients.add(new, index);
+        let (served, desk) = self.volumes.at(&mut self.io, index);
         let homes = served.files.homes.iter().map(|home| &home.queue);
-        desk.queues.join(desk.io.now_ns, (index, volume), homes);
-        self.ceilings.join(self.io.now_ns, volume, index);
-        self.parse(index);
+        desk.queues.join(desk.io.now_ns, (connection, index), homes);
+        self.ceilings.join(self.io.now_ns, index, connection);
+        self.parse(connection);
+        true
     }
 
     fn has_place_for(&self, volume: VolumeIndex) -> bool {
@@ -222,5 +217,11 @@ impl Reactor {
             self.clients.cut_short(&mut self.io, connection);
             self.serve_clients();
         }
+    }
+}
+
+fn note_refusal(volume: VolumeId, why: &str) {
+    if let Some(left_out) = REFUSALS.pass() {
+        tracing::info!(%volume, left_out, "{why}");
     }
 }

@@ -215,6 +215,11 @@ impl Reactor {
                 let has_input = self.clients.received_payload(&mut self.io, connection, (result, carried));
                 self.socket_answered(connection, has_input);
             }
+            Token::Messages(connection) => {
+                if self.clients.has_messages(connection) {
+                    self.parse(connection);
+                }
+            }
             Token::HangUp(connection) => {
                 self.clients.hung_up(&mut self.io, connection);
                 self.serve_clients();

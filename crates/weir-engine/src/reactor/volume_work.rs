@@ -99,10 +99,14 @@ impl Reactor {
         }
         let has_clients = self.clients.count_of(index) > 0;
         let (volume, mut desk) = self.volumes.at(&mut self.io, index);
+        let size_bytes = volume.size_bytes;
         if volume.settle(has_clients, &mut desk) {
             self.ceilings.remove_volume(self.io.now_ns, index);
             self.clients.close_volume(index);
             self.volumes.remove(&mut self.io, index);
+        } else if volume.size_bytes != size_bytes {
+            let size_bytes = volume.size_bytes;
+            self.clients.resized(index, size_bytes);
         }
     }
 

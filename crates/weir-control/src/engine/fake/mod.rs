@@ -21,7 +21,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use weir_engine_interface::measure::{MeasureError, MeasureSpec, RunningMeasurement};
 use weir_engine_interface::{
     Alarm, DriveQueueDepth, DriveSpec, EngineError, JournalSpec, OpenFile, PolicyLevel, ReclaimSpec,
-    Recording, ScrubEnd, ScrubProgress, SnapshotSpec, SpaceLook, VolumeHome, VolumeLayout, VolumeSpec,
+    Recording, ScrubEnd, ScrubProgress, ServedFile, SnapshotSpec, SpaceLook, VolumeHome, VolumeLayout,
+    VolumeSpec,
 };
 use weir_qos::{Credits, DepthOrigin};
 use weir_types::{
@@ -207,6 +208,11 @@ impl Engine for FakeEngine {
         volume.resize(size_bytes, &layout, recovered_extents);
         volume.bind_all(bindings);
         volume.publish();
+        Ok(())
+    }
+
+    fn serve_file(&self, volume: VolumeId, _file: ServedFile) -> Done {
+        self.state().volume(volume)?.attach_clients(1);
         Ok(())
     }
 

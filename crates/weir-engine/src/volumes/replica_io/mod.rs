@@ -196,6 +196,7 @@ impl Disk<'_> {
             | Token::ReceivePayload(_)
             | Token::HangUp(_)
             | Token::Send(_)
+            | Token::Messages(_)
             | Token::Journal { .. } => unreachable!("neither sockets nor journals are disks"),
         }
     }

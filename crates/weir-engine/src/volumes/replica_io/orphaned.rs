@@ -20,6 +20,7 @@ impl Disk<'_> {
             | Token::ReceivePayload(_)
             | Token::HangUp(_)
             | Token::Send(_)
+            | Token::Messages(_)
             | Token::Journal { .. } => return Orphan::Unknown,
         };
         if is_wanted { Orphan::Unknown } else { self.end_orphan(slot, number) }

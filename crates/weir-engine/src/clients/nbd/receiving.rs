@@ -10,10 +10,12 @@ use weir_reactor::{Buffer, Carried};
 use weir_types::bounds::{CONNECTION_REQUESTS_MAX, PIECE_BYTES};
 use weir_volume::geometry::{Part, next_piece};
 
-use super::connection::Connection;
-use super::desk::{ClientEffect, Desk};
-use super::inbox::{Receiving, buffer_bytes};
-use super::request::ActiveRequest;
+use super::super::connection::Connection;
+use super::super::desk::Desk;
+use super::super::part_buffer::buffer_bytes;
+use super::super::request::ActiveRequest;
+use super::NbdDoor;
+use super::inbox::Receiving;
 use weir_host::line_gate::LineGate;
 
 /// Rate limit of log lines about clients that violate the protocol.
@@ -32,9 +34,9 @@ enum Progress {
 impl Connection {
     /// Parses requests until the reactor has to do something for one, and answers true: parsing then goes
     /// on afterwards. Once the input holds no more, or the bounds allow no more, asks for more input.
-    pub fn parse(&mut self, desk: &mut Desk<'_>) -> bool {
+    pub fn parse_input(&mut self, desk: &mut Desk<'_>) -> bool {
         while self.may_parse() {
-            let progress = match self.inbox.incoming() {
+            let progress = match self.door.nbd().inbox.incoming() {
                 Some(request) => self.take_payload(request, desk),
                 None => self.take_request(desk),
             };
@@ -53,7 +55,7 @@ impl Connection {
         if self.requests.len() >= CONNECTION_REQUESTS_MAX {
             return Progress::Pause;
         }
-        match self.inbox.next() {
+        match self.door.nbd().inbox.next() {
             Decoded::NeedInput => return Progress::Pause,
             Decoded::Request(request) => self.begin(request, desk),
             Decoded::Refused(refusal) => self.refuse(refusal, desk),
@@ -76,31 +78,26 @@ impl Connection {
     fn begin(&mut self, request: Request, desk: &mut Desk<'_>) {
         let payload_bytes = request.payload_bytes();
         let id = self.requests.insert(ActiveRequest::new(request, desk.io.now_ns));
-        self.inbox.begin(id, payload_bytes > 0);
+        self.door.nbd().inbox.begin(id, payload_bytes > 0);
         desk.volume.arrived();
         if payload_bytes == 0 || payload_bytes > SMALL_WRITE_BYTES_MAX {
             self.ask_for_admission(id, desk);
         }
     }
 
-    fn ask_for_admission(&mut self, id: usize, desk: &mut Desk<'_>) {
-        let cost = self.requests[id].cost();
-        desk.lists.add(ClientEffect::Arrived { ticket: (self.index, id), volume: self.volume, cost });
-    }
-
     fn refuse(&mut self, refusal: Refusal, desk: &mut Desk<'_>) {
         let Refusal { cookie, command, error } = refusal;
         tracing::debug!(command, %error, "a request was refused");
-        let head = reply::error_reply(self.has_structured_replies, cookie, error);
+        let head = reply::error_reply(self.door.nbd().has_structured_replies, cookie, error);
         self.queue_head(head, desk.lists);
     }
 
     /// Moves payload from the input to the write that it belongs to.
     fn take_payload(&mut self, id: usize, desk: &mut Desk<'_>) -> Progress {
         let request = &self.requests[id];
-        if let Some(position) = self.inbox.next_part_at() {
+        if let Some(position) = self.door.nbd().inbox.next_part_at() {
             let Some(part) = next_piece(request.request.offset, request.length(), position) else {
-                self.inbox.end_payload();
+                self.door.nbd().inbox.end_payload();
                 self.payload_complete(id, desk);
                 return Progress::Again;
             };
@@ -110,9 +107,9 @@ impl Connection {
             let Some(memory) = self.holdings.take_buffer(buffer_bytes(part), is_for_running, desk) else {
                 return Progress::Pause;
             };
-            self.inbox.begin_part(part, memory, desk.io.now_ns);
+            self.door.nbd().inbox.begin_part(part, memory, desk.io.now_ns);
         }
-        match self.inbox.fill_part() {
+        match self.door.nbd().inbox.fill_part() {
             None => Progress::Pause,
             Some(complete) => {
                 self.part_complete(id, complete, desk);
@@ -143,8 +140,8 @@ impl Connection {
         if !self.may_parse() || self.requests.len() >= CONNECTION_REQUESTS_MAX {
             return self.watch(desk);
         }
-        let place = (self.index, &self.socket);
-        match self.inbox.receive_more(place, self.requests.len(), desk.io) {
+        let NbdDoor { socket, inbox, .. } = self.door.nbd();
+        match inbox.receive_more((self.index, socket), self.requests.len(), desk.io) {
             Receiving::Asked => {}
             Receiving::Gathers(until_ns) => desk.lists.gather(until_ns, self.index),
             Receiving::LacksBuffer => self.watch(desk),
@@ -153,15 +150,16 @@ impl Connection {
 
     /// The time in which requests gather is over.
     pub fn receive_gathered(&mut self, desk: &mut Desk<'_>) {
-        self.inbox.end_gathering();
+        self.door.nbd().inbox.end_gathering();
         if self.may_parse() {
-            self.inbox.receive_input((self.index, &self.socket), desk.io);
+            let NbdDoor { socket, inbox, .. } = self.door.nbd();
+            inbox.receive_input((self.index, socket), desk.io);
         }
     }
 
     /// The kernel has received input. True if it can be parsed.
     pub fn received(&mut self, result: io::Result<u32>, carried: Carried, desk: &mut Desk<'_>) -> bool {
-        let has_input = self.inbox.received(result, carried);
+        let has_input = self.door.nbd().inbox.received(result, carried);
         if !has_input {
             self.peer_ended(desk);
         }
@@ -175,27 +173,28 @@ impl Connection {
         carried: Carried,
         desk: &mut Desk<'_>,
     ) -> bool {
-        if !self.inbox.received_payload(result, carried) {
+        if !self.door.nbd().inbox.received_payload(result, carried) {
             self.peer_ended(desk);
             return false;
         }
         if self.is_closing || self.is_draining {
             return false;
         }
-        let id = self.inbox.incoming().expect("the write waits for its payload");
-        let complete = self.inbox.take_part();
+        let id = self.door.nbd().inbox.incoming().expect("the write waits for its payload");
+        let complete = self.door.nbd().inbox.take_part();
         self.part_complete(id, complete, desk);
         true
     }
 
     fn watch(&mut self, desk: &mut Desk<'_>) {
         if !self.is_draining && !self.is_closing {
-            self.inbox.watch((self.index, &self.socket), desk.io);
+            let NbdDoor { socket, inbox, .. } = self.door.nbd();
+            inbox.watch((self.index, socket), desk.io);
         }
     }
 
     pub fn hung_up(&mut self, desk: &mut Desk<'_>) {
-        if self.inbox.hung_up() {
+        if self.door.nbd().inbox.hung_up() {
             self.peer_ended(desk);
         }
     }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use weir_nbd::reply::ReplyHeader;
 use weir_reactor::{Buffer, SendBatch};
+use weir_types::bounds::OUTBOX_BATCHES_MAX;
 
 /// Number of empty batches kept for reuse.
 const SPARE_BATCHES_MAX: usize = 64;
@@ -91,9 +92,9 @@ impl Outbox {
         self.ready.drain(..).map(|outgoing| outgoing.held_bytes).sum()
     }
 
-    /// Number of batches that were not given to the kernel.
-    pub fn batches(&self) -> usize {
-        self.ready.len() + self.kept.len()
+    /// True if as many batches wait for the kernel as may.
+    pub fn is_full(&self) -> bool {
+        self.ready.len() + self.kept.len() >= OUTBOX_BATCHES_MAX
     }
 
     /// True if the kernel has nothing of it.

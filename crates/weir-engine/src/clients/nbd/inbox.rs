@@ -7,9 +7,10 @@ use std::ops::Range;
 
 use weir_nbd::{Decoded, RequestDecoder, Session};
 use weir_reactor::{Buffer, Carried, Descriptor, Unfilled};
-use weir_types::bounds::{BLOCK_BYTES, RECEIVE_BUFFER_BYTES};
-use weir_volume::geometry::{Part, covering_blocks};
+use weir_types::bounds::RECEIVE_BUFFER_BYTES;
+use weir_volume::geometry::Part;
 
+use super::super::part_buffer::{buffer_bytes, skew};
 use super::receive_coalescing::ReceiveCoalescing;
 use crate::io::Io;
 use crate::memory::Memory;
@@ -17,18 +18,6 @@ use crate::token::{ConnectionIndex, Token};
 
 /// Number of missing payload bytes from which they are received directly into the write's buffer.
 const DIRECT_RECEIVE_BYTES_MIN: usize = 16 << 10;
-
-/// Buffer size for a part: its blocks, and a spare block if edges have to be read.
-pub fn buffer_bytes(part: Part) -> usize {
-    let (_, covered) = covering_blocks(part.offset, part.length);
-    let spare = if covered == part.length { 0 } else { BLOCK_BYTES as usize };
-    covered as usize + spare
-}
-
-/// Offset of the part's first byte in its buffer.
-pub fn skew(part: Part) -> usize {
-    part.offset as usize % BLOCK_BYTES as usize
-}
 
 /// A write whose payload is being received.
 struct IncomingWrite {

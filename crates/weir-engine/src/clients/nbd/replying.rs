@@ -8,10 +8,11 @@ use weir_reactor::{Buffer, Carried};
 use weir_types::bounds::BLOCK_BYTES;
 use weir_volume::geometry::Part;
 
-use super::connection::Connection;
-use super::desk::{Desk, Lists};
+use super::super::connection::Connection;
+use super::super::desk::{Desk, Lists};
+use super::super::request::ActiveRequest;
+use super::NbdDoor;
 use super::outbox::Outgoing;
-use super::request::ActiveRequest;
 use crate::helper::Run;
 use crate::io::Io;
 use crate::token::Token;
@@ -22,13 +23,13 @@ impl Connection {
     /// Lists the connection as having replies to send. Answers the batch for them.
     fn outgoing<'a>(&'a mut self, lists: &'a mut Lists) -> &'a mut Outgoing {
         self.holdings.list_outgoing(lists);
-        self.outbox.batch(false, &mut lists.spare_batches)
+        self.door.nbd().outbox.batch(false, &mut lists.spare_batches)
     }
 
     /// The batch for a reply that must not come between the pieces of another reply.
     fn outgoing_in_turn<'a>(&'a mut self, lists: &'a mut Lists) -> &'a mut Outgoing {
-        match self.order.is_streaming() {
-            true => self.outbox.batch(true, &mut lists.spare_batches),
+        match self.door.nbd().order.is_streaming() {
+            true => self.door.nbd().outbox.batch(true, &mut lists.spare_batches),
             false => self.outgoing(lists),
         }
     }
@@ -41,7 +42,7 @@ impl Connection {
     }
 
     /// Queues a piece of a read.
-    pub fn queue_data(
+    pub fn queue_nbd_data(
         &mut self,
         id: usize,
         part: Part,
@@ -51,14 +52,15 @@ impl Connection {
         if self.is_closing {
             return self.holdings.give_back(Some(buffer), lists);
         }
-        if self.requests[id].is_unfragmented(self.has_structured_replies) {
-            let head = self.requests[id].head_of_run(self.has_structured_replies);
+        let is_structured = self.door.nbd().has_structured_replies;
+        if self.requests[id].is_unfragmented(is_structured) {
+            let head = self.requests[id].head_of_run(is_structured);
             return self.outgoing(lists).push_data(head.as_ref(), buffer, range);
         }
         let data = trim_zeroes(&buffer[range.clone()]);
         if data.is_empty() {
             self.holdings.give_back(Some(buffer), lists);
-            return self.queue_hole(id, part, lists);
+            return self.queue_nbd_hole(id, part, lists);
         }
         let request = &self.requests[id];
         let is_last = request.is_last_piece();
@@ -78,12 +80,13 @@ impl Connection {
     }
 
     /// Queues a piece of a read that holds only zeroes.
-    pub fn queue_hole(&mut self, id: usize, part: Part, lists: &mut Lists) {
+    pub fn queue_nbd_hole(&mut self, id: usize, part: Part, lists: &mut Lists) {
         if self.is_closing {
             return;
         }
-        if self.requests[id].is_unfragmented(self.has_structured_replies) {
-            let head = self.requests[id].head_of_run(self.has_structured_replies);
+        let is_structured = self.door.nbd().has_structured_replies;
+        if self.requests[id].is_unfragmented(is_structured) {
+            let head = self.requests[id].head_of_run(is_structured);
             let bytes = head.as_ref().map_or(&[][..], ReplyHeader::as_bytes);
             return self.outgoing(lists).batch.push_zeroes(bytes, part.length as usize);
         }
@@ -95,8 +98,8 @@ impl Connection {
     }
 
     /// Queues the status of a range.
-    pub fn queue_status(&mut self, id: usize, runs: &[Run], lists: &mut Lists) {
-        let (Some(context), false) = (self.allocation_context, self.is_closing) else { return };
+    pub fn queue_nbd_status(&mut self, id: usize, runs: &[Run], lists: &mut Lists) {
+        let (Some(context), false) = (self.door.nbd().allocation_context, self.is_closing) else { return };
         let extents: Vec<StatusExtent> = runs
             .iter()
             .map(|run| StatusExtent { length: run.length, is_hole: run.is_hole, is_zero: run.is_hole })
@@ -108,8 +111,8 @@ impl Connection {
     }
 
     /// Queues the rest of a reply once the request is done.
-    pub fn queue_end(&mut self, request: &ActiveRequest, desk: &mut Desk<'_>) {
-        let (cookie, is_structured) = (request.request.cookie, self.has_structured_replies);
+    pub fn queue_nbd_end(&mut self, request: &ActiveRequest, desk: &mut Desk<'_>) {
+        let (cookie, is_structured) = (request.request.cookie, self.door.nbd().has_structured_replies);
         match (request.error, request.has_begun_reply) {
             // The reply is complete.
             (None, true) => {}
@@ -135,8 +138,9 @@ impl Connection {
         if self.is_closing {
             return;
         }
-        if let Some(batch) = self.outbox.next(io.now_ns) {
-            io.ring.send(Token::Send(self.index), &self.socket, batch);
+        let NbdDoor { socket, outbox, .. } = self.door.nbd();
+        if let Some(batch) = outbox.next(io.now_ns) {
+            io.ring.send(Token::Send(self.index), socket, batch);
         }
     }
 
@@ -144,7 +148,7 @@ impl Connection {
     pub fn sent(&mut self, result: std::io::Result<u32>, carried: Carried, desk: &mut Desk<'_>) {
         let Carried::Batch(batch) = carried else { unreachable!("a send carries its batch") };
         let is_whole = result.is_ok_and(|count| count as usize == batch.len());
-        let held_bytes = self.outbox.sent(batch, &mut desk.lists.spare_batches);
+        let held_bytes = self.door.nbd().outbox.sent(batch, &mut desk.lists.spare_batches);
         self.holdings.unhold(held_bytes, desk.lists);
         if is_whole {
             self.send_next(desk.io);

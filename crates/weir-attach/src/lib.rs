@@ -1,0 +1,19 @@
+//! Attaching: how a volume becomes a file, and a block device, of this host.
+//!
+//! The crate asks the kernel for mounts and loop devices, and finds out what is there. It decides nothing: which
+//! attachments should exist is for control to know. It knows neither volumes nor the FUSE protocol.
+//!
+//! * [`fuse_mount`]: the mount of a filesystem of one file.
+//! * [`loop_device`]: a loop device on the file.
+//! * [`mount_table`]: who has a device mounted.
+//! * [`keeper`]: the process that keeps mounts alive while no daemon runs.
+
+#![forbid(unsafe_code)]
+
+mod error;
+pub mod fuse_mount;
+pub mod keeper;
+pub mod loop_device;
+pub mod mount_table;
+
+pub use error::AttachError;
