@@ -1,6 +1,7 @@
 //! Loop devices: a file becomes a block device.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -52,13 +53,21 @@ pub fn detach_later(device: &Path) -> Result<(), AttachError> {
     losetup(&["--detach", &device.to_string_lossy()]).map(drop)
 }
 
-/// Returns true if the device is on this file.
-pub fn is_on(device: &Path, file: &Path) -> bool {
-    let name = device.file_name().unwrap_or_default();
-    let backing = Path::new("/sys/block").join(name).join("loop/backing_file");
-    let found = fs::read_to_string(backing).unwrap_or_default();
-    // The kernel says so of a file that was unlinked or unmounted.
-    Path::new(found.trim_end().trim_end_matches(" (deleted)")) == file
+/// Returns the device that is on this file.
+///
+/// # Errors
+/// If the list of devices cannot be read.
+pub fn on(file: &Path) -> io::Result<Option<PathBuf>> {
+    for entry in fs::read_dir("/sys/block")? {
+        let entry = entry?;
+        // A device without a file has no such entry.
+        let found = fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
+        // The kernel says so of a file that was unlinked or unmounted.
+        if Path::new(found.trim_end().trim_end_matches(" (deleted)")) == file {
+            return Ok(Some(Path::new("/dev").join(entry.file_name())));
+        }
+    }
+    Ok(None)
 }
 
 /// Refuses a device that is mounted, or that another device or program holds alone.

@@ -32,4 +32,8 @@ pub struct ControlConfig {
     pub pool_full_percent: u8,
     /// The zone of the node, if known.
     pub zone: Option<String>,
+    /// Folder of the links to the devices of attached volumes.
+    pub device_folder: PathBuf,
+    /// This program, whose command `keeper` keeps mounts while no daemon runs.
+    pub program: PathBuf,
 }

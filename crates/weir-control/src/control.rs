@@ -7,9 +7,11 @@ use std::sync::Arc;
 use crate::absences::Absences;
 use crate::alarm_list::{AlarmList, OfRecords, Since};
 use crate::apply::PolicySets;
+use crate::attachments::{Attachments, KernelHost};
 use crate::background::Background;
 use crate::bindings::Bindings;
 use crate::clones::Clones;
+use crate::configuration::ControlConfig;
 use crate::core::Core;
 use crate::credits::BurstCredits;
 use crate::devices::Devices;
@@ -65,6 +67,8 @@ pub struct Control {
     pub scrubs: Arc<Scrubs>,
     /// Opens volumes for their clients and takes them down.
     pub(crate) serving: Arc<Serving>,
+    /// Makes volumes devices of this host.
+    pub attachments: Arc<Attachments>,
     /// Empties drives.
     pub(crate) drains: Arc<Drains>,
     /// Operations on drives.
@@ -118,6 +122,7 @@ struct Storage {
     moves: Arc<Moves>,
     scrubs: Arc<Scrubs>,
     serving: Arc<Serving>,
+    attachments: Arc<Attachments>,
 }
 
 /// The components of drives.
@@ -135,7 +140,7 @@ struct VolumeParts {
     clones: Arc<Clones>,
 }
 
-fn storage(core: &Arc<Core>, journal_bytes: u64, pool_full_percent: u8) -> Storage {
+fn storage(core: &Arc<Core>, config: &ControlConfig) -> Storage {
     let figures = Arc::new(Figures::new(core.clone()));
     let drive_records = Arc::new(DriveRecords::new(core.clone()));
     let pools = Arc::new(Pools {
@@ -149,10 +154,10 @@ fn storage(core: &Arc<Core>, journal_bytes: u64, pool_full_percent: u8) -> Stora
         core: core.clone(),
         figures: figures.clone(),
         measurements: measurements.clone(),
-        pool_full_percent,
+        pool_full_percent: config.pool_full_percent,
     });
     let reclaims = Arc::new(Reclaims { core: core.clone() });
-    let journals = Arc::new(Journals::new(core.clone(), journal_bytes));
+    let journals = Arc::new(Journals::new(core.clone(), config.journal_bytes));
     let absences = Arc::new(Absences::new(core.clone()));
     let extents = Arc::new(Extents {
         core: core.clone(),
@@ -177,6 +182,8 @@ fn storage(core: &Arc<Core>, journal_bytes: u64, pool_full_percent: u8) -> Stora
         scrubs: scrubs.clone(),
         reclaims: reclaims.clone(),
     });
+    let host = Box::new(KernelHost::new(&core.state, config.program.clone()));
+    let attachments = Arc::new(Attachments::new(core.clone(), host, config.device_folder.clone()));
     Storage {
         figures,
         drive_records,
@@ -191,6 +198,7 @@ fn storage(core: &Arc<Core>, journal_bytes: u64, pool_full_percent: u8) -> Stora
         moves,
         scrubs,
         serving,
+        attachments,
     }
 }
 
@@ -252,6 +260,7 @@ fn volume_parts(core: &Arc<Core>, storage: &Storage) -> VolumeParts {
         extents: storage.extents.clone(),
         moves: storage.moves.clone(),
         serving: storage.serving.clone(),
+        attachments: storage.attachments.clone(),
         views: views.clone(),
     });
     let snapshots = Arc::new(Snapshots {
@@ -340,8 +349,8 @@ fn operations(
 
 impl Control {
     /// Puts the components together above the core.
-    pub(crate) fn assemble(core: Arc<Core>, journal_bytes: u64, pool_full_percent: u8) -> Control {
-        let storage = storage(&core, journal_bytes, pool_full_percent);
+    pub(crate) fn assemble(core: Arc<Core>, config: &ControlConfig) -> Control {
+        let storage = storage(&core, config);
         let space = Arc::new(StateSpace::new(core.clone()));
         let parts = drive_parts(&core, &space, &storage);
         let volumes = volume_parts(&core, &storage);
@@ -368,6 +377,7 @@ impl Control {
             moves,
             scrubs,
             serving,
+            attachments,
             ..
         } = storage;
         let DriveParts { drains, drives, returns } = parts;
@@ -386,6 +396,7 @@ impl Control {
             moves,
             scrubs,
             serving,
+            attachments,
             drains,
             drives,
             returns,

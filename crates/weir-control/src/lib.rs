@@ -23,6 +23,7 @@ mod admission;
 pub mod alarm_list;
 pub mod alarms;
 mod apply;
+mod attachments;
 mod background;
 mod background_job;
 mod bindings;
@@ -82,6 +83,7 @@ pub use apply::{
     ApplyPolicies, BackgroundEntry, GroupEntry, Place, PoliciesDifference, PolicySet, TenantEntry,
     VolumeEntry,
 };
+pub use attachments::{AttachVolume, AttachmentView};
 pub use background::{BackgroundPolicyChange, BackgroundPolicyView};
 pub use background_job::BackgroundJob;
 pub use clones::CloneVolume;
@@ -106,7 +108,7 @@ pub use policies::{CreateAdaptivePolicyGroup, CreatePolicyGroup, ModifyPolicyGro
 pub use policy_changes::{AdaptiveChange, LimitsChange, TermsChange};
 pub use pools::{ModifyPool, PoolView};
 pub use recording::{RecordVolumes, RunningRecording};
-pub use records::GroupKind;
+pub use records::{AttachMethod, AttachmentRecord, GroupKind};
 pub use scrubs::{ScrubState, ScrubView, offset_of};
 pub use snapshots::{CreateSnapshots, SnapshotView};
 pub use statistics::{PolicyGroupSample, VolumeSample};

@@ -118,6 +118,7 @@ impl Serving {
 
     /// Refuses a deletion that could not be finished, before it begins.
     pub(crate) fn refuse_deletion(&self, record: &VolumeRecord, force: bool) -> Outcome<()> {
+        self.core.model().refuse_attached(record)?;
         self.core.refuse_missing(record)?;
         self.core.refuse_snapshot_in_progress(record)?;
         if force { Ok(()) } else { self.refuse_attached_now(record) }

@@ -26,8 +26,8 @@ use crate::core::shared::Shared;
 use crate::core::snapshots_in_progress::SnapshotsInProgress;
 use crate::engine::Engine;
 use crate::error::{ControlError, Outcome};
-use crate::model::{Drive, Model};
-use crate::records::{NodeRecord, TenantRecord, VolumeRecord, VolumeState, keys};
+use crate::model::{Drive, Model, Versioned};
+use crate::records::{AttachmentRecord, NodeRecord, TenantRecord, VolumeRecord, VolumeState, keys};
 use crate::{drive_records, drives, rebuild};
 
 /// Name of the catalogue in the state folder.
@@ -102,6 +102,9 @@ fn load(catalogue: &dyn Catalogue, drives: BTreeMap<DriveId, Drive>) -> Outcome<
     model.drives = drives;
     for_each(catalogue, keys::TENANTS, |record, revision| model.put_tenant(record, revision))?;
     for_each(catalogue, keys::POLICY_GROUPS, |record, revision| model.put_group(record, revision))?;
+    for_each(catalogue, keys::ATTACHMENTS, |record: AttachmentRecord, revision| {
+        _ = model.attachments.insert(record.id, Versioned { record, revision });
+    })?;
     for_each(catalogue, keys::TEMPLATES, |record, revision| model.templates.put(record, revision))?;
     load_policies(catalogue, &mut model)?;
     let mut interrupted = Vec::new();
@@ -161,7 +164,7 @@ impl Control {
         model.zone = config.zone.clone();
         let guarded = Guarded::new(catalogue, config.state.join(CATALOGUE_FILE));
         let core = core_of(config, node, guarded, model, (engine, exports));
-        let control = Arc::new(Control::assemble(core, config.journal_bytes, config.pool_full_percent));
+        let control = Arc::new(Control::assemble(core, config));
         control.core.stores().iter().for_each(|(drive, store)| control.figures.note_space(*drive, store));
         control.drives.add_configured_drives(&config.drives);
         control.credits.restore_credits();
@@ -170,6 +173,7 @@ impl Control {
         control.background.put_background_in_effect()?;
         control.scrubs.load_scrubs()?;
         control.serving.serve_all();
+        control.attachments.take_over_all();
         control.moves.begin_all_moves();
         control.serving.resume_reclaims(&interrupted)?;
         let alarms =

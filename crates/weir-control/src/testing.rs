@@ -52,6 +52,8 @@ pub fn configuration(state: &Path) -> ControlConfig {
         // The fill level of the disk under the tests must not matter.
         pool_full_percent: 100,
         zone: None,
+        device_folder: state.join("devices"),
+        program: "weir".into(),
     }
 }
 

@@ -24,7 +24,7 @@ pub use adaptive::{AdaptiveTerms, PeakMode, Space};
 pub use background::{BackgroundKind, BackgroundPolicy};
 pub use emulation::{Emulation, EmulationKind};
 pub use extent_index::ExtentIndex;
-pub use identity::{DriveId, JournalId, PolicyGroupId, VolumeId};
+pub use identity::{AttachmentId, DriveId, JournalId, PolicyGroupId, VolumeId};
 pub use measurement::{ClassThreshold, ClassThresholds, MeasuredDirection, Measurement, ThresholdsError};
 pub use name::{Name, NameError};
 pub use policy::{

@@ -101,6 +101,8 @@ fn run(settings: &Settings, wait: impl FnOnce()) -> Result<(), CommandError> {
         measure_default: settings.measure_default,
         pool_full_percent: settings.pool_full_percent,
         zone: settings.zone.clone(),
+        device_folder: settings.device_folder.clone(),
+        program: std::env::current_exe().map_err(CommandError::failed)?,
     };
     let control =
         Control::start(&config, data_plane.clone(), exports.clone()).map_err(CommandError::failed)?;

@@ -1,5 +1,6 @@
 //! Model: the content of the catalogue in memory, with indexes.
 
+mod attachments;
 pub(crate) mod built_in;
 pub(crate) mod built_in_templates;
 mod drives;
@@ -18,14 +19,16 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use weir_types::name::DEFAULT_TENANT;
-use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Name, PolicyGroupId, Terms, VolumeId};
+use weir_types::{
+    AttachmentId, BackgroundKind, BackgroundPolicy, DriveId, Name, PolicyGroupId, Terms, VolumeId,
+};
 
 use crate::catalogue::Revision;
 use crate::engine::OpenVolume;
 use crate::error::{ControlError, Outcome, list_names, refuse_other_version};
 use crate::model::built_in::BuiltInGroups;
 use crate::model::tree::PolicyTree;
-use crate::records::{GroupKind, PolicyGroupRecord, TenantRecord, VolumeRecord};
+use crate::records::{AttachmentRecord, GroupKind, PolicyGroupRecord, TenantRecord, VolumeRecord};
 use crate::totals::Totals;
 
 pub use drives::Drive;
@@ -71,6 +74,8 @@ pub struct Model {
     pub templates: KnownTemplates,
     /// Volumes by identity, and snapshots, which are read-only volumes.
     pub volumes: BTreeMap<VolumeId, Arc<Versioned<VolumeRecord>>>,
+    /// Attachments by identity.
+    pub attachments: BTreeMap<AttachmentId, Versioned<AttachmentRecord>>,
     /// Deleted volumes and parts of volumes whose space is not reclaimed yet.
     pub reclaims: BTreeMap<(VolumeId, DriveId), Reclaim>,
     /// The policies of background work that are not the built-in ones.

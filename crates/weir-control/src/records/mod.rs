@@ -1,5 +1,6 @@
 //! The records of the catalogue, and the record backup beside a volume's extents.
 
+mod attachment;
 pub(crate) mod measured;
 pub(crate) mod placement;
 
@@ -24,6 +25,7 @@ use weir_types::{
 
 use crate::error::{ControlError, Outcome};
 
+pub use attachment::{AttachMethod, AttachmentRecord};
 pub use measured::{ClassChoice, DatedMeasurement, Measured, MeasurementFailure};
 pub use placement::Placement;
 
@@ -356,7 +358,7 @@ impl VolumeRecord {
 
 /// Keys of the catalogue.
 pub mod keys {
-    use weir_types::{BackgroundKind, DriveId, Name, PolicyGroupId, VolumeId};
+    use weir_types::{AttachmentId, BackgroundKind, DriveId, Name, PolicyGroupId, VolumeId};
 
     /// Prefix of all tenants.
     pub const TENANTS: &str = "tenant/";
@@ -364,6 +366,8 @@ pub mod keys {
     pub const POLICY_GROUPS: &str = "policy-group/";
     /// Prefix of all templates that are not built in.
     pub const TEMPLATES: &str = "template/";
+    /// Prefix of all attachments.
+    pub const ATTACHMENTS: &str = "attachment/";
     /// Prefix of all drives.
     pub const DRIVES: &str = "drive/";
     /// Prefix of drives on which writes were lost.
@@ -396,6 +400,11 @@ pub mod keys {
     /// Key of a template.
     pub fn template(name: &Name) -> String {
         format!("{TEMPLATES}{name}")
+    }
+
+    /// Key of an attachment.
+    pub fn attachment(id: AttachmentId) -> String {
+        format!("{ATTACHMENTS}{id}")
     }
 
     /// Key of the policy of a kind of background work.

@@ -11,6 +11,7 @@ use weir_types::bounds::{VOLUME_SIZE_BYTES_MAX, VOLUME_SIZE_GRANULE_BYTES};
 use weir_types::units::Size;
 use weir_types::{Class, ClassPolicy, DriveId, ExtentIndex, Name, VolumeId};
 
+use crate::attachments::Attachments;
 use crate::bindings::Bindings;
 use crate::catalogue::{Revision, Transaction};
 use crate::core::Core;
@@ -79,6 +80,7 @@ pub struct Volumes {
     pub(crate) extents: Arc<Extents>,
     pub(crate) moves: Arc<Moves>,
     pub(crate) serving: Arc<Serving>,
+    pub(crate) attachments: Arc<Attachments>,
     pub(crate) views: Arc<VolumeViews>,
 }
 
@@ -217,6 +219,7 @@ impl Volumes {
         if size_bytes >= volume.size_bytes {
             return Ok(());
         }
+        self.core.model().refuse_attached(volume)?;
         self.refuse_below_snapshots(volume, size_bytes)?;
         if !force {
             return Err(ControlError::refused(format!(
@@ -258,6 +261,7 @@ impl Volumes {
         let trimmed = change.beside(trim);
         self.core.publish(&record);
         self.core.write_record_backups(change.tickets(), [&record]);
+        change.beside(|| self.attachments.grown(&record));
         trimmed.map(|()| record)
     }
 
@@ -320,6 +324,7 @@ impl Volumes {
         if new.is_read_only && !old.is_read_only {
             // A read-only volume would have to wait for the snapshot in progress.
             self.core.refuse_snapshot_in_progress(&old)?;
+            self.core.model().refuse_attached(&old)?;
             if !force {
                 self.serving.refuse_attached_now(&old)?;
             }
@@ -414,6 +419,7 @@ impl Volumes {
         if !force {
             let model = self.core.model();
             let record = &model.volume(tenant, name)?.record;
+            model.refuse_attached(record)?;
             let snapshots = model.snapshots_of(record.id).filter(|_| with_snapshots);
             snapshots.chain([record]).try_for_each(|record| self.serving.refuse_attached(record))?;
         }

@@ -1,0 +1,158 @@
+//! The host as attachments see it: mounts, devices and links. The kernel's host is [`KernelHost`].
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use weir_attach::keeper::Keeper;
+use weir_attach::{AttachError, fuse_mount, loop_device};
+use weir_types::AttachmentId;
+
+/// Name of the folder of mounts in the state folder.
+const FOLDER: &str = "attachments";
+/// Name of the keeper's socket in the state folder.
+const KEEPER_SOCKET: &str = "keeper.sock";
+
+/// How long a file may be busy after its device is gone.
+const BUSY_TIME_MAX: Duration = Duration::from_secs(2);
+/// Pause between two tries to unmount it.
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
+
+/// Why the host did not do what was asked.
+pub type HostError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Makes files and devices on the host. Each call can be repeated.
+pub trait Host: Send + Sync {
+    /// Mounts the file of an attachment, in a way that outlives the daemon. `name` is shown in the mount table.
+    fn mount(&self, attachment: AttachmentId, name: &str) -> Result<OwnedFd, HostError>;
+
+    /// The device of a mount that an earlier daemon made; `None` if it is gone.
+    fn take_over(&self, attachment: AttachmentId) -> Result<Option<OwnedFd>, HostError>;
+
+    /// Makes a block device on the file, which is served by now.
+    fn make_device(&self, attachment: AttachmentId, is_read_only: bool) -> Result<PathBuf, HostError>;
+
+    /// True if the block device is the one on the file.
+    fn has_device(&self, attachment: AttachmentId, device: &Path) -> bool;
+
+    /// Makes the block device as large as the file.
+    fn resize_device(&self, device: &Path) -> Result<(), HostError>;
+
+    /// Makes a link to a block device, instead of an earlier one.
+    fn link(&self, link: &Path, device: &Path) -> Result<(), HostError>;
+
+    /// Removes a link, if it leads to the device.
+    fn unlink(&self, link: &Path, device: &Path);
+
+    /// Gives a block device back that nobody uses.
+    fn remove_device(&self, device: &Path) -> Result<(), HostError>;
+
+    /// Unmounts the file.
+    fn unmount(&self, attachment: AttachmentId) -> Result<(), HostError>;
+
+    /// Ends whatever is left of an attachment, as far as its users permit.
+    fn clear(&self, attachment: AttachmentId);
+}
+
+/// The kernel of this host.
+pub struct KernelHost {
+    folder: PathBuf,
+    keeper: Keeper,
+}
+
+impl KernelHost {
+    /// The host of a daemon with this state folder. `program` can be started as `program keeper`.
+    pub fn new(state: &Path, program: PathBuf) -> KernelHost {
+        KernelHost { folder: state.join(FOLDER), keeper: Keeper::new(state.join(KEEPER_SOCKET), program) }
+    }
+
+    fn place(&self, attachment: AttachmentId) -> PathBuf {
+        self.folder.join(attachment.to_string())
+    }
+}
+
+impl Host for KernelHost {
+    fn mount(&self, attachment: AttachmentId, name: &str) -> Result<OwnedFd, HostError> {
+        let place = self.place(attachment);
+        let device = fuse_mount::mount(&place, name)?;
+        if let Err(error) = self.keeper.keep(&attachment.to_string(), &device) {
+            fuse_mount::unmount(&place, true)?;
+            return Err(error.into());
+        }
+        Ok(device)
+    }
+
+    fn take_over(&self, attachment: AttachmentId) -> Result<Option<OwnedFd>, HostError> {
+        Ok(self.keeper.give(&attachment.to_string())?)
+    }
+
+    fn make_device(&self, attachment: AttachmentId, is_read_only: bool) -> Result<PathBuf, HostError> {
+        Ok(loop_device::attach(&self.place(attachment), is_read_only)?)
+    }
+
+    fn has_device(&self, attachment: AttachmentId, device: &Path) -> bool {
+        loop_device::on(&self.place(attachment)).is_ok_and(|found| found.as_deref() == Some(device))
+    }
+
+    fn resize_device(&self, device: &Path) -> Result<(), HostError> {
+        Ok(loop_device::resize(device)?)
+    }
+
+    fn link(&self, link: &Path, device: &Path) -> Result<(), HostError> {
+        link.parent().map_or(Ok(()), fs::create_dir_all)?;
+        match symlink(device, link) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && fs::read_link(link).is_ok() => {
+                fs::remove_file(link)?;
+                Ok(symlink(device, link)?)
+            }
+            made => Ok(made?),
+        }
+    }
+
+    fn unlink(&self, link: &Path, device: &Path) {
+        if fs::read_link(link).is_ok_and(|target| target == device)
+            && let Err(error) = fs::remove_file(link)
+        {
+            tracing::warn!(link = %link.display(), %error, "the link to a detached device stays");
+        }
+        // The tenant's folder goes with its last link.
+        let _ = link.parent().map(fs::remove_dir);
+    }
+
+    fn remove_device(&self, device: &Path) -> Result<(), HostError> {
+        Ok(loop_device::detach(device)?)
+    }
+
+    fn unmount(&self, attachment: AttachmentId) -> Result<(), HostError> {
+        let place = self.place(attachment);
+        let until = Instant::now() + BUSY_TIME_MAX;
+        // Whoever looks at new and old devices, as udev does, keeps the file open for a moment.
+        while let Err(error) = fuse_mount::unmount(&place, false) {
+            if !matches!(error, AttachError::Busy { .. }) || Instant::now() > until {
+                return Err(error.into());
+            }
+            std::thread::sleep(BUSY_PAUSE);
+        }
+        Ok(self.keeper.let_go(&attachment.to_string())?)
+    }
+
+    fn clear(&self, attachment: AttachmentId) {
+        let place = self.place(attachment);
+        let report = |error: &dyn std::fmt::Display| {
+            tracing::warn!(%attachment, %error, "a part of an attachment that is no more stays on the host");
+        };
+        // The kernel ends a mount that nobody holds. Otherwise the device would wait for an answer below.
+        self.keeper.let_go(&attachment.to_string()).unwrap_or_else(|error| report(&error));
+        match loop_device::on(&place) {
+            Ok(Some(device)) => {
+                loop_device::detach_later(&device).unwrap_or_else(|error| report(&error));
+            }
+            Ok(None) => {}
+            Err(error) => report(&error),
+        }
+        fuse_mount::unmount(&place, true).unwrap_or_else(|error| report(&error));
+    }
+}

@@ -1,0 +1,319 @@
+//! Attachments: volumes that are devices of this host.
+//!
+//! The record of an attachment comes first and goes last. In between are the mount, the engine that serves it, the
+//! device and the link. So a daemon that is killed in between leaves a record that tells the next one what to
+//! take over or to clear. This module does not know how the host makes any of them.
+
+mod host;
+#[cfg(test)]
+mod tests;
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use uuid::Uuid;
+use weir_engine_interface::ServedFile;
+use weir_types::control_bounds::ATTACHMENTS_MAX;
+use weir_types::{AttachmentId, Name};
+
+use crate::catalogue::{Revision, Transaction};
+use crate::core::Core;
+use crate::core::locks::Change;
+use crate::error::{ControlError, Outcome};
+use crate::model::Versioned;
+use crate::records::{AttachMethod, AttachmentRecord, VolumeRecord, VolumeState, keys};
+
+pub use host::{Host, HostError, KernelHost};
+
+/// Request for an attachment.
+#[derive(Clone, Debug)]
+pub struct AttachVolume {
+    /// Whether the device refuses writes.
+    pub is_read_only: bool,
+    /// Who asks, in the consumer's own words.
+    pub consumer: String,
+}
+
+/// An attachment as the API shows it.
+#[derive(Clone, Debug)]
+pub struct AttachmentView {
+    /// Its record.
+    pub record: AttachmentRecord,
+    /// Tenant of the volume.
+    pub tenant: Name,
+    /// Name of the volume.
+    pub volume: Name,
+}
+
+/// Attaches and detaches volumes.
+pub struct Attachments {
+    core: Arc<Core>,
+    host: Box<dyn Host>,
+    /// Folder of the links to devices.
+    links: PathBuf,
+}
+
+impl Attachments {
+    pub(crate) fn new(core: Arc<Core>, host: Box<dyn Host>, links: PathBuf) -> Attachments {
+        Attachments { core, host, links }
+    }
+
+    /// All attachments, in order of their identities.
+    pub fn attachments(&self) -> Vec<AttachmentView> {
+        let model = self.core.model();
+        let views = model.attachments.values().filter_map(|attachment| {
+            let volume = &model.volumes.get(&attachment.record.volume)?.record;
+            Some(view(&attachment.record, volume))
+        });
+        views.collect()
+    }
+
+    /// One attachment.
+    ///
+    /// # Errors
+    /// Not found if there is none.
+    pub fn attachment(&self, id: AttachmentId) -> Outcome<AttachmentView> {
+        let model = self.core.model();
+        let found = model.attachments.get(&id).and_then(|attachment| {
+            let volume = &model.volumes.get(&attachment.record.volume)?.record;
+            Some(view(&attachment.record, volume))
+        });
+        found.ok_or_else(|| ControlError::not_found(format!("there is no attachment '{id}'")))
+    }
+
+    /// The attachments of a volume.
+    ///
+    /// # Errors
+    /// Not found if there is no such volume.
+    pub fn attachments_of(&self, tenant: Option<&Name>, name: &Name) -> Outcome<Vec<AttachmentView>> {
+        let model = self.core.model();
+        let volume = &model.volume(tenant, name)?.record;
+        Ok(model.attachments_of(volume.id).map(|attachment| view(&attachment.record, volume)).collect())
+    }
+
+    /// Makes a volume a block device of this host.
+    ///
+    /// # Errors
+    /// Refused if the volume is attached, or if the host has no way to make a device. Full if there are
+    /// [`ATTACHMENTS_MAX`] attachments. Nothing stays on the host then.
+    pub fn attach(
+        &self,
+        tenant: Option<&Name>,
+        name: &Name,
+        request: AttachVolume,
+    ) -> Outcome<AttachmentView> {
+        let mut change = self.core.begin_change_of_volume(tenant, name)?;
+        let volume = self.core.model().volume(tenant, name)?.record.clone();
+        self.refuse_attach(&volume, &request)?;
+        let record = self.begin(&volume, request)?;
+        match change.beside(|| self.make(&record.record, &volume)) {
+            Ok(device) => {
+                let record = self.note_device(&record, device)?;
+                Ok(view(&record, &volume))
+            }
+            Err(error) => {
+                change.beside(|| self.host.clear(record.record.id));
+                self.end(&record)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn refuse_attach(&self, volume: &VolumeRecord, request: &AttachVolume) -> Outcome<()> {
+        let model = self.core.model();
+        model.refuse_attached(volume)?;
+        self.core.refuse_missing(volume)?;
+        if volume.state != VolumeState::Online {
+            return Err(ControlError::refused(format!("{} is being deleted", volume.title())));
+        }
+        if volume.is_read_only && !request.is_read_only {
+            return Err(ControlError::refused(format!(
+                "{} is read-only; it can be attached with --read-only",
+                volume.title()
+            )));
+        }
+        if model.attachments.len() >= ATTACHMENTS_MAX {
+            return Err(ControlError::full(format!(
+                "there are {ATTACHMENTS_MAX} attachments already, which is the most"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Records an attachment before anything of it exists.
+    fn begin(&self, volume: &VolumeRecord, request: AttachVolume) -> Outcome<Versioned<AttachmentRecord>> {
+        let record = AttachmentRecord {
+            id: AttachmentId(Uuid::new_v4()),
+            volume: volume.id,
+            node: self.core.node,
+            method: AttachMethod::Fuse,
+            is_read_only: request.is_read_only,
+            consumer: request.consumer,
+            device: None,
+            link: self.links.join(volume.tenant.to_string()).join(volume.name.to_string()),
+            created_at: Timestamp::now(),
+        };
+        self.put(record, Revision::ABSENT)
+    }
+
+    fn put(&self, record: AttachmentRecord, before: Revision) -> Outcome<Versioned<AttachmentRecord>> {
+        let key = keys::attachment(record.id);
+        let said = Transaction::default().compare(&key, before).put(&key, &record)?;
+        let revision = self.core.catalogue.commit(said)?;
+        let versioned = Versioned { record, revision };
+        self.core.update(|model| model.attachments.insert(versioned.record.id, versioned.clone()));
+        Ok(versioned)
+    }
+
+    fn note_device(
+        &self,
+        attachment: &Versioned<AttachmentRecord>,
+        device: PathBuf,
+    ) -> Outcome<AttachmentRecord> {
+        let record = AttachmentRecord { device: Some(device), ..attachment.record.clone() };
+        Ok(self.put(record, attachment.revision)?.record)
+    }
+
+    /// Removes the record of an attachment of which nothing is left.
+    fn end(&self, attachment: &Versioned<AttachmentRecord>) -> Outcome<()> {
+        let key = keys::attachment(attachment.record.id);
+        let said = Transaction::freeing_space().compare(&key, attachment.revision).delete(&key);
+        self.core.catalogue.commit(said)?;
+        self.core.update(|model| model.attachments.remove(&attachment.record.id));
+        Ok(())
+    }
+
+    /// Makes the mount, lets the engine serve it, and makes the device and its link.
+    fn make(&self, attachment: &AttachmentRecord, volume: &VolumeRecord) -> Outcome<PathBuf> {
+        let failed = |error: HostError| host_error(volume, &error);
+        let mount = self.host.mount(attachment.id, &volume.export_name()).map_err(failed)?;
+        self.serve(attachment, volume, mount, false)?;
+        let device = self.host.make_device(attachment.id, attachment.is_read_only).map_err(failed)?;
+        match self.host.link(&attachment.link, &device) {
+            Ok(()) => Ok(device),
+            Err(error) => {
+                self.host.clear(attachment.id);
+                Err(failed(error))
+            }
+        }
+    }
+
+    fn serve(
+        &self,
+        attachment: &AttachmentRecord,
+        volume: &VolumeRecord,
+        device: OwnedFd,
+        is_taken_over: bool,
+    ) -> Outcome<()> {
+        let is_read_only = attachment.is_read_only;
+        let file = ServedFile { device, size_bytes: volume.size_bytes, is_read_only, is_taken_over };
+        Ok(self.core.engine.serve_file(volume.id, file)?)
+    }
+
+    /// Ends an attachment that nobody uses.
+    ///
+    /// # Errors
+    /// Not found if there is none. Refused if its device is in use; the message says where it is mounted.
+    pub fn detach(&self, id: AttachmentId) -> Outcome<()> {
+        let seen = self.attachment(id)?;
+        let mut change = self.core.begin_volume_change(&[seen.record.volume])?;
+        let attachment = self.core.model().attachments.get(&id).cloned();
+        let attachment =
+            attachment.ok_or_else(|| ControlError::not_found(format!("there is no attachment '{id}'")))?;
+        change.beside(|| self.unmake(&attachment.record)).map_err(|error| {
+            let volume = format!("{}/{}", seen.tenant, seen.volume);
+            ControlError::refused(format!("volume '{volume}' cannot be detached: {}", in_words(&error)))
+        })?;
+        self.end(&attachment)
+    }
+
+    fn unmake(&self, attachment: &AttachmentRecord) -> Result<(), HostError> {
+        if let Some(device) = &attachment.device {
+            if self.host.has_device(attachment.id, device) {
+                self.host.remove_device(device)?;
+            }
+            self.host.unlink(&attachment.link, device);
+        }
+        self.host.unmount(attachment.id)
+    }
+
+    /// Lets the devices of a volume that has grown be as large as it is. The volume is larger already, so a
+    /// failure is only reported.
+    pub(crate) fn grown(&self, volume: &VolumeRecord) {
+        let model = self.core.model();
+        for attachment in model.attachments_of(volume.id) {
+            let device = attachment.record.device.as_deref();
+            let resized = device.map_or(Ok(()), |device| self.host.resize_device(device));
+            if let Err(error) = resized {
+                let title = volume.title();
+                tracing::warn!(error = in_words(&error), "the device of {title} keeps its old size");
+            }
+        }
+    }
+
+    /// Takes over the attachments of an earlier daemon, and clears what is left of those that are gone.
+    pub(crate) fn take_over_all(&self) {
+        let mut change = self.core.begin_change();
+        let all: Vec<_> = self.core.model().attachments.values().cloned().collect();
+        for attachment in all.iter().filter(|attachment| attachment.record.node == self.core.node) {
+            match change.beside(|| self.take_over(&attachment.record)) {
+                Ok(true) => tracing::info!(attachment = %attachment.record.id, "taken over"),
+                Ok(false) => self.forget(&mut change, attachment),
+                Err(error) => {
+                    let link = attachment.record.link.display().to_string();
+                    tracing::error!(%error, link, "an attachment cannot be served: its I/O waits");
+                }
+            }
+        }
+    }
+
+    /// True if the attachment is served again. False if its mount is gone, or its device was never made.
+    fn take_over(&self, attachment: &AttachmentRecord) -> Outcome<bool> {
+        let Some(device) = &attachment.device else { return Ok(false) };
+        let volume = self.core.model().volumes.get(&attachment.volume).map(|volume| volume.record.clone());
+        let Some(volume) = volume else { return Ok(false) };
+        let mount = self.host.take_over(attachment.id).map_err(|error| host_error(&volume, &error))?;
+        let Some(mount) = mount else { return Ok(false) };
+        self.serve(attachment, &volume, mount, true)?;
+        if !self.host.has_device(attachment.id, device) {
+            return Ok(false);
+        }
+        self.host.link(&attachment.link, device).map_err(|error| host_error(&volume, &error))?;
+        Ok(true)
+    }
+
+    fn forget(&self, change: &mut Change<'_>, attachment: &Versioned<AttachmentRecord>) {
+        let AttachmentRecord { id, device, link, .. } = &attachment.record;
+        tracing::warn!(attachment = %id, link = %link.display(), "an attachment is gone, and what is left of it is cleared");
+        change.beside(|| {
+            if let Some(device) = device {
+                self.host.unlink(link, device);
+            }
+            self.host.clear(*id);
+        });
+        if let Err(error) = self.end(attachment) {
+            tracing::error!(attachment = %id, %error, "the record of an attachment that is gone stays");
+        }
+    }
+}
+
+fn view(record: &AttachmentRecord, volume: &VolumeRecord) -> AttachmentView {
+    AttachmentView { record: record.clone(), tenant: volume.tenant.clone(), volume: volume.name.clone() }
+}
+
+fn host_error(volume: &VolumeRecord, error: &HostError) -> ControlError {
+    ControlError::refused(format!("{} cannot be attached: {}", volume.title(), in_words(error)))
+}
+
+/// An error with all its causes.
+fn in_words(error: &HostError) -> String {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(source) = cause {
+        words = format!("{words}: {source}");
+        cause = source.source();
+    }
+    words
+}

@@ -1,0 +1,214 @@
+//! Tests on a host that makes nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard};
+
+use super::*;
+use crate::testing::*;
+use crate::{Control, ErrorKind};
+
+/// What a host has: mounts, devices by their attachments, links; and what it refuses to do next.
+#[derive(Default)]
+struct Made {
+    mounts: BTreeSet<AttachmentId>,
+    devices: BTreeMap<AttachmentId, PathBuf>,
+    links: BTreeSet<PathBuf>,
+    refused: Option<&'static str>,
+}
+
+#[derive(Clone, Default)]
+struct FakeHost(Arc<Mutex<Made>>);
+
+impl FakeHost {
+    fn made(&self) -> MutexGuard<'_, Made> {
+        self.0.lock().unwrap()
+    }
+
+    fn refuse(&self, what: &'static str) {
+        self.made().refused = Some(what);
+    }
+
+    fn check(&self, what: &'static str) -> Result<(), HostError> {
+        match self.made().refused == Some(what) {
+            true => Err(format!("no {what} today").into()),
+            false => Ok(()),
+        }
+    }
+
+    fn is_bare(&self) -> bool {
+        let made = self.made();
+        made.mounts.is_empty() && made.devices.is_empty() && made.links.is_empty()
+    }
+}
+
+fn some_file() -> OwnedFd {
+    std::fs::File::open("/dev/null").unwrap().into()
+}
+
+impl Host for FakeHost {
+    fn mount(&self, attachment: AttachmentId, _name: &str) -> Result<OwnedFd, HostError> {
+        self.check("mount")?;
+        self.made().mounts.insert(attachment);
+        Ok(some_file())
+    }
+
+    fn take_over(&self, attachment: AttachmentId) -> Result<Option<OwnedFd>, HostError> {
+        Ok(self.made().mounts.contains(&attachment).then(some_file))
+    }
+
+    fn make_device(&self, attachment: AttachmentId, _is_read_only: bool) -> Result<PathBuf, HostError> {
+        self.check("device")?;
+        let device = PathBuf::from(format!("/dev/loop{}", self.made().devices.len()));
+        self.made().devices.insert(attachment, device.clone());
+        Ok(device)
+    }
+
+    fn has_device(&self, attachment: AttachmentId, device: &std::path::Path) -> bool {
+        self.made().devices.get(&attachment).is_some_and(|found| found == device)
+    }
+
+    fn resize_device(&self, _device: &std::path::Path) -> Result<(), HostError> {
+        self.check("resize")
+    }
+
+    fn link(&self, link: &std::path::Path, _device: &std::path::Path) -> Result<(), HostError> {
+        self.check("link")?;
+        self.made().links.insert(link.to_owned());
+        Ok(())
+    }
+
+    fn unlink(&self, link: &std::path::Path, _device: &std::path::Path) {
+        self.made().links.remove(link);
+    }
+
+    fn remove_device(&self, device: &std::path::Path) -> Result<(), HostError> {
+        self.check("removal")?;
+        self.made().devices.retain(|_, found| found != device);
+        Ok(())
+    }
+
+    fn unmount(&self, attachment: AttachmentId) -> Result<(), HostError> {
+        self.check("unmount")?;
+        self.made().mounts.remove(&attachment);
+        Ok(())
+    }
+
+    fn clear(&self, attachment: AttachmentId) {
+        self.made().mounts.remove(&attachment);
+        self.made().devices.remove(&attachment);
+    }
+}
+
+/// The attachments of a control on a host that makes nothing.
+fn attachments(control: &Control, host: &FakeHost) -> Attachments {
+    Attachments::new(control.core.clone(), Box::new(host.clone()), PathBuf::from("/dev/weir"))
+}
+
+/// Creates a volume of 8 MiB.
+fn create(world: &World, volume: &str) {
+    world.control.volumes.create_volume(crate::testing::volume(None, volume, 8 << 20)).unwrap();
+}
+
+fn asked() -> AttachVolume {
+    AttachVolume { is_read_only: false, consumer: "a test".to_owned() }
+}
+
+fn attach(attachments: &Attachments, volume: &str) -> Outcome<AttachmentView> {
+    attachments.attach(None, &name(volume), asked())
+}
+
+#[test]
+fn volume_is_attached_once_and_detached() {
+    let state = tempfile::tempdir().unwrap();
+    let world = World::start(state.path());
+    create(&world, "vol1");
+    let host = FakeHost::default();
+    let attachments = attachments(&world.control, &host);
+    let first = attach(&attachments, "vol1").unwrap();
+    assert_eq!(first.record.device, Some("/dev/loop0".into()));
+    assert_eq!(first.record.link, PathBuf::from("/dev/weir/default/vol1"));
+    let second = attach(&attachments, "vol1").unwrap_err();
+    assert_eq!(second.kind, ErrorKind::Refused);
+    assert!(second.to_string().contains("attached as /dev/weir/default/vol1"), "{second}");
+    attachments.detach(first.record.id).unwrap();
+    assert!(host.is_bare() && attachments.attachments().is_empty());
+    assert_eq!(attachments.detach(first.record.id).unwrap_err().kind, ErrorKind::NotFound);
+    attach(&attachments, "vol1").unwrap();
+}
+
+#[test]
+fn nothing_stays_of_an_attachment_that_fails() {
+    let state = tempfile::tempdir().unwrap();
+    let world = World::start(state.path());
+    create(&world, "vol1");
+    let host = FakeHost::default();
+    let attachments = attachments(&world.control, &host);
+    for what in ["mount", "device", "link"] {
+        host.refuse(what);
+        let error = attach(&attachments, "vol1").unwrap_err();
+        assert!(error.to_string().ends_with(&format!("cannot be attached: no {what} today")), "{error}");
+        assert!(host.is_bare() && attachments.attachments().is_empty(), "{what}");
+    }
+    host.made().refused = None;
+    attach(&attachments, "vol1").unwrap();
+}
+
+#[test]
+fn device_in_use_stays_attached() {
+    let state = tempfile::tempdir().unwrap();
+    let world = World::start(state.path());
+    create(&world, "vol1");
+    let host = FakeHost::default();
+    let attachments = attachments(&world.control, &host);
+    let attached = attach(&attachments, "vol1").unwrap();
+    for what in ["removal", "unmount"] {
+        host.refuse(what);
+        let error = attachments.detach(attached.record.id).unwrap_err();
+        assert_eq!(error.to_string(), format!("volume 'default/vol1' cannot be detached: no {what} today"));
+        assert_eq!(attachments.attachments().len(), 1);
+    }
+    host.made().refused = None;
+    attachments.detach(attached.record.id).unwrap();
+    assert!(host.is_bare());
+}
+
+#[test]
+fn attached_volume_keeps_its_size_and_its_life() {
+    let state = tempfile::tempdir().unwrap();
+    let world = World::start(state.path());
+    create(&world, "vol1");
+    let attachments = attachments(&world.control, &FakeHost::default());
+    let attached = attach(&attachments, "vol1").unwrap();
+    let volumes = &world.control.volumes;
+    let vol1 = name("vol1");
+    let refused = [
+        volumes
+            .delete_volume(None, &vol1, crate::DeleteVolume { force: true, ..Default::default() })
+            .unwrap_err(),
+        volumes.resize_volume(None, &vol1, 4 << 20, true, None).unwrap_err(),
+    ];
+    assert!(refused.iter().all(|error| error.to_string().contains("weir detach")), "{refused:?}");
+    volumes.resize_volume(None, &vol1, 16 << 20, false, None).unwrap();
+    attachments.detach(attached.record.id).unwrap();
+}
+
+#[test]
+fn next_daemon_takes_over_what_is_there_and_clears_the_rest() {
+    let state = tempfile::tempdir().unwrap();
+    let world = World::start(state.path());
+    let host = FakeHost::default();
+    let attachments = attachments(&world.control, &host);
+    let ids = ["there", "unmounted", "without-device"].map(|volume| {
+        create(&world, volume);
+        attach(&attachments, volume).unwrap().record.id
+    });
+    host.made().mounts.remove(&ids[1]);
+    host.made().devices.remove(&ids[2]);
+    attachments.take_over_all();
+    let left: Vec<_> = attachments.attachments().into_iter().map(|one| one.record.id).collect();
+    assert_eq!(left, [ids[0]]);
+    assert_eq!(host.made().mounts.len(), 1);
+    assert_eq!(host.made().links.len(), 1);
+    attachments.detach(ids[0]).unwrap();
+    assert!(host.is_bare());
+}

@@ -1,0 +1,40 @@
+//! The record of an attachment: a volume that is a device of this host.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+use weir_types::{AttachmentId, VolumeId};
+
+/// How a volume becomes a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttachMethod {
+    /// A FUSE filesystem of one file, with a loop device on it.
+    Fuse,
+}
+
+/// An attachment. The record exists before anything is made on the host, and until all of it is gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttachmentRecord {
+    /// Its identity.
+    pub id: AttachmentId,
+    /// The volume.
+    pub volume: VolumeId,
+    /// The node whose device it is.
+    pub node: Uuid,
+    /// How the volume becomes a device.
+    pub method: AttachMethod,
+    /// Whether the device refuses writes.
+    pub is_read_only: bool,
+    /// Who asked for it, in the consumer's own words.
+    pub consumer: String,
+    /// The block device; `None` while it is being made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<PathBuf>,
+    /// The stable name of the device.
+    pub link: PathBuf,
+    /// When it was asked for.
+    pub created_at: Timestamp,
+}
