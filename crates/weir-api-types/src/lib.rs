@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod alarms;
+mod attachments;
 mod background;
 mod classes;
 mod drives;
@@ -30,6 +31,7 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 pub use alarms::{Alarm, AlarmCode, AlarmList, AlarmQuery, ObjectKind, ObjectReference, Severity};
+pub use attachments::{AttachMethod, Attachment, AttachmentCreate, AttachmentList};
 pub use background::{
     BackgroundJob, BackgroundJobList, BackgroundKind, BackgroundPolicy, BackgroundPolicyEntry,
     BackgroundPolicyList, BackgroundPolicyModify, BackgroundState,

@@ -6,6 +6,7 @@ mod adaptive_policies;
 mod admission;
 mod alarms;
 mod answer;
+mod attachments;
 mod audit;
 mod background;
 mod body;
@@ -166,6 +167,9 @@ fn routes() -> OpenApiRouter<Context> {
         .routes(routes!(volumes::inspect_by_id, volumes::modify_by_id, volumes::delete_by_id))
         .routes(routes!(volumes::list_of_tenant, volumes::create))
         .routes(routes!(volumes::inspect, volumes::modify, volumes::delete))
+        .routes(routes!(attachments::list))
+        .routes(routes!(attachments::inspect, attachments::delete))
+        .routes(routes!(attachments::list_of_volume, attachments::create))
         .routes(routes!(snapshots::list))
         .routes(routes!(snapshots::create))
         .routes(routes!(snapshots::list_of_volume))

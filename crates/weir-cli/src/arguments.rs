@@ -1,6 +1,7 @@
 //! Command-line arguments: the commands and their options.
 
 mod alarm;
+mod attachment;
 mod background;
 mod drive;
 mod dry_run;
@@ -25,6 +26,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use alarm::{AlarmCommand, AlarmFilter, EventCommand};
+pub use attachment::{AttachArguments, AttachmentCommand, DetachArguments};
 pub use background::{BackgroundPolicyCommand, BackgroundStatisticsCommand};
 pub use drive::{DriveChanges, DriveCommand};
 pub use dry_run::{LoadArguments, RecordArguments, SimulateArguments};
@@ -115,6 +117,21 @@ pub enum Command {
         /// The command about volumes.
         #[command(subcommand)]
         command: VolumeCommand,
+    },
+    /// Make a volume a block device of the daemon's host, and print the path of the device
+    #[command(
+        after_help = "Example:\n  weir attach vol1\n  mkfs.ext4 /dev/weir/default/vol1\n\nThe device stays while the daemon restarts: its I/O waits meanwhile."
+    )]
+    Attach(AttachArguments),
+    /// Remove the block device of a volume; a device in use is refused
+    #[command(after_help = "Example:\n  umount /mnt\n  weir detach vol1")]
+    Detach(DetachArguments),
+    /// Show attachments: volumes that are block devices
+    #[command(after_help = "Example:\n  weir attachment list")]
+    Attachment {
+        /// The command about attachments.
+        #[command(subcommand)]
+        command: AttachmentCommand,
     },
     /// Create, show, restore and delete snapshots: point-in-time images of volumes
     #[command(
@@ -222,6 +239,13 @@ pub enum Command {
     Man {
         /// Folder for the pages; it is created if it does not exist.
         directory: PathBuf,
+    },
+    /// Keep the mounts of attached volumes while no daemon runs; the daemon starts it
+    #[command(hide = true, after_help = "Example:\n  weir keeper --socket /var/lib/weir/keeper.sock")]
+    Keeper {
+        /// Socket that daemons connect to.
+        #[arg(long, value_name = "FILE")]
+        socket: PathBuf,
     },
     /// Write the OpenAPI document of the API
     #[command(hide = true, after_help = "Example:\n  weir openapi > docs/openapi.json")]

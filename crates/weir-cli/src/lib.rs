@@ -40,6 +40,12 @@ pub trait Local {
     /// If the options are not accepted, or the daemon cannot start.
     fn serve(&self, arguments: ServeArguments) -> Result<(), CommandError>;
 
+    /// Keeps mounts for daemons, until it keeps none and no daemon is connected.
+    ///
+    /// # Errors
+    /// If the socket cannot be made.
+    fn keeper(&self, socket: &std::path::Path) -> Result<(), CommandError>;
+
     /// The OpenAPI document of the API.
     ///
     /// # Errors
@@ -105,6 +111,10 @@ fn dispatch(arguments: Arguments, options: ChangeOptions, local: &dyn Local) -> 
         Command::Pool { command } => commands::pool::run(&connect()?, command),
         Command::Service { command } => commands::service::run(&connect()?, command),
         Command::Volume { command } => commands::volume::run(&connect()?, command),
+        Command::Attach(attach) => commands::attachment::attach(&connect()?, &attach),
+        Command::Detach(detach) => commands::attachment::detach(&connect()?, &detach),
+        Command::Attachment { command } => commands::attachment::run(&connect()?, command),
+        Command::Keeper { socket } => local.keeper(&socket),
         Command::Snapshot { command } => commands::snapshot::run(&connect()?, command),
         Command::Template { command } => commands::template::run(&connect()?, command),
         Command::Operation { command } => commands::operation::run(&connect()?, command),

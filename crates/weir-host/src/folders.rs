@@ -23,3 +23,10 @@ pub fn sockets_folder(state: &Path) -> PathBuf {
     let runtime = runtime.filter(|folder| Some(state) == default_state().as_deref() && folder.is_dir());
     runtime.map_or_else(|| state.to_owned(), |folder| folder.join("weir"))
 }
+
+/// Folder of the links to the devices of attached volumes: beside the system's devices for the daemon of the
+/// default state folder, else in the state folder.
+pub fn devices_folder(state: &Path) -> PathBuf {
+    let is_system = rustix::process::geteuid().is_root() && Some(state) == default_state().as_deref();
+    if is_system { PathBuf::from("/dev/weir") } else { state.join("devices") }
+}

@@ -28,6 +28,10 @@ impl Local for Daemon {
         serve::serve(arguments)
     }
 
+    fn keeper(&self, socket: &std::path::Path) -> Result<(), CommandError> {
+        weir_attach::keeper::run(socket).map_err(CommandError::failed)
+    }
+
     fn openapi(&self) -> Result<String, CommandError> {
         weir_api::openapi_document().map_err(CommandError::failed)
     }

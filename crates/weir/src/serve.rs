@@ -25,6 +25,7 @@ use weir_engine::exports::ListenAddress;
 use weir_engine::exports::listener::{self, Listeners};
 use weir_engine::{DataPlane, DataPlaneConfig};
 use weir_engine_interface::ExportTable;
+use weir_host::folders::devices_folder;
 use weir_host::logging;
 use weir_store::space::{Obstacle, explain};
 
@@ -101,7 +102,7 @@ fn run(settings: &Settings, wait: impl FnOnce()) -> Result<(), CommandError> {
         measure_default: settings.measure_default,
         pool_full_percent: settings.pool_full_percent,
         zone: settings.zone.clone(),
-        device_folder: settings.device_folder.clone(),
+        device_folder: devices_folder(&settings.state),
         program: std::env::current_exe().map_err(CommandError::failed)?,
     };
     let control =

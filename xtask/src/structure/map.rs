@@ -16,6 +16,7 @@ const ORDER: [&str; 20] = [
     "weir-replay",
     "weir-reactor",
     "weir-host",
+    "weir-attach",
     "weir-store",
     "weir-engine-interface",
     "weir-engine",

@@ -29,6 +29,7 @@ const ALLOWED_EDGES: [(&str, &[&str]); 21] = [
     ),
     ("weir-reactor", &["weir-types"]),
     ("weir-host", &["weir-types", "weir-testkit"]),
+    ("weir-attach", &[]),
     ("weir-store", &["weir-types", "weir-volume", "weir-journal", "weir-reactor", "weir-testkit"]),
     (
         "weir-engine-interface",
@@ -70,6 +71,7 @@ const ALLOWED_EDGES: [(&str, &[&str]); 21] = [
             "weir-reactor",
             "weir-host",
             "weir-store",
+            "weir-attach",
             "weir-engine-interface",
             "weir-testkit",
         ],
@@ -101,6 +103,7 @@ const ALLOWED_EDGES: [(&str, &[&str]); 21] = [
             "weir-replay",
             "weir-host",
             "weir-store",
+            "weir-attach",
             "weir-engine-interface",
             "weir-engine",
             "weir-control",

@@ -1,5 +1,6 @@
 //! Conversion between the types of the API and those of control, with a check of every value.
 
+mod attachments;
 mod background;
 mod codes;
 mod drives;

@@ -1,6 +1,7 @@
 //! Commands that send requests to the daemon, or need no daemon.
 
 pub mod alarm;
+pub mod attachment;
 pub mod background;
 pub mod documents;
 mod drain;

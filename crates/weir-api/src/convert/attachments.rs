@@ -1,0 +1,25 @@
+//! Conversion of control's view of attachments to the API.
+
+use super::FromControl;
+use weir_api_types::{AttachMethod, Attachment};
+use weir_control::AttachmentView;
+
+impl FromControl<AttachmentView> for Attachment {
+    fn from_control(view: AttachmentView) -> Attachment {
+        let record = view.record;
+        Attachment {
+            id: record.id.0,
+            tenant: view.tenant.into(),
+            volume: view.volume.into(),
+            method: match record.method {
+                weir_control::AttachMethod::Fuse => AttachMethod::Fuse,
+            },
+            device: record.device.map(|device| device.display().to_string()),
+            link: record.link.display().to_string(),
+            read_only: record.is_read_only,
+            consumer: record.consumer,
+            node: record.node,
+            created_at: record.created_at,
+        }
+    }
+}
