@@ -4,7 +4,7 @@
 use super::parse::{CrateSource, SourceFile};
 
 /// Crates from the bottom up. A crate that is not named here comes last.
-const ORDER: [&str; 20] = [
+const ORDER: [&str; 22] = [
     "weir-testkit",
     "weir-types",
     "weir-qos",

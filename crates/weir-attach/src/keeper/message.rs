@@ -17,7 +17,7 @@ const PACKET_BYTES_MAX: usize = 256;
 pub enum Question {
     /// Keep the device beside the packet under this name, instead of an earlier one.
     Keep(String),
-    /// Give a copy of a device.
+    /// Hand a device over, and keep it.
     Give(String),
     /// Let go of a device.
     Drop(String),

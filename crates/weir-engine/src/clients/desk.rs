@@ -7,7 +7,7 @@ use weir_qos::Cost;
 use weir_volume::Kind;
 use weir_volume::geometry::Part;
 
-use super::nbd::SpareBatches;
+use super::outbox::SpareBatches;
 use super::volume::VolumeClients;
 use crate::io::Io;
 use crate::memory::Memory;

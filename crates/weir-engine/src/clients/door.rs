@@ -55,6 +55,13 @@ impl Door {
         }
     }
 
+    /// The kernel has reported messages. A late report may belong to an earlier connection with this number.
+    pub fn reported(&mut self) {
+        if let Door::Fuse(fuse) = self {
+            fuse.reported();
+        }
+    }
+
     /// True if the kernel holds nothing of it.
     pub fn is_quiet(&self) -> bool {
         match self {

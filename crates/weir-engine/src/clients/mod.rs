@@ -11,9 +11,15 @@ mod door;
 mod ending;
 mod fuse;
 mod holdings;
+mod inbox;
+mod messages;
 mod nbd;
+mod outbox;
 mod part_buffer;
+mod receive_coalescing;
+mod receiving;
 mod recording;
+mod reply_order;
 mod request;
 mod serving;
 mod volume;
@@ -37,6 +43,7 @@ use crate::token::{ConnectionIndex, Ticket, VolumeIndex};
 use connection::Connection;
 pub use desk::ClientEffect;
 use desk::{Desk, Lists};
+use door::Door;
 pub use door::NewClient;
 pub use nbd::NewConnection;
 pub use recording::Tap;
@@ -177,7 +184,11 @@ impl Clients {
 
     /// A mounted filesystem has messages. True if its connection is there, and they can be taken.
     pub fn has_messages(&mut self, index: ConnectionIndex) -> bool {
-        self.connections.get_mut(index).is_some_and(Connection::has_messages)
+        let connection = self.connections.get_mut(index).filter(|connection| !connection.is_closing);
+        connection.is_some_and(|connection| {
+            connection.door.reported();
+            matches!(connection.door, Door::Fuse(_))
+        })
     }
 
     /// The size of a volume has changed, in bytes. Clients that ask for it get to know.

@@ -284,7 +284,10 @@ impl Connection {
             }
             Content::Hole => {
                 self.holdings.give_back(Some(memory), desk.lists);
-                self.queue_hole(id, part, desk.lists);
+                // A reply to a mounted filesystem has zeroes wherever there is no piece.
+                if let (Door::Nbd(nbd), false) = (&mut self.door, self.is_closing) {
+                    nbd.queue_hole(&mut self.requests[id], part, (&mut self.holdings, desk.lists));
+                }
             }
         }
         self.continue_reading(id, desk);
@@ -293,26 +296,27 @@ impl Connection {
 
     /// Queues a piece of a read.
     fn queue_data(&mut self, id: usize, part: Part, data: (Buffer, Range<usize>), lists: &mut Lists) {
-        match self.door {
-            Door::Nbd(_) => self.queue_nbd_data(id, part, data, lists),
-            Door::Fuse(_) => self.requests[id].parked.push((part, data.0)),
-        }
-    }
-
-    /// Queues a piece of a read that holds only zeroes.
-    fn queue_hole(&mut self, id: usize, part: Part, lists: &mut Lists) {
-        match self.door {
-            Door::Nbd(_) => self.queue_nbd_hole(id, part, lists),
-            // The reply has zeroes wherever there is no piece.
-            Door::Fuse(_) => {}
+        let request = &mut self.requests[id];
+        match &mut self.door {
+            _ if self.is_closing => self.holdings.give_back(Some(data.0), lists),
+            Door::Nbd(nbd) => nbd.queue_data(request, part, data, (&mut self.holdings, lists)),
+            Door::Fuse(_) => request.parked.push((part, data.0)),
         }
     }
 
     /// Queues the rest of a reply once the request is done.
     fn queue_end(&mut self, request: &mut ActiveRequest, desk: &mut Desk<'_>) {
-        match self.door {
-            Door::Nbd(_) => self.queue_nbd_end(request, desk),
-            Door::Fuse(_) => self.reply_to_message(request, desk),
+        match &mut self.door {
+            Door::Nbd(nbd) if !self.is_closing => {
+                if !nbd.queue_end(request, (&mut self.holdings, desk.lists)) {
+                    self.close(desk);
+                }
+            }
+            Door::Nbd(_) => {}
+            Door::Fuse(fuse) => {
+                let held_bytes = fuse.reply(request, self.is_closing);
+                self.holdings.unhold(held_bytes, desk.lists);
+            }
         }
     }
 
@@ -359,7 +363,9 @@ impl Connection {
                 if request.request.command == (Command::BlockStatus { request_one: true }) {
                     runs.truncate(1);
                 }
-                self.queue_nbd_status(id, &runs, desk.lists);
+                if let (Door::Nbd(nbd), false) = (&mut self.door, self.is_closing) {
+                    nbd.queue_status(&mut self.requests[id], &runs, (&mut self.holdings, desk.lists));
+                }
             }
             Err(error) => request.error = Some(error),
         }

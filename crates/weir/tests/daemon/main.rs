@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod accepted_drives;
+mod attachments;
 mod background;
 mod bad_input;
 mod block_devices;

@@ -1,21 +1,22 @@
-//! Receiving: from a connection's input to its requests.
+//! Receiving: from the input of a connection's socket to its requests.
 //!
 //! Small writes are received in full and wait for admission with their payload in pooled buffers. A large
 //! write waits with its payload still in the socket, and nothing behind it is read.
 
 use std::io;
 
-use weir_nbd::{Decoded, Refusal, Request, reply};
+use weir_nbd::{Decoded, Request};
 use weir_reactor::{Buffer, Carried};
 use weir_types::bounds::{CONNECTION_REQUESTS_MAX, PIECE_BYTES};
 use weir_volume::geometry::{Part, next_piece};
 
-use super::super::connection::Connection;
-use super::super::desk::Desk;
-use super::super::part_buffer::buffer_bytes;
-use super::super::request::ActiveRequest;
-use super::NbdDoor;
+use super::connection::Connection;
+use super::desk::Desk;
 use super::inbox::Receiving;
+use super::nbd::NbdDoor;
+use super::part_buffer::buffer_bytes;
+use super::request::ActiveRequest;
+use crate::io::Io;
 use weir_host::line_gate::LineGate;
 
 /// Rate limit of log lines about clients that violate the protocol.
@@ -58,7 +59,10 @@ impl Connection {
         match self.door.nbd().inbox.next() {
             Decoded::NeedInput => return Progress::Pause,
             Decoded::Request(request) => self.begin(request, desk),
-            Decoded::Refused(refusal) => self.refuse(refusal, desk),
+            Decoded::Refused(refusal) => {
+                let ledge = (&mut self.holdings, &mut *desk.lists);
+                self.door.nbd().refuse(refusal, ledge);
+            }
             Decoded::Disconnect => {
                 self.drain(desk);
                 return Progress::Pause;
@@ -83,13 +87,6 @@ impl Connection {
         if payload_bytes == 0 || payload_bytes > SMALL_WRITE_BYTES_MAX {
             self.ask_for_admission(id, desk);
         }
-    }
-
-    fn refuse(&mut self, refusal: Refusal, desk: &mut Desk<'_>) {
-        let Refusal { cookie, command, error } = refusal;
-        tracing::debug!(command, %error, "a request was refused");
-        let head = reply::error_reply(self.door.nbd().has_structured_replies, cookie, error);
-        self.queue_head(head, desk.lists);
     }
 
     /// Moves payload from the input to the write that it belongs to.
@@ -203,6 +200,27 @@ impl Connection {
     fn peer_ended(&mut self, desk: &mut Desk<'_>) {
         if !self.is_draining {
             self.close(desk);
+        }
+    }
+
+    /// The kernel has sent a batch, or failed to.
+    pub fn sent(&mut self, result: io::Result<u32>, carried: Carried, desk: &mut Desk<'_>) {
+        let Carried::Batch(batch) = carried else { unreachable!("a send carries its batch") };
+        let is_whole = result.is_ok_and(|count| count as usize == batch.len());
+        let held_bytes = self.door.nbd().outbox.sent(batch, &mut desk.lists.spare_batches);
+        self.holdings.unhold(held_bytes, desk.lists);
+        if is_whole {
+            self.send_next(desk.io);
+            self.holdings.list_resuming(desk.lists);
+        } else {
+            self.close(desk);
+        }
+    }
+
+    /// Hands the next batch of replies to the kernel.
+    pub fn send_next(&mut self, io: &mut Io) {
+        if !self.is_closing {
+            self.door.nbd().send_next(self.index, io);
         }
     }
 }

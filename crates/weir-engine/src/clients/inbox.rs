@@ -10,7 +10,7 @@ use weir_reactor::{Buffer, Carried, Descriptor, Unfilled};
 use weir_types::bounds::RECEIVE_BUFFER_BYTES;
 use weir_volume::geometry::Part;
 
-use super::super::part_buffer::{buffer_bytes, skew};
+use super::part_buffer::{buffer_bytes, skew};
 use super::receive_coalescing::ReceiveCoalescing;
 use crate::io::Io;
 use crate::memory::Memory;

@@ -1,0 +1,256 @@
+//! Attachments from outside: a volume as a block device of this host, with a filesystem in use on it.
+//!
+//! `WEIR_ATTACH_KILLS` is the number of kills of the daemon under a verified load.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::common::daemon::{Daemon, State};
+use crate::common::program::{find, has, is_root, tool};
+use crate::common::{setting, skip, wait_until};
+
+const MIB: u64 = 1 << 20;
+
+/// True if this machine has the programs and rights for these tests.
+fn can_be_tested() -> bool {
+    if !Path::new("/dev/fuse").exists() {
+        skip("this machine has no FUSE");
+        return false;
+    }
+    has(&["mkfs.ext4", "fsck.ext4", "losetup", "fio", "blkdiscard", "blockdev", "fstrim"]) && is_root()
+}
+
+/// A device of a volume with a mount point. Dropping it ends all that is left of both, also of a failed test:
+/// the I/O of a device whose daemon is gone would wait for ever.
+struct Disk {
+    state: State,
+    path: String,
+    point: PathBuf,
+}
+
+impl Disk {
+    /// Attaches a volume.
+    fn attach(daemon: &Daemon, volume: &str, more: &[&str]) -> Disk {
+        let path = daemon.ok(&[&["attach", volume], more].concat()).trim().to_owned();
+        let point = daemon.state().beside("mnt");
+        fs::create_dir_all(&point).unwrap();
+        Disk { state: daemon.state().clone(), path, point }
+    }
+
+    fn make_filesystem(&self) {
+        tool("mkfs.ext4", &["-q", "-F", &self.path]);
+    }
+
+    fn mount(&self) {
+        tool("mount", &[&self.path, self.point.to_str().unwrap()]);
+    }
+
+    fn unmount(&self) {
+        tool("umount", &[self.point.to_str().unwrap()]);
+    }
+
+    fn check(&self) {
+        tool("fsck.ext4", &["-f", "-n", &self.path]);
+    }
+
+    fn size_bytes(&self) -> u64 {
+        tool("blockdev", &["--getsize64", &self.path]).trim().parse().unwrap()
+    }
+
+    /// Begins a verified load of so many bytes on the filesystem.
+    fn start_load(&self, bytes: u64) -> std::process::Child {
+        let mut command = Command::new(find("fio").unwrap());
+        command.args(["--name=load", "--size=48M", "--rw=randwrite", "--bsrange=512-64k", "--direct=1"]);
+        command.args(["--ioengine=libaio", "--iodepth=8", "--verify=crc32c", "--verify_fatal=1"]);
+        command.arg(format!("--io_size={bytes}")).arg("--fsync=64");
+        command.arg(format!("--directory={}", self.point.display()));
+        command.stdout(Stdio::null()).spawn().unwrap()
+    }
+
+    /// Process of the keeper.
+    fn keeper(&self) -> Option<String> {
+        let socket = self.state.path().join("keeper.sock");
+        let asked = format!("keeper --socket {}", socket.display());
+        let output = Command::new("pgrep").args(["-f", &asked]).output().unwrap();
+        let process = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+        (!process.is_empty()).then_some(process)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        if let Some(keeper) = self.keeper() {
+            let _ = Command::new("kill").args(["-9", &keeper]).output();
+        }
+        let _ = Command::new("umount").arg("-l").arg(&self.point).stderr(Stdio::null()).status();
+        let device = fs::canonicalize(&self.path).unwrap_or_default();
+        let _ = Command::new("losetup").arg("--detach").arg(device).stderr(Stdio::null()).status();
+        for file in left_files(&self.state) {
+            let _ = Command::new("umount").arg("-l").arg(file).stderr(Stdio::null()).status();
+        }
+    }
+}
+
+/// Files of attachments in the state folder.
+fn left_files(state: &State) -> Vec<PathBuf> {
+    let entries = fs::read_dir(state.path().join("attachments"));
+    entries.into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
+}
+
+/// Asserts that nothing of any attachment is left on the host.
+fn assert_nothing_left(daemon: &Daemon) {
+    let state = daemon.state().path();
+    let state = state.to_str().unwrap();
+    assert_eq!(daemon.json(&["attachment", "list"])["items"], json!([]));
+    assert_eq!(left_files(daemon.state()), Vec::<PathBuf>::new());
+    let loops = tool("losetup", &["--list", "--noheadings", "--output", "BACK-FILE"]);
+    assert!(!loops.contains(state), "{loops}");
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains(state), "{mounts}");
+    let links = state.to_owned() + "/devices/default";
+    assert!(!Path::new(&links).exists(), "{links}");
+}
+
+fn only(daemon: &Daemon) -> Value {
+    let list = daemon.json(&["attachment", "list"])["items"].clone();
+    assert_eq!(list.as_array().unwrap().len(), 1, "{list}");
+    list[0].clone()
+}
+
+#[test]
+fn filesystem_on_attached_volume_outlives_killed_daemons() {
+    if !can_be_tested() {
+        return;
+    }
+    let state = State::new();
+    let mut daemon = state.start(&[]);
+    daemon.create("v1", "256MiB");
+    let disk = Disk::attach(&daemon, "v1", &[]);
+    disk.make_filesystem();
+    disk.mount();
+    let mut load = disk.start_load(300 * MIB);
+    for _ in 0..setting("WEIR_ATTACH_KILLS", 5) {
+        // Some requests of this daemon are carried out before it is killed.
+        let written =
+            || daemon.json(&["volume", "inspect", "v1"])["statistics"]["write"]["operations"].as_u64();
+        wait_until("the daemon serves requests", || {
+            written().unwrap() > 50 || load.try_wait().unwrap().is_some()
+        });
+        daemon = daemon.kill().start(&[]);
+    }
+    let status = load.wait().unwrap();
+    assert!(status.success(), "fio: {status}");
+    let message = daemon.refused(1, &["detach", "v1"]);
+    assert!(message.contains("is in use: it is mounted at") && message.contains("/mnt"), "{message}");
+    disk.unmount();
+    disk.check();
+    daemon.ok(&["detach", "v1"]);
+    assert_nothing_left(&daemon);
+}
+
+#[test]
+fn attached_volume_grows_and_gives_space_back() {
+    if !can_be_tested() {
+        return;
+    }
+    let daemon = State::new().start(&[]);
+    daemon.create("v1", "64MiB");
+    let disk = Disk::attach(&daemon, "v1", &[]);
+    assert_eq!(disk.size_bytes(), 64 * MIB);
+    let used = || daemon.json(&["volume", "show", "v1"])["used_bytes"].as_u64().unwrap();
+    tool("dd", &["if=/dev/urandom", &format!("of={}", disk.path), "bs=1M", "count=64", "oflag=direct"]);
+    wait_until("the data are counted", || used() >= 64 * MIB);
+    tool("blkdiscard", &["--offset", "0", "--length", "33554432", &disk.path]);
+    wait_until("the discarded half is free", || used() <= 33 * MIB);
+    daemon.ok(&["volume", "resize", "v1", "--size", "128MiB"]);
+    assert_eq!(disk.size_bytes(), 128 * MIB);
+    // What would take the volume away is refused, also by force.
+    for command in [
+        &["volume", "resize", "v1", "--size", "32MiB", "--force"] as &[&str],
+        &["volume", "delete", "v1", "--force"],
+        &["volume", "modify", "v1", "--read-only", "true", "--force"],
+    ] {
+        let message = daemon.refused(1, command);
+        assert!(message.contains("'weir detach v1' ends that first"), "{command:?}: {message}");
+    }
+    daemon.ok(&["detach", "v1"]);
+    assert_nothing_left(&daemon);
+}
+
+#[test]
+fn stopped_daemon_leaves_the_device_to_the_next() {
+    if !can_be_tested() {
+        return;
+    }
+    let state = State::new();
+    let daemon = state.start(&[]);
+    daemon.create("v1", "64MiB");
+    let disk = Disk::attach(&daemon, "v1", &[]);
+    disk.make_filesystem();
+    disk.mount();
+    let (file, data) = (disk.point.join("file"), vec![7; 1 << 20]);
+    fs::write(&file, &data).unwrap();
+    let before = only(&daemon);
+    let state = daemon.stop();
+    // Nobody serves the device now: this write waits for the next daemon.
+    let (late, content) = (disk.point.join("late"), data.clone());
+    let writer = std::thread::spawn(move || {
+        fs::write(&late, content).and_then(|()| fs::File::open(&late)?.sync_all())
+    });
+    let daemon = state.start(&[]);
+    writer.join().unwrap().unwrap();
+    assert_eq!(only(&daemon), before);
+    assert_eq!(fs::read(&file).unwrap(), data);
+    disk.unmount();
+    disk.check();
+    daemon.ok(&["detach", "v1"]);
+    assert_nothing_left(&daemon);
+}
+
+#[test]
+fn attachment_without_its_keeper_is_cleared() {
+    if !can_be_tested() {
+        return;
+    }
+    let state = State::new();
+    let daemon = state.start(&[]);
+    daemon.create("v1", "64MiB");
+    let disk = Disk::attach(&daemon, "v1", &[]);
+    let keeper = disk.keeper().unwrap();
+    let state = daemon.kill();
+    // As after a restart of the host: nobody has held the mount since.
+    tool("kill", &["-9", &keeper]);
+    let daemon = state.start(&[]);
+    assert_nothing_left(&daemon);
+    let again = Disk::attach(&daemon, "v1", &[]);
+    again.make_filesystem();
+    daemon.ok(&["detach", "v1"]);
+    assert_nothing_left(&daemon);
+}
+
+#[test]
+fn attachments_are_refused_in_words() {
+    if !can_be_tested() {
+        return;
+    }
+    let daemon = State::new().start(&[]);
+    daemon.create("v1", "64MiB");
+    daemon.create("v2", "64MiB");
+    daemon.refused(4, &["attach", "nowhere"]);
+    let message = daemon.refused(1, &["detach", "v1"]);
+    assert!(message.contains("volume 'v1' is not attached"), "{message}");
+    daemon.ok(&["volume", "modify", "v2", "--read-only", "true"]);
+    let message = daemon.refused(1, &["attach", "v2"]);
+    assert!(message.contains("it can be attached with --read-only"), "{message}");
+    let disk = Disk::attach(&daemon, "v2", &["--read-only", "--consumer", "a test"]);
+    let attachment = only(&daemon);
+    assert_eq!((&attachment["consumer"], &attachment["read_only"]), (&json!("a test"), &json!(true)));
+    assert_eq!(tool("blockdev", &["--getro", &disk.path]).trim(), "1");
+    let message = daemon.refused(1, &["attach", "v2", "--read-only"]);
+    assert!(message.contains(&format!("is attached as {}", disk.path)), "{message}");
+    daemon.ok(&["detach", "v2"]);
+    assert_nothing_left(&daemon);
+}
