@@ -55,7 +55,7 @@ const DRIVES_OF_HYBRID: Step = Run("for drive in high1 high2 high3 low1 low2; do
      weir drive add /srv/$drive --class ${drive%[123]} --no-measurement; done");
 
 /// All pages with commands.
-pub const PAGES: [Page; 19] = [
+pub const PAGES: [Page; 20] = [
     Page {
         name: "add-a-drive",
         preparation: &[Run("mkdir /srv/drive1 /srv/drive2 /srv/left /srv/disk /srv/slow /srv/far")],
@@ -85,6 +85,11 @@ pub const PAGES: [Page; 19] = [
             Run("weir policy-group create bronze --max-throughput 500IOPS"),
             Run("weir volume modify vol1 --policy-group bronze"),
         ],
+        ..PLAIN
+    },
+    Page {
+        name: "attach-as-a-block-device",
+        preparation: &[Run("weir volume create data --size 1")],
         ..PLAIN
     },
     Page {

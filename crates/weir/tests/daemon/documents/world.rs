@@ -9,7 +9,7 @@ use crate::common::wait_until;
 use crate::documents::pages::{Page, Step};
 
 /// Folders of the host on the pages. Each stands for the folder of the same name below the world's folder.
-const FOLDERS: [&str; 5] = ["/srv/", "/etc/", "/root/", "/usr/bin/", "/run/weir-nbd/"];
+const FOLDERS: [&str; 6] = ["/srv/", "/etc/", "/root/", "/usr/bin/", "/run/weir-nbd/", "/mnt/"];
 /// Folders on the pages that are the state folder here. The sockets lie there too.
 const STATE_FOLDERS: [&str; 2] = ["/run/weir/", "/var/lib/weir/"];
 /// Option on the pages that names the state folder. Every daemon here gets its own.
@@ -44,7 +44,8 @@ fn mapping(page: &Page, state: &State) -> Vec<(String, String)> {
     let folders = FOLDERS.map(|folder| (folder.to_owned(), path(folder)));
     let own = format!("{}/", state.path().display());
     let states = STATE_FOLDERS.map(|folder| (folder.to_owned(), own.clone()));
-    words.chain(groups).chain(folders).chain(states).collect()
+    let devices = ("/dev/weir/".to_owned(), format!("{own}devices/"));
+    words.chain(groups).chain(folders).chain(states).chain([devices]).collect()
 }
 
 impl World<'_> {
