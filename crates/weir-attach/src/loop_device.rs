@@ -53,7 +53,17 @@ pub fn detach_later(device: &Path) -> Result<(), AttachError> {
     losetup(&["--detach", &device.to_string_lossy()]).map(drop)
 }
 
-/// Returns the device that is on this file.
+/// Returns the identity of the file that the device is on, as the kernel has it: filesystem and inode. It is the
+/// same in every mount namespace, unlike the path. `None` if the device is on no file.
+pub fn file_of(device: &Path) -> Option<String> {
+    let columns = ["--list", "--noheadings", "--raw", "--output", "BACK-MAJ:MIN,BACK-INO"];
+    let device = device.to_string_lossy();
+    let arguments: Vec<&str> = columns.into_iter().chain([&*device]).collect();
+    let identity = losetup(&arguments).ok()?.trim().replace(' ', ":");
+    (!identity.is_empty()).then_some(identity)
+}
+
+/// Returns the device that is on this file, if the file is in the mount namespace of the caller.
 ///
 /// # Errors
 /// If the list of devices cannot be read.

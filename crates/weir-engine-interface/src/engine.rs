@@ -75,6 +75,13 @@ pub trait Engine: Send + Sync {
     /// If the volume is not open, or takes no further client.
     fn serve_file(&self, volume: VolumeId, file: ServedFile) -> Result<(), EngineError>;
 
+    /// Ends the service of all mounted files of a volume. Requests that are not answered are left to whoever
+    /// holds their mounts.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    fn end_files(&self, volume: VolumeId) -> Result<(), EngineError>;
+
     /// Makes a volume writable, or read-only, which ends its open connections. In effect when this call
     /// returns: no write is under way then.
     ///

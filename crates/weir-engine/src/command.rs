@@ -90,5 +90,10 @@ pub(super) enum Command {
         file: Box<ServedFile>,
         done: SyncSender<bool>,
     },
+    /// End the service of all mounted files of a volume.
+    EndFiles {
+        volume: VolumeId,
+        done: SyncSender<()>,
+    },
     Stop,
 }

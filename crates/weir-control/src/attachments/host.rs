@@ -35,8 +35,9 @@ pub trait Host: Send + Sync {
     /// Makes a block device on the file, which is served by now.
     fn make_device(&self, attachment: AttachmentId, is_read_only: bool) -> Result<PathBuf, HostError>;
 
-    /// True if the block device is the one on the file.
-    fn has_device(&self, attachment: AttachmentId, device: &Path) -> bool;
+    /// Identity of the file that a block device is on; `None` if it is on none. The file must be served: the
+    /// kernel asks it.
+    fn file_of(&self, device: &Path) -> Option<String>;
 
     /// Makes the block device as large as the file.
     fn resize_device(&self, device: &Path) -> Result<(), HostError>;
@@ -50,7 +51,8 @@ pub trait Host: Send + Sync {
     /// Gives a block device back that nobody uses.
     fn remove_device(&self, device: &Path) -> Result<(), HostError>;
 
-    /// Unmounts the file.
+    /// Unmounts the file. It may be mounted in the mount namespace of an earlier daemon alone, and ends there
+    /// once nobody holds it.
     fn unmount(&self, attachment: AttachmentId) -> Result<(), HostError>;
 
     /// Ends whatever is left of an attachment, as far as its users permit.
@@ -93,8 +95,8 @@ impl Host for KernelHost {
         Ok(loop_device::attach(&self.place(attachment), is_read_only)?)
     }
 
-    fn has_device(&self, attachment: AttachmentId, device: &Path) -> bool {
-        loop_device::on(&self.place(attachment)).is_ok_and(|found| found.as_deref() == Some(device))
+    fn file_of(&self, device: &Path) -> Option<String> {
+        loop_device::file_of(device)
     }
 
     fn resize_device(&self, device: &Path) -> Result<(), HostError> {
@@ -147,9 +149,7 @@ impl Host for KernelHost {
         // The kernel ends a mount that nobody holds. Otherwise the device would wait for an answer below.
         self.keeper.let_go(&attachment.to_string()).unwrap_or_else(|error| report(&error));
         match loop_device::on(&place) {
-            Ok(Some(device)) => {
-                loop_device::detach_later(&device).unwrap_or_else(|error| report(&error));
-            }
+            Ok(Some(device)) => loop_device::detach_later(&device).unwrap_or_else(|error| report(&error)),
             Ok(None) => {}
             Err(error) => report(&error),
         }

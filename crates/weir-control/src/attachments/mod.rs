@@ -114,7 +114,7 @@ impl Attachments {
                 Ok(view(&record, &volume))
             }
             Err(error) => {
-                change.beside(|| self.host.clear(record.record.id));
+                change.beside(|| self.clear(&record.record));
                 self.end(&record)?;
                 Err(error)
             }
@@ -152,6 +152,7 @@ impl Attachments {
             is_read_only: request.is_read_only,
             consumer: request.consumer,
             device: None,
+            file: None,
             link: self.links.join(volume.tenant.to_string()).join(volume.name.to_string()),
             created_at: Timestamp::now(),
         };
@@ -172,7 +173,8 @@ impl Attachments {
         attachment: &Versioned<AttachmentRecord>,
         device: PathBuf,
     ) -> Outcome<AttachmentRecord> {
-        let record = AttachmentRecord { device: Some(device), ..attachment.record.clone() };
+        let file = self.host.file_of(&device);
+        let record = AttachmentRecord { device: Some(device), file, ..attachment.record.clone() };
         Ok(self.put(record, attachment.revision)?.record)
     }
 
@@ -231,12 +233,27 @@ impl Attachments {
 
     fn unmake(&self, attachment: &AttachmentRecord) -> Result<(), HostError> {
         if let Some(device) = &attachment.device {
-            if self.host.has_device(attachment.id, device) {
+            if self.has_device(attachment) {
                 self.host.remove_device(device)?;
             }
             self.host.unlink(&attachment.link, device);
         }
-        self.host.unmount(attachment.id)
+        self.host.unmount(attachment.id)?;
+        Ok(self.core.engine.end_files(attachment.volume)?)
+    }
+
+    /// True if the device of an attachment, which is served, is still on its file. Another user may have got the
+    /// device since.
+    fn has_device(&self, attachment: &AttachmentRecord) -> bool {
+        let device = attachment.device.as_deref();
+        attachment.file.is_some() && device.and_then(|device| self.host.file_of(device)) == attachment.file
+    }
+
+    /// Ends whatever is left of an attachment.
+    fn clear(&self, attachment: &AttachmentRecord) {
+        self.host.clear(attachment.id);
+        // The volume may be gone.
+        let _ = self.core.engine.end_files(attachment.volume);
     }
 
     /// Lets the devices of a volume that has grown be as large as it is. The volume is larger already, so a
@@ -276,8 +293,9 @@ impl Attachments {
         let Some(volume) = volume else { return Ok(false) };
         let mount = self.host.take_over(attachment.id).map_err(|error| host_error(&volume, &error))?;
         let Some(mount) = mount else { return Ok(false) };
+        // The kernel asks the file for its identity, so the file is served before that.
         self.serve(attachment, &volume, mount, true)?;
-        if !self.host.has_device(attachment.id, device) {
+        if !self.has_device(attachment) {
             return Ok(false);
         }
         self.host.link(&attachment.link, device).map_err(|error| host_error(&volume, &error))?;
@@ -291,7 +309,7 @@ impl Attachments {
             if let Some(device) = device {
                 self.host.unlink(link, device);
             }
-            self.host.clear(*id);
+            self.clear(&attachment.record);
         });
         if let Err(error) = self.end(attachment) {
             tracing::error!(attachment = %id, %error, "the record of an attachment that is gone stays");

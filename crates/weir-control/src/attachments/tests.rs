@@ -63,8 +63,9 @@ impl Host for FakeHost {
         Ok(device)
     }
 
-    fn has_device(&self, attachment: AttachmentId, device: &std::path::Path) -> bool {
-        self.made().devices.get(&attachment).is_some_and(|found| found == device)
+    fn file_of(&self, device: &std::path::Path) -> Option<String> {
+        let made = self.made();
+        made.devices.iter().find(|(_, found)| *found == device).map(|(attachment, _)| attachment.to_string())
     }
 
     fn resize_device(&self, _device: &std::path::Path) -> Result<(), HostError> {

@@ -33,6 +33,9 @@ pub struct AttachmentRecord {
     /// The block device; `None` while it is being made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<PathBuf>,
+    /// The identity of the file that the device is on, as the kernel has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// The stable name of the device.
     pub link: PathBuf,
     /// When it was asked for.

@@ -10,8 +10,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use weir_control::records::{
-    DriveRecord, NodeRecord, PolicyGroupRecord, RecordBackup, TemplateRecord, TenantRecord, VolumeRecord,
-    keys,
+    AttachmentRecord, DriveRecord, NodeRecord, PolicyGroupRecord, RecordBackup, TemplateRecord, TenantRecord,
+    VolumeRecord, keys,
 };
 use weir_control::system_tables::{is_swap, mounts_of, signatures};
 use weir_control::{DriveListBackup, SavedCredits};
@@ -36,6 +36,13 @@ static RECORDS: LazyLock<Vec<(String, Vec<u8>)>> = LazyLock::new(|| {
         "created_at": "2026-11-23T04:23:43Z"
     });
     records.push(("template/fast".to_owned(), bytes(&template)));
+    let attachment = json!({
+        "id": "84892b7a-92b2-4ffd-911b-ea172c30e8b4", "volume": "5b6f4c0e-8f0b-4c58-9d3e-2f3f4f9a8d11",
+        "node": "6b6f4c0e-8f0b-4c58-9d3e-2f3f4f9a8d11", "method": "fuse", "is_read_only": false,
+        "consumer": "a test", "device": "/dev/loop0", "file": "0:57:1", "link": "/dev/weir/default/vol1",
+        "created_at": "2026-11-23T04:23:43Z"
+    });
+    records.push(("attachment/84892b7a".to_owned(), bytes(&attachment)));
     records.push((keys::FORMAT.to_owned(), bytes(&FormatRecord::current())));
     records
 });
@@ -80,6 +87,7 @@ pub fn drive_catalogue_record(data: &[u8]) -> Case {
         "policy-group" => is_kept::<PolicyGroupRecord>(&value),
         "drive" => is_kept::<DriveRecord>(&value),
         "template" => is_kept::<TemplateRecord>(&value),
+        "attachment" => is_kept::<AttachmentRecord>(&value),
         "volume" => is_kept::<VolumeRecord>(&value),
         "node" => is_kept::<NodeRecord>(&value),
         "format" => is_kept::<FormatRecord>(&value),

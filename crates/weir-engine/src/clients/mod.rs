@@ -143,6 +143,13 @@ impl Clients {
         of_volume.map(|(index, _)| index).collect()
     }
 
+    /// The mounted files of a volume.
+    pub fn files_of(&self, volume: VolumeIndex) -> Vec<ConnectionIndex> {
+        let of_volume = self.connections.iter().filter(|(_, connection)| connection.volume == volume);
+        let files = of_volume.filter(|(_, connection)| matches!(connection.door, Door::Fuse(_)));
+        files.map(|(index, _)| index).collect()
+    }
+
     /// The volume of a connection that is there.
     pub fn volume_of(&self, index: ConnectionIndex) -> Option<VolumeIndex> {
         self.connections.get(index).map(|connection| connection.volume)

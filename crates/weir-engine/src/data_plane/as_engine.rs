@@ -59,6 +59,10 @@ impl Engine for DataPlane {
         DataPlane::serve_file(self, volume, file)
     }
 
+    fn end_files(&self, volume: VolumeId) -> Result<(), EngineError> {
+        DataPlane::end_files(self, volume)
+    }
+
     fn set_read_only(&self, volume: VolumeId, is_read_only: bool) -> Result<(), EngineError> {
         DataPlane::set_read_only(self, volume, is_read_only)
     }

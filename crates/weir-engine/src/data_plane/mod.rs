@@ -326,6 +326,16 @@ impl DataPlane {
         }
     }
 
+    /// Ends the service of all mounted files of a volume. Requests that are not answered are left to whoever
+    /// holds their mounts.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn end_files(&self, volume: VolumeId) -> Result<(), EngineError> {
+        let reactor = self.reactor_of(volume)?;
+        self.ask(reactor, volume, |done| Command::EndFiles { volume, done })
+    }
+
     /// Puts a volume under the terms of its policy levels, from the top; the volume's own level is the
     /// last. In effect when this call returns, also for waiting requests. A level with burst credit keeps
     /// the credit.

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::common::daemon::{Daemon, State};
+use crate::common::daemon::{Daemon, State, end_keeper, keeper};
 use crate::common::program::{find, has, is_root, tool};
 use crate::common::{setting, skip, wait_until};
 
@@ -69,22 +69,11 @@ impl Disk {
         command.arg(format!("--directory={}", self.point.display()));
         command.stdout(Stdio::null()).spawn().unwrap()
     }
-
-    /// Process of the keeper.
-    fn keeper(&self) -> Option<String> {
-        let socket = self.state.path().join("keeper.sock");
-        let asked = format!("keeper --socket {}", socket.display());
-        let output = Command::new("pgrep").args(["-f", &asked]).output().unwrap();
-        let process = String::from_utf8(output.stdout).unwrap().trim().to_owned();
-        (!process.is_empty()).then_some(process)
-    }
 }
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        if let Some(keeper) = self.keeper() {
-            let _ = Command::new("kill").args(["-9", &keeper]).output();
-        }
+        end_keeper(&self.state);
         let _ = Command::new("umount").arg("-l").arg(&self.point).stderr(Stdio::null()).status();
         let device = fs::canonicalize(&self.path).unwrap_or_default();
         let _ = Command::new("losetup").arg("--detach").arg(device).stderr(Stdio::null()).status();
@@ -218,11 +207,11 @@ fn attachment_without_its_keeper_is_cleared() {
     let state = State::new();
     let daemon = state.start(&[]);
     daemon.create("v1", "64MiB");
-    let disk = Disk::attach(&daemon, "v1", &[]);
-    let keeper = disk.keeper().unwrap();
+    let _disk = Disk::attach(&daemon, "v1", &[]);
+    assert!(keeper(daemon.state()).is_some());
     let state = daemon.kill();
     // As after a restart of the host: nobody has held the mount since.
-    tool("kill", &["-9", &keeper]);
+    end_keeper(&state);
     let daemon = state.start(&[]);
     assert_nothing_left(&daemon);
     let again = Disk::attach(&daemon, "v1", &[]);
@@ -253,4 +242,37 @@ fn attachments_are_refused_in_words() {
     assert!(message.contains(&format!("is attached as {}", disk.path)), "{message}");
     daemon.ok(&["detach", "v2"]);
     assert_nothing_left(&daemon);
+}
+
+#[test]
+fn device_outlives_the_mount_namespace_of_its_daemon() {
+    if !can_be_tested() || !has(&["unshare"]) {
+        return;
+    }
+    // A service of systemd has a mount namespace of its own in each of its lives, which follows the host.
+    let start = |state: &State| {
+        let served = state.serve(&[]);
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation=slave"]).arg(served.get_program()).args(served.get_args());
+        Daemon::spawn(state, command).ready()
+    };
+    let state = State::new();
+    let daemon = start(&state);
+    daemon.create("v1", "64MiB");
+    let disk = Disk::attach(&daemon, "v1", &[]);
+    disk.make_filesystem();
+    disk.mount();
+    fs::write(disk.point.join("file"), "content").unwrap();
+    let before = only(&daemon);
+    // A mount of this namespace would be in the next one too, and stay there.
+    disk.unmount();
+    let daemon = start(&daemon.stop());
+    assert_eq!(only(&daemon), before);
+    disk.mount();
+    assert_eq!(fs::read(disk.point.join("file")).unwrap(), b"content");
+    disk.unmount();
+    disk.check();
+    daemon.ok(&["detach", "v1"]);
+    assert_nothing_left(&daemon);
+    daemon.ok(&["volume", "delete", "v1"]);
 }

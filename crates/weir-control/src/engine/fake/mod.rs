@@ -216,6 +216,11 @@ impl Engine for FakeEngine {
         Ok(())
     }
 
+    fn end_files(&self, volume: VolumeId) -> Done {
+        self.state().volume(volume)?.attach_clients(0);
+        Ok(())
+    }
+
     fn set_read_only(&self, volume: VolumeId, is_read_only: bool) -> Done {
         let mut state = self.state();
         let volume = state.volume(volume)?;

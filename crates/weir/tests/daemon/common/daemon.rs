@@ -247,8 +247,25 @@ impl Drop for Daemon {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
+            // A mount without a daemon would hold up whoever removes its folder.
+            end_keeper(&self.state);
             eprintln!("the daemon's log ends:\n{}", end_of(&self.state.beside("log")));
         }
+    }
+}
+
+/// Process of the keeper of a state folder, if there is one.
+pub fn keeper(state: &State) -> Option<String> {
+    let asked = format!("keeper --socket {}", state.path().join("keeper.sock").display());
+    let output = Command::new("pgrep").args(["-f", &asked]).output().unwrap();
+    let process = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+    (!process.is_empty()).then_some(process)
+}
+
+/// Kills the keeper of a state folder, if there is one. That ends the mounts that no daemon serves.
+pub fn end_keeper(state: &State) {
+    if let Some(keeper) = keeper(state) {
+        let _ = Command::new("kill").args(["-9", &keeper]).output();
     }
 }
 
