@@ -69,7 +69,11 @@ impl Reactor {
                 // The caller may have stopped waiting.
                 let _ = done.send(self.serve(volume, NewClient::Fuse(*file)));
             }
-            Command::EndFiles { volume, done } => self.end_files(volume, done),
+            Command::EndFiles { volume, done } => {
+                let files = self.volumes.index_of(volume).map(|index| self.clients.files_of(index));
+                files.into_iter().flatten().for_each(|connection| self.close_connection(connection));
+                answer(done);
+            }
             Command::Stop => self.stop(),
         }
     }
@@ -121,15 +125,6 @@ impl Reactor {
         self.ceilings.join(self.io.now_ns, index, connection);
         self.parse(connection);
         true
-    }
-
-    fn end_files(&mut self, volume: VolumeId, done: SyncSender<()>) {
-        if let Some(index) = self.volumes.index_of(volume) {
-            for connection in self.clients.files_of(index) {
-                self.close_connection(connection);
-            }
-        }
-        answer(done);
     }
 
     fn has_place_for(&self, volume: VolumeIndex) -> bool {
