@@ -54,13 +54,22 @@ pub fn detach_later(device: &Path) -> Result<(), AttachError> {
 }
 
 /// Returns the identity of the file that the device is on, as the kernel has it: filesystem and inode. It is the
-/// same in every mount namespace, unlike the path. `None` if the device is on no file.
-pub fn file_of(device: &Path) -> Option<String> {
+/// same in every mount namespace, unlike the path. `None` if the device is on no file. The kernel asks the file, so
+/// it must be served.
+///
+/// # Errors
+/// If the kernel could not be asked.
+pub fn file_of(device: &Path) -> Result<Option<String>, AttachError> {
+    let name = device.file_name().unwrap_or_default();
+    // Only a device that is on a file has this folder.
+    if !Path::new("/sys/block").join(name).join("loop").exists() {
+        return Ok(None);
+    }
     let columns = ["--list", "--noheadings", "--raw", "--output", "BACK-MAJ:MIN,BACK-INO"];
     let device = device.to_string_lossy();
     let arguments: Vec<&str> = columns.into_iter().chain([&*device]).collect();
-    let identity = losetup(&arguments).ok()?.trim().replace(' ', ":");
-    (!identity.is_empty()).then_some(identity)
+    let identity = losetup(&arguments)?.trim().replace(' ', ":");
+    Ok((!identity.is_empty()).then_some(identity))
 }
 
 /// Returns the device that is on this file, if the file is in the mount namespace of the caller.

@@ -226,6 +226,7 @@ fn drive_parts(core: &Arc<Core>, space: &Arc<StateSpace>, storage: &Storage) -> 
     let returns = Arc::new(Returns {
         core: core.clone(),
         space: space.clone(),
+        attachments: storage.attachments.clone(),
         figures: storage.figures.clone(),
         journals: storage.journals.clone(),
         absences: storage.absences.clone(),

@@ -11,6 +11,7 @@ use weir_store::{EarlierWrites, Store};
 use weir_types::{DriveId, Name, VolumeId};
 
 use crate::absences::Absences;
+use crate::attachments::Attachments;
 use crate::catalogue::{Revision, Transaction};
 use crate::core::locks::Change;
 use crate::core::{ALL_DRIVES, Core};
@@ -57,6 +58,7 @@ impl<Files> Found<Files> {
 pub struct Returns {
     pub(crate) core: Arc<Core>,
     pub(crate) space: Arc<StateSpace>,
+    pub(crate) attachments: Arc<Attachments>,
     pub(crate) figures: Arc<Figures>,
     pub(crate) journals: Arc<Journals>,
     pub(crate) absences: Arc<Absences>,
@@ -196,7 +198,9 @@ impl Returns {
         let volume = self.core.model().volumes.get(&id).map(|volume| volume.record.clone());
         let Some(volume) = volume.filter(|volume| volume.state == VolumeState::Online) else { return Ok(()) };
         if !self.core.model().open.contains_key(&id) {
-            return self.serving.open_again(&mut change, &volume);
+            self.serving.open_again(&mut change, &volume)?;
+            self.attachments.take_over_of(&mut change, id);
+            return Ok(());
         }
         self.core.write_record_backups(change.tickets(), [&volume]);
         change.beside(|| self.serving.repair(&volume).and_then(|()| self.journals.attach_journals(&volume)))

@@ -37,10 +37,10 @@ pub trait Host: Send + Sync {
 
     /// Identity of the file that a block device is on; `None` if it is on none. The file must be served: the
     /// kernel asks it.
-    fn file_of(&self, device: &Path) -> Option<String>;
+    fn file_of(&self, device: &Path) -> Result<Option<String>, HostError>;
 
-    /// Makes the block device as large as the file.
-    fn resize_device(&self, device: &Path) -> Result<(), HostError>;
+    /// Makes the block device as large as the file, which is served.
+    fn resize_device(&self, attachment: AttachmentId, device: &Path) -> Result<(), HostError>;
 
     /// Makes a link to a block device, instead of an earlier one.
     fn link(&self, link: &Path, device: &Path) -> Result<(), HostError>;
@@ -95,11 +95,13 @@ impl Host for KernelHost {
         Ok(loop_device::attach(&self.place(attachment), is_read_only)?)
     }
 
-    fn file_of(&self, device: &Path) -> Option<String> {
-        loop_device::file_of(device)
+    fn file_of(&self, device: &Path) -> Result<Option<String>, HostError> {
+        Ok(loop_device::file_of(device)?)
     }
 
-    fn resize_device(&self, device: &Path) -> Result<(), HostError> {
+    fn resize_device(&self, attachment: AttachmentId, device: &Path) -> Result<(), HostError> {
+        // Older kernels take the size that they saw last. In another mount namespace there is no such file.
+        let _ = fs::metadata(self.place(attachment));
         Ok(loop_device::resize(device)?)
     }
 

@@ -8,15 +8,16 @@ mod host;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use uuid::Uuid;
 use weir_engine_interface::ServedFile;
 use weir_types::control_bounds::ATTACHMENTS_MAX;
-use weir_types::{AttachmentId, Name};
+use weir_types::{AttachmentId, Name, VolumeId};
 
 use crate::catalogue::{Revision, Transaction};
 use crate::core::Core;
@@ -53,11 +54,17 @@ pub struct Attachments {
     host: Box<dyn Host>,
     /// Folder of the links to devices.
     links: PathBuf,
+    /// Attachments whose files this daemon serves. The kernel is asked about no other: it would wait.
+    served: Mutex<BTreeSet<AttachmentId>>,
 }
 
 impl Attachments {
     pub(crate) fn new(core: Arc<Core>, host: Box<dyn Host>, links: PathBuf) -> Attachments {
-        Attachments { core, host, links }
+        Attachments { core, host, links, served: Mutex::default() }
+    }
+
+    fn served(&self) -> MutexGuard<'_, BTreeSet<AttachmentId>> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All attachments, in order of their identities.
@@ -108,17 +115,13 @@ impl Attachments {
         let volume = self.core.model().volume(tenant, name)?.record.clone();
         self.refuse_attach(&volume, &request)?;
         let record = self.begin(&volume, request)?;
-        match change.beside(|| self.make(&record.record, &volume)) {
-            Ok(device) => {
-                let record = self.note_device(&record, device)?;
-                Ok(view(&record, &volume))
-            }
-            Err(error) => {
-                change.beside(|| self.clear(&record.record));
-                self.end(&record)?;
-                Err(error)
-            }
-        }
+        let made = change.beside(|| self.make(&record.record, &volume));
+        let noted = made.and_then(|(device, file)| self.note_device(&record, device, file));
+        noted.map(|record| view(&record, &volume)).or_else(|error| {
+            change.beside(|| self.clear(&record.record));
+            self.end(&record)?;
+            Err(error)
+        })
     }
 
     fn refuse_attach(&self, volume: &VolumeRecord, request: &AttachVolume) -> Outcome<()> {
@@ -134,12 +137,25 @@ impl Attachments {
                 volume.title()
             )));
         }
+        let link = self.link_of(volume);
+        if let Some(other) = model.attachments.values().find(|other| other.record.link == link) {
+            let other = model.volumes.get(&other.record.volume).map(|other| other.record.title());
+            return Err(ControlError::refused(format!(
+                "{} leads to {}, which had this name; detach that first",
+                link.display(),
+                other.unwrap_or_default()
+            )));
+        }
         if model.attachments.len() >= ATTACHMENTS_MAX {
             return Err(ControlError::full(format!(
                 "there are {ATTACHMENTS_MAX} attachments already, which is the most"
             )));
         }
         Ok(())
+    }
+
+    fn link_of(&self, volume: &VolumeRecord) -> PathBuf {
+        self.links.join(volume.tenant.to_string()).join(volume.name.to_string())
     }
 
     /// Records an attachment before anything of it exists.
@@ -153,7 +169,7 @@ impl Attachments {
             consumer: request.consumer,
             device: None,
             file: None,
-            link: self.links.join(volume.tenant.to_string()).join(volume.name.to_string()),
+            link: self.link_of(volume),
             created_at: Timestamp::now(),
         };
         self.put(record, Revision::ABSENT)
@@ -172,9 +188,10 @@ impl Attachments {
         &self,
         attachment: &Versioned<AttachmentRecord>,
         device: PathBuf,
+        file: String,
     ) -> Outcome<AttachmentRecord> {
-        let file = self.host.file_of(&device);
-        let record = AttachmentRecord { device: Some(device), file, ..attachment.record.clone() };
+        let (device, file) = (Some(device), Some(file));
+        let record = AttachmentRecord { device, file, ..attachment.record.clone() };
         Ok(self.put(record, attachment.revision)?.record)
     }
 
@@ -187,19 +204,17 @@ impl Attachments {
         Ok(())
     }
 
-    /// Makes the mount, lets the engine serve it, and makes the device and its link.
-    fn make(&self, attachment: &AttachmentRecord, volume: &VolumeRecord) -> Outcome<PathBuf> {
+    /// Makes the mount, lets the engine serve it, and makes the device and its link. Returns the device and the
+    /// identity of its file.
+    fn make(&self, attachment: &AttachmentRecord, volume: &VolumeRecord) -> Outcome<(PathBuf, String)> {
         let failed = |error: HostError| host_error(volume, &error);
         let mount = self.host.mount(attachment.id, &volume.export_name()).map_err(failed)?;
         self.serve(attachment, volume, mount, false)?;
         let device = self.host.make_device(attachment.id, attachment.is_read_only).map_err(failed)?;
-        match self.host.link(&attachment.link, &device) {
-            Ok(()) => Ok(device),
-            Err(error) => {
-                self.host.clear(attachment.id);
-                Err(failed(error))
-            }
-        }
+        let file = self.host.file_of(&device).map_err(failed)?;
+        let file = file.ok_or_else(|| failed("the device has lost its file".into()))?;
+        self.host.link(&attachment.link, &device).map_err(failed)?;
+        Ok((device, file))
     }
 
     fn serve(
@@ -211,7 +226,9 @@ impl Attachments {
     ) -> Outcome<()> {
         let is_read_only = attachment.is_read_only;
         let file = ServedFile { device, size_bytes: volume.size_bytes, is_read_only, is_taken_over };
-        Ok(self.core.engine.serve_file(volume.id, file)?)
+        self.core.engine.serve_file(volume.id, file)?;
+        self.served().insert(attachment.id);
+        Ok(())
     }
 
     /// Ends an attachment that nobody uses.
@@ -232,27 +249,38 @@ impl Attachments {
     }
 
     fn unmake(&self, attachment: &AttachmentRecord) -> Result<(), HostError> {
+        let is_served = self.served().contains(&attachment.id);
+        if !is_served && !self.take_over(attachment)? {
+            self.clear(attachment);
+            return Ok(());
+        }
         if let Some(device) = &attachment.device {
-            if self.has_device(attachment) {
+            if self.has_device(attachment)? {
                 self.host.remove_device(device)?;
             }
             self.host.unlink(&attachment.link, device);
         }
         self.host.unmount(attachment.id)?;
-        Ok(self.core.engine.end_files(attachment.volume)?)
+        self.end_service(attachment);
+        Ok(())
     }
 
     /// True if the device of an attachment, which is served, is still on its file. Another user may have got the
     /// device since.
-    fn has_device(&self, attachment: &AttachmentRecord) -> bool {
-        let device = attachment.device.as_deref();
-        attachment.file.is_some() && device.and_then(|device| self.host.file_of(device)) == attachment.file
+    fn has_device(&self, attachment: &AttachmentRecord) -> Result<bool, HostError> {
+        let (Some(device), Some(file)) = (&attachment.device, &attachment.file) else { return Ok(false) };
+        Ok(self.host.file_of(device)?.as_ref() == Some(file))
     }
 
     /// Ends whatever is left of an attachment.
     fn clear(&self, attachment: &AttachmentRecord) {
         self.host.clear(attachment.id);
-        // The volume may be gone.
+        self.end_service(attachment);
+    }
+
+    fn end_service(&self, attachment: &AttachmentRecord) {
+        self.served().remove(&attachment.id);
+        // A volume that is not open serves no file.
         let _ = self.core.engine.end_files(attachment.volume);
     }
 
@@ -260,9 +288,11 @@ impl Attachments {
     /// failure is only reported.
     pub(crate) fn grown(&self, volume: &VolumeRecord) {
         let model = self.core.model();
-        for attachment in model.attachments_of(volume.id) {
+        let served = self.served().clone();
+        for attachment in model.attachments_of(volume.id).filter(|one| served.contains(&one.record.id)) {
             let device = attachment.record.device.as_deref();
-            let resized = device.map_or(Ok(()), |device| self.host.resize_device(device));
+            let resized =
+                device.map_or(Ok(()), |device| self.host.resize_device(attachment.record.id, device));
             if let Err(error) = resized {
                 let title = volume.title();
                 tracing::warn!(error = in_words(&error), "the device of {title} keeps its old size");
@@ -274,14 +304,26 @@ impl Attachments {
     pub(crate) fn take_over_all(&self) {
         let mut change = self.core.begin_change();
         let all: Vec<_> = self.core.model().attachments.values().cloned().collect();
-        for attachment in all.iter().filter(|attachment| attachment.record.node == self.core.node) {
-            match change.beside(|| self.take_over(&attachment.record)) {
-                Ok(true) => tracing::info!(attachment = %attachment.record.id, "taken over"),
-                Ok(false) => self.forget(&mut change, attachment),
-                Err(error) => {
-                    let link = attachment.record.link.display().to_string();
-                    tracing::error!(%error, link, "an attachment cannot be served: its I/O waits");
-                }
+        all.iter().for_each(|attachment| self.take_over_or_forget(&mut change, attachment));
+    }
+
+    /// Takes over the attachments of a volume that could not be opened before.
+    pub(crate) fn take_over_of(&self, change: &mut Change<'_>, volume: VolumeId) {
+        let all: Vec<_> = self.core.model().attachments_of(volume).cloned().collect();
+        let waiting = all.iter().filter(|attachment| !self.served().contains(&attachment.record.id));
+        waiting.for_each(|attachment| self.take_over_or_forget(change, attachment));
+    }
+
+    fn take_over_or_forget(&self, change: &mut Change<'_>, attachment: &Versioned<AttachmentRecord>) {
+        if attachment.record.node != self.core.node {
+            return;
+        }
+        match change.beside(|| self.take_over(&attachment.record)) {
+            Ok(true) => tracing::info!(attachment = %attachment.record.id, "taken over"),
+            Ok(false) => self.forget(change, attachment),
+            Err(error) => {
+                let link = attachment.record.link.display().to_string();
+                tracing::error!(%error, link, "an attachment cannot be served: its I/O waits");
             }
         }
     }
@@ -295,9 +337,11 @@ impl Attachments {
         let Some(mount) = mount else { return Ok(false) };
         // The kernel asks the file for its identity, so the file is served before that.
         self.serve(attachment, &volume, mount, true)?;
-        if !self.has_device(attachment) {
+        if !self.has_device(attachment).map_err(|error| host_error(&volume, &error))? {
             return Ok(false);
         }
+        // The volume may have grown without its device.
+        self.host.resize_device(attachment.id, device).map_err(|error| host_error(&volume, &error))?;
         self.host.link(&attachment.link, device).map_err(|error| host_error(&volume, &error))?;
         Ok(true)
     }

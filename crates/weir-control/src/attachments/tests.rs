@@ -63,12 +63,14 @@ impl Host for FakeHost {
         Ok(device)
     }
 
-    fn file_of(&self, device: &std::path::Path) -> Option<String> {
+    fn file_of(&self, device: &std::path::Path) -> Result<Option<String>, HostError> {
+        self.check("identity")?;
         let made = self.made();
-        made.devices.iter().find(|(_, found)| *found == device).map(|(attachment, _)| attachment.to_string())
+        let found = made.devices.iter().find(|(_, found)| *found == device);
+        Ok(found.map(|(attachment, _)| attachment.to_string()))
     }
 
-    fn resize_device(&self, _device: &std::path::Path) -> Result<(), HostError> {
+    fn resize_device(&self, _attachment: AttachmentId, _device: &std::path::Path) -> Result<(), HostError> {
         self.check("resize")
     }
 
@@ -144,7 +146,7 @@ fn nothing_stays_of_an_attachment_that_fails() {
     create(&world, "vol1");
     let host = FakeHost::default();
     let attachments = attachments(&world.control, &host);
-    for what in ["mount", "device", "link"] {
+    for what in ["mount", "device", "identity", "link"] {
         host.refuse(what);
         let error = attach(&attachments, "vol1").unwrap_err();
         assert!(error.to_string().ends_with(&format!("cannot be attached: no {what} today")), "{error}");
@@ -212,4 +214,36 @@ fn next_daemon_takes_over_what_is_there_and_clears_the_rest() {
     assert_eq!(host.made().links.len(), 1);
     attachments.detach(ids[0]).unwrap();
     assert!(host.is_bare());
+}
+
+#[test]
+fn attachment_that_cannot_be_examined_waits_and_is_never_cleared() {
+    let state = tempfile::tempdir().unwrap();
+    let world = World::start(state.path());
+    create(&world, "vol1");
+    let host = FakeHost::default();
+    let attached = attach(&attachments(&world.control, &host), "vol1").unwrap();
+    // The next daemon cannot ask the kernel for a while.
+    let next = attachments(&world.control, &host);
+    host.refuse("identity");
+    next.take_over_all();
+    assert_eq!((next.attachments().len(), host.made().mounts.len()), (1, 1));
+    assert!(next.detach(attached.record.id).is_err());
+    host.made().refused = None;
+    next.detach(attached.record.id).unwrap();
+    assert!(host.is_bare());
+}
+
+#[test]
+fn link_leads_to_one_volume_alone() {
+    let state = tempfile::tempdir().unwrap();
+    let world = World::start(state.path());
+    create(&world, "vol1");
+    let attachments = attachments(&world.control, &FakeHost::default());
+    attach(&attachments, "vol1").unwrap();
+    let renamed = crate::ModifyVolume { name: Some(name("vol2")), ..Default::default() };
+    world.control.volumes.modify_volume(None, &name("vol1"), renamed).unwrap();
+    create(&world, "vol1");
+    let error = attach(&attachments, "vol1").unwrap_err().to_string();
+    assert!(error.contains("/dev/weir/default/vol1 leads to volume 'vol2'"), "{error}");
 }

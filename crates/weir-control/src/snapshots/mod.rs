@@ -238,6 +238,7 @@ impl Snapshots {
     ) -> Outcome<VolumeView> {
         let attached = self.core.model().volume(tenant, volume)?.record.clone();
         let id = attached.id;
+        self.core.model().refuse_attached(&attached)?;
         if !force {
             self.serving.refuse_attached(&attached)?;
         }
@@ -259,6 +260,7 @@ impl Snapshots {
         let restored = self.maker.finish_snapshots(begun, |change, pairs| {
             let Pair { source, target } = &pairs[0];
             let now = self.core.model().volume_by_id(id)?.record.clone();
+            self.core.model().refuse_attached(&now)?;
             if !force {
                 self.serving.refuse_attached_now(&now)?;
             }

@@ -26,6 +26,9 @@ impl Connection {
     pub fn take_messages(&mut self, desk: &mut Desk<'_>) -> bool {
         if self.may_parse() {
             self.place_payload(desk);
+            if desk.lists.has_effects() {
+                return true;
+            }
         }
         while self.may_parse() && self.requests.len() < CONNECTION_REQUESTS_MAX {
             let door = self.door.fuse();

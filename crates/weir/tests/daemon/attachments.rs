@@ -65,7 +65,7 @@ impl Disk {
         let mut command = Command::new(find("fio").unwrap());
         command.args(["--name=load", "--size=48M", "--rw=randwrite", "--bsrange=512-64k", "--direct=1"]);
         command.args(["--ioengine=libaio", "--iodepth=8", "--verify=crc32c", "--verify_fatal=1"]);
-        command.arg(format!("--io_size={bytes}")).arg("--fsync=64");
+        command.arg(format!("--io_size={bytes}")).args(["--fsync=64", "--verify_state_save=0"]);
         command.arg(format!("--directory={}", self.point.display()));
         command.stdout(Stdio::null()).spawn().unwrap()
     }
@@ -157,16 +157,19 @@ fn attached_volume_grows_and_gives_space_back() {
     daemon.ok(&["volume", "resize", "v1", "--size", "128MiB"]);
     assert_eq!(disk.size_bytes(), 128 * MIB);
     // What would take the volume away is refused, also by force.
+    daemon.ok(&["snapshot", "create", "v1@before"]);
     for command in [
         &["volume", "resize", "v1", "--size", "32MiB", "--force"] as &[&str],
-        &["volume", "delete", "v1", "--force"],
+        &["volume", "delete", "v1", "--force", "--with-snapshots"],
         &["volume", "modify", "v1", "--read-only", "true", "--force"],
+        &["snapshot", "restore", "v1@before", "--force"],
     ] {
         let message = daemon.refused(1, command);
         assert!(message.contains("'weir detach v1' ends that first"), "{command:?}: {message}");
     }
     daemon.ok(&["detach", "v1"]);
     assert_nothing_left(&daemon);
+    daemon.ok(&["snapshot", "restore", "v1@before"]);
 }
 
 #[test]
