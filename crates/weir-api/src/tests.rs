@@ -84,7 +84,16 @@ impl World {
         let (tenant, name) = name.split_once('/').unwrap_or(("default", name));
         let mut path =
             template.replace("{tenant}", if template.ends_with("{tenant}") { name } else { tenant });
-        for noun in ["{volume}", "{policy_group}", "{drive}", "{pool}", "{template}", "{kind}", "{id}"] {
+        for noun in [
+            "{volume}",
+            "{policy_group}",
+            "{drive}",
+            "{pool}",
+            "{template}",
+            "{kind}",
+            "{id}",
+            "{attachment}",
+        ] {
             path = path.replace(noun, name);
         }
         let path = path.replace("{snapshot}", SNAPSHOT);
@@ -295,6 +304,20 @@ fn call_snapshots(api: &mut World) {
     weir_control::testing::settle(&api.control);
 }
 
+/// Asks for attachments. Those that exist need a host, and are tested with the daemon.
+fn call_attachments(api: &mut World) {
+    const ATTACHMENTS: &str = "/v1/tenants/{tenant}/volumes/{volume}/attachments";
+    const ATTACHMENT: &str = "/v1/attachments/{attachment}";
+    let nobody = "84892b7a-92b2-4ffd-911b-ea172c30e8b4";
+    api.call("POST", VOLUMES, "", Some(json!({"name": "attached", "size_bytes": 1u64 << 20})), 201);
+    assert_eq!(api.call("GET", "/v1/attachments", "", None, 200), json!({"items": []}));
+    assert_eq!(api.call("GET", ATTACHMENTS, "attached", None, 200), json!({"items": []}));
+    api.call("POST", ATTACHMENTS, "attached", Some(json!({"consumer": "c".repeat(256)})), 400);
+    api.call("GET", ATTACHMENT, nobody, None, 404);
+    api.call("DELETE", ATTACHMENT, nobody, None, 404);
+    api.call("DELETE", VOLUME, "attached", None, 204);
+}
+
 /// Scrubs a volume and shows the result.
 fn call_scrubs(api: &mut World) {
     const SCRUB: &str = "/v1/tenants/{tenant}/volumes/{volume}/scrub";
@@ -406,6 +429,7 @@ fn every_operation_matches_its_description() {
     call_background_policies(api);
     assert_eq!(api.call("GET", "/v1/journals", "", None, 200), json!({"items": []}));
     call_scrubs(api);
+    call_attachments(api);
     call_snapshots(api);
     let tenants = api.call("GET", "/v1/tenants", "", None, 200);
     assert_eq!(tenants["items"].as_array().unwrap().len(), 2);

@@ -124,7 +124,7 @@ pub enum Command {
     )]
     Attach(AttachArguments),
     /// Remove the block device of a volume; a device in use is refused
-    #[command(after_help = "Example:\n  umount /mnt\n  weir detach vol1")]
+    #[command(after_help = "Example:\n  weir detach vol1")]
     Detach(DetachArguments),
     /// Show attachments: volumes that are block devices
     #[command(after_help = "Example:\n  weir attachment list")]
