@@ -26,7 +26,7 @@ pub fn is_available() -> bool {
 }
 
 /// Mounts a new filesystem at a file, which is created. `source` is shown in the mount table. Returns the device.
-/// The mount is complete once somebody serves the device.
+/// The mount is complete once a server reads from the device.
 ///
 /// # Errors
 /// If the host has no FUSE, the caller may not mount, or something is mounted there.

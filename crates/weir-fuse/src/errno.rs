@@ -21,7 +21,7 @@ pub enum Errno {
     NotImplemented,
     /// The operation is known, but not with these parameters.
     NotSupported,
-    /// The operation does not apply to a file of this kind.
+    /// The file has no such control operation (`ENOTTY`).
     NotTerminal,
 }
 

@@ -1,12 +1,14 @@
 //! The daemon's side: the keeper of a state folder, which is started when it is needed.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::message::{Answer, Question, receive, send};
@@ -27,19 +29,32 @@ pub enum KeeperError {
     Refused,
 }
 
-/// The keeper of a state folder.
+/// The keeper of a state folder. One that is gone while the daemon runs is replaced at once.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct Keeper(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
     socket: PathBuf,
     /// The program with the command `keeper`.
     program: PathBuf,
-    connection: Mutex<Option<OwnedFd>>,
+    link: Mutex<Link>,
+}
+
+/// The connection to the keeper, and what the keeper has.
+#[derive(Debug, Default)]
+struct Link {
+    connection: Option<OwnedFd>,
+    /// Number of connections so far: it tells whose end a watcher saw.
+    connections: u64,
+    /// The daemon's own hold on each device, to be given to the next keeper.
+    kept: BTreeMap<String, OwnedFd>,
 }
 
 impl Keeper {
     /// The keeper at a socket. It is started when it is first needed, by `program keeper --socket SOCKET`.
     pub fn new(socket: PathBuf, program: PathBuf) -> Keeper {
-        Keeper { socket, program, connection: Mutex::new(None) }
+        Keeper(Arc::new(Shared { socket, program, link: Mutex::default() }))
     }
 
     /// Keeps a device under a name. It outlives the daemon from then on.
@@ -47,10 +62,13 @@ impl Keeper {
     /// # Errors
     /// If the keeper cannot be started, or has too many devices.
     pub fn keep(&self, name: &str, device: impl AsFd) -> Result<(), KeeperError> {
-        match self.ask(&Question::Keep(name.to_owned()), Some(device.as_fd()), true)? {
-            (Answer::Done, _) => Ok(()),
-            _ => Err(KeeperError::Refused),
+        let own = device.as_fd().try_clone_to_owned().map_err(KeeperError::Unreachable)?;
+        let mut link = self.0.link();
+        match self.0.ask(&mut link, &Question::Keep(name.to_owned()), Some(device.as_fd()))? {
+            (Answer::Done, _) => _ = link.kept.insert(name.to_owned(), own),
+            _ => return Err(KeeperError::Refused),
         }
+        Ok(())
     }
 
     /// Gets a device back; `None` if no keeper has it.
@@ -58,8 +76,13 @@ impl Keeper {
     /// # Errors
     /// If the keeper runs and does not answer.
     pub fn give(&self, name: &str) -> Result<Option<OwnedFd>, KeeperError> {
-        match self.ask(&Question::Give(name.to_owned()), None, false)? {
-            (Answer::Here, device) => Ok(device),
+        let mut link = self.0.link();
+        match self.0.ask(&mut link, &Question::Give(name.to_owned()), None)? {
+            (Answer::Here, Some(device)) => {
+                let own = device.try_clone().map_err(KeeperError::Unreachable)?;
+                link.kept.insert(name.to_owned(), own);
+                Ok(Some(device))
+            }
             (Answer::Nothing, _) => Ok(None),
             _ => Err(KeeperError::Refused),
         }
@@ -70,43 +93,86 @@ impl Keeper {
     /// # Errors
     /// If the keeper runs and does not answer.
     pub fn let_go(&self, name: &str) -> Result<(), KeeperError> {
-        match self.ask(&Question::Drop(name.to_owned()), None, false)? {
+        let mut link = self.0.link();
+        link.kept.remove(name);
+        match self.0.ask(&mut link, &Question::Drop(name.to_owned()), None)? {
             (Answer::Done | Answer::Nothing, _) => Ok(()),
             _ => Err(KeeperError::Refused),
         }
     }
+}
 
-    /// Asks. A keeper that does not run has nothing, unless it is to be started.
+impl Shared {
+    fn link(&self) -> MutexGuard<'_, Link> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks, and asks a new keeper if the old one has gone. Without a keeper that has something, none is started
+    /// for a question.
     fn ask(
-        &self,
+        self: &Arc<Self>,
+        link: &mut Link,
         question: &Question,
-        device: Option<std::os::fd::BorrowedFd<'_>>,
-        is_started: bool,
+        device: Option<BorrowedFd<'_>>,
     ) -> Result<(Answer, Option<OwnedFd>), KeeperError> {
-        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        if connection.is_none() {
-            match connect(&self.socket) {
-                Ok(connected) => *connection = Some(connected),
-                Err(error) if !is_absent(&error) => return Err(KeeperError::Unreachable(error)),
-                Err(_) if !is_started => return Ok((Answer::Nothing, None)),
-                Err(_) => *connection = Some(self.start().map_err(KeeperError::Unreachable)?),
+        let mut failed = None;
+        for _ in 0..2 {
+            if link.connection.is_none() {
+                let is_needed = device.is_some() || !link.kept.is_empty();
+                if !self.connect(link, is_needed).map_err(KeeperError::Unreachable)? {
+                    return Ok((Answer::Nothing, None));
+                }
             }
+            let connection = link.connection.as_ref().expect("the keeper is connected");
+            match exchange(connection, question, device) {
+                Ok((answer, given)) => return Ok((answer.ok_or(KeeperError::Refused)?, given)),
+                Err(error) => failed = Some(error),
+            }
+            // Its watcher holds it too, and a keeper serves one connection at a time.
+            let _ = rustix::net::shutdown(connection, rustix::net::Shutdown::Both);
+            link.connection = None;
         }
-        let socket = connection.as_ref().expect("the keeper is connected");
-        let exchange = || -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
-            send(socket, question.encode().as_bytes(), device)?;
-            receive(socket)
+        Err(KeeperError::Unreachable(failed.unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into())))
+    }
+
+    /// Connects to the keeper, or to a new one, which gets all that the old one had. False if there is none and
+    /// none is needed.
+    fn connect(self: &Arc<Self>, link: &mut Link, is_needed: bool) -> io::Result<bool> {
+        let connection = match connect(&self.socket) {
+            Err(error) if is_absent(&error) && !is_needed => return Ok(false),
+            Err(error) if is_absent(&error) => self.start()?,
+            connected => connected?,
         };
-        match exchange() {
-            Ok((packet, given)) if !packet.is_empty() => {
-                Ok((Answer::decode(&packet).ok_or(KeeperError::Refused)?, given))
-            }
-            ended => {
-                *connection = None;
-                let cause = ended.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into());
-                Err(KeeperError::Unreachable(cause))
-            }
+        for (name, device) in &link.kept {
+            exchange(&connection, &Question::Keep(name.clone()), Some(device.as_fd()))?;
         }
+        link.connections += 1;
+        self.watch(connection.try_clone()?, link.connections)?;
+        link.connection = Some(connection);
+        Ok(true)
+    }
+
+    /// Replaces the keeper behind a connection when it has gone.
+    fn watch(self: &Arc<Self>, connection: OwnedFd, number: u64) -> io::Result<()> {
+        let shared = Arc::downgrade(self);
+        let watch = move || {
+            let mut watched = [PollFd::new(&connection, PollFlags::RDHUP)];
+            while rustix::event::poll(&mut watched, None) == Err(rustix::io::Errno::INTR) {}
+            let Some(shared) = shared.upgrade() else { return };
+            let mut link = shared.link();
+            if link.connections != number {
+                return;
+            }
+            link.connection = None;
+            if link.kept.is_empty() {
+                return;
+            }
+            tracing::warn!("the process that keeps mounts has gone, and is replaced");
+            if let Err(error) = shared.connect(&mut link, true) {
+                tracing::error!(%error, "mounts of attached volumes would end with this daemon: nothing keeps them");
+            }
+        };
+        std::thread::Builder::new().name("keeper-watch".to_owned()).spawn(watch).map(drop)
     }
 
     /// Starts a keeper in a session of its own, so that no signal to the daemon reaches it.
@@ -126,6 +192,19 @@ impl Keeper {
                 result => return result,
             }
         }
+    }
+}
+
+/// One question and its answer; `None` for an answer that is not understood.
+fn exchange(
+    connection: &OwnedFd,
+    question: &Question,
+    device: Option<BorrowedFd<'_>>,
+) -> io::Result<(Option<Answer>, Option<OwnedFd>)> {
+    send(connection, question.encode().as_bytes(), device)?;
+    match receive(connection)? {
+        (packet, _) if packet.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
+        (packet, given) => Ok((Answer::decode(&packet), given)),
     }
 }
 

@@ -5,15 +5,18 @@
 
 use std::io;
 
+use smallvec::SmallVec;
 use weir_fuse::Decoded;
 use weir_host::line_gate::LineGate;
 use weir_nbd::Command;
+use weir_reactor::{Buffer, Unfilled};
 use weir_types::bounds::CONNECTION_REQUESTS_MAX;
-use weir_volume::geometry::next_piece;
+use weir_volume::geometry::{Part, next_piece};
 
 use super::connection::Connection;
 use super::desk::Desk;
 use super::fuse::NO_DEVICE;
+use super::holdings::Holdings;
 use super::part_buffer::{buffer_bytes, skew};
 use super::request::ActiveRequest;
 
@@ -37,10 +40,16 @@ impl Connection {
             }
             match door.next() {
                 Ok(Some((Decoded::Request(request), length))) => self.begin_message(&request, length, desk),
-                Ok(Some((
-                    Decoded::Opened(reply, _) | Decoded::Answer(reply) | Decoded::Unmounted(reply),
-                    _,
-                ))) => door.send(&reply),
+                Ok(Some((Decoded::Answer(reply) | Decoded::Unmounted(reply), _))) => door.send(&reply),
+                Ok(Some((Decoded::Opened(reply, terms), _))) => {
+                    door.send(&reply);
+                    if !terms.can_resend {
+                        tracing::warn!(
+                            "this kernel does not send unanswered requests again (Linux 6.9 and later do): the end \
+                             of the daemon leaves them unanswered"
+                        );
+                    }
+                }
                 Ok(Some((Decoded::Nothing, _))) => {}
                 Ok(None) => {
                     door.watch(self.index, desk.io);
@@ -60,11 +69,15 @@ impl Connection {
     }
 
     fn begin_message(&mut self, asked: &weir_fuse::Request, length: usize, desk: &mut Desk<'_>) {
-        let request = ActiveRequest::of_message(asked, desk.io.now_ns);
+        let mut request = ActiveRequest::of_message(asked, desk.io.now_ns);
         if let Command::Write { .. } = request.request.command {
+            let buffers = take_buffers(&request, &mut self.holdings, desk);
             let door = self.door.fuse();
-            door.unplaced = Some((request, door.payload(length).to_vec()));
-            return self.place_payload(desk);
+            let Some(buffers) = buffers else {
+                door.unplaced = Some((request, door.payload(length).to_vec()));
+                return;
+            };
+            request.parked = filled(buffers, door.payload(length));
         }
         self.enter(request, desk);
     }
@@ -76,31 +89,50 @@ impl Connection {
         self.ask_for_admission(id, desk);
     }
 
-    /// Puts the payload of a write into buffers, if there are enough, and lets the write go on.
+    /// Lets a write go on that found no buffers before, if there are enough now.
     fn place_payload(&mut self, desk: &mut Desk<'_>) {
         let Some((mut request, payload)) = self.door.fuse().unplaced.take() else { return };
-        let is_for_running = !desk.volume.has_delayed();
-        let mut buffers = Vec::new();
-        let mut position = 0;
-        while let Some(part) = next_piece(request.request.offset, request.length(), position) {
-            let Some(memory) = self.holdings.take_buffer(buffer_bytes(part), is_for_running, desk) else {
-                self.holdings.return_untouched(buffers.into_iter().map(|(_, memory)| memory).collect());
-                self.door.fuse().unplaced = Some((request, payload));
-                return;
-            };
-            position += u64::from(part.length);
-            buffers.push((part, memory));
+        match take_buffers(&request, &mut self.holdings, desk) {
+            Some(buffers) => {
+                request.parked = filled(buffers, &payload);
+                self.enter(request, desk);
+            }
+            None => self.door.fuse().unplaced = Some((request, payload)),
         }
-        request.parked.extend(buffers.into_iter().map(|(part, mut memory)| {
-            let start = part.position as usize;
-            memory.append_zeroes(skew(part));
-            memory.append(&payload[start..start + part.length as usize]);
-            // The bytes around the payload of a partial block are read before the block is written.
-            memory.append_zeroes(buffer_bytes(part) - memory.filled().len());
-            (part, memory.completed())
-        }));
-        self.enter(request, desk);
     }
+}
+
+/// Takes a buffer for each part of a write, or none at all.
+fn take_buffers(
+    request: &ActiveRequest,
+    holdings: &mut Holdings,
+    desk: &mut Desk<'_>,
+) -> Option<SmallVec<[(Part, Unfilled); 1]>> {
+    let is_for_running = !desk.volume.has_delayed();
+    let mut buffers = SmallVec::new();
+    let mut position = 0;
+    while let Some(part) = next_piece(request.request.offset, request.length(), position) {
+        let Some(memory) = holdings.take_buffer(buffer_bytes(part), is_for_running, desk) else {
+            holdings.return_untouched(buffers.into_iter().map(|(_, memory)| memory).collect());
+            return None;
+        };
+        position += u64::from(part.length);
+        buffers.push((part, memory));
+    }
+    Some(buffers)
+}
+
+/// Fills the buffers of a write with its payload.
+fn filled(buffers: SmallVec<[(Part, Unfilled); 1]>, payload: &[u8]) -> SmallVec<[(Part, Buffer); 1]> {
+    let fill = |(part, mut memory): (Part, Unfilled)| {
+        let start = part.position as usize;
+        memory.append_zeroes(skew(part));
+        memory.append(&payload[start..start + part.length as usize]);
+        // The bytes around the payload of a partial block are read before the block is written.
+        memory.append_zeroes(buffer_bytes(part) - memory.filled().len());
+        (part, memory.completed())
+    };
+    buffers.into_iter().map(fill).collect()
 }
 
 /// Reports the end of a mount, unless it was unmounted.

@@ -279,3 +279,34 @@ fn device_outlives_the_mount_namespace_of_its_daemon() {
     assert_nothing_left(&daemon);
     daemon.ok(&["volume", "delete", "v1"]);
 }
+
+#[test]
+fn killed_keeper_is_replaced_while_the_daemon_runs() {
+    if !can_be_tested() {
+        return;
+    }
+    let state = State::new();
+    let daemon = state.start(&[]);
+    daemon.create("v1", "64MiB");
+    let disk = Disk::attach(&daemon, "v1", &[]);
+    disk.make_filesystem();
+    disk.mount();
+    let old = keeper(&state);
+    end_keeper(&state);
+    wait_until("there is another keeper", || keeper(&state).is_some_and(|new| Some(new) != old));
+    wait_until("it has the mount", || log_of(&state).contains("is replaced"));
+    // The daemon asks the new keeper under the lock that the replacement holds.
+    daemon.create("v2", "64MiB");
+    daemon.ok(&["attach", "v2"]);
+    daemon.ok(&["detach", "v2"]);
+    let daemon = daemon.kill().start(&[]);
+    fs::write(disk.point.join("file"), "content").unwrap();
+    disk.unmount();
+    disk.check();
+    daemon.ok(&["detach", "v1"]);
+    assert_nothing_left(&daemon);
+}
+
+fn log_of(state: &State) -> String {
+    fs::read_to_string(state.beside("log")).unwrap()
+}
