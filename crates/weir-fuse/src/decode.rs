@@ -28,8 +28,6 @@ pub enum Decoded {
     Nothing,
     /// The volume has to serve the request.
     Request(Request),
-    /// The filesystem is unmounted. The answer has to be sent.
-    Unmounted(ReplyHeader),
 }
 
 /// The head of every message.
@@ -61,8 +59,7 @@ pub fn decode(head: &[u8], length: usize, file: &File) -> Result<Decoded, Broken
             });
         }
         FUSE_FORGET | FUSE_BATCH_FORGET | FUSE_INTERRUPT => return Ok(Decoded::Nothing),
-        FUSE_DESTROY => return Ok(Decoded::Unmounted(done)),
-        FUSE_RELEASE => return Ok(Decoded::Answer(done)),
+        FUSE_DESTROY | FUSE_RELEASE => return Ok(Decoded::Answer(done)),
         FUSE_GETATTR => return Ok(Decoded::Answer(answer::attributes(unique, file))),
         FUSE_STATFS => return Ok(Decoded::Answer(answer::space(unique, file))),
         FUSE_LOOKUP => return Ok(refused(Errno::NotFolder)),

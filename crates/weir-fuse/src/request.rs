@@ -1,19 +1,8 @@
 //! Requests for the volume, with the process that made them.
 
-/// Number by which the kernel knows a request. The answer repeats it.
+/// Number by which the kernel knows a request. The answer repeats it, with the bit of a request that is sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Unique(pub u64);
-
-impl Unique {
-    /// Bit of a request that the kernel sends again, because a new daemon asked for it
-    /// (`FUSE_UNIQUE_RESEND`). The earlier daemon may have carried the request out.
-    const RESENT: u64 = 1 << 63;
-
-    /// Returns true if an earlier daemon may have carried out the request.
-    pub fn is_resent(self) -> bool {
-        self.0 & Unique::RESENT != 0
-    }
-}
 
 /// The process whose system call caused a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -134,11 +134,6 @@ fn forgotten_things_get_no_answer() {
 }
 
 #[test]
-fn request_from_before_the_daemon_is_known_as_such() {
-    assert!(Unique(9 | 1 << 63).is_resent() && !Unique(9).is_resent());
-}
-
-#[test]
 fn broken_messages_are_told_apart() {
     let whole = read(0, 4096);
     assert_eq!(decode(&whole[..39], 39, &FILE), Err(BrokenMessage::Short));

@@ -40,7 +40,7 @@ impl Connection {
             }
             match door.next() {
                 Ok(Some((Decoded::Request(request), length))) => self.begin_message(&request, length, desk),
-                Ok(Some((Decoded::Answer(reply) | Decoded::Unmounted(reply), _))) => door.send(&reply),
+                Ok(Some((Decoded::Answer(reply), _))) => door.send(&reply),
                 Ok(Some((Decoded::Opened(reply, terms), _))) => {
                     door.send(&reply);
                     if !terms.can_resend {

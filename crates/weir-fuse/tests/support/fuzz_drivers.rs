@@ -22,9 +22,7 @@ pub fn drive_message(data: &[u8]) -> Case {
     let decoded = decode(head(&bytes), bytes.len(), &file);
     match decoded {
         Ok(Decoded::Request(request)) => check_request(&request, &file),
-        Ok(Decoded::Opened(reply, _) | Decoded::Answer(reply) | Decoded::Unmounted(reply)) => {
-            check_reply(&reply)
-        }
+        Ok(Decoded::Opened(reply, _) | Decoded::Answer(reply)) => check_reply(&reply),
         Ok(Decoded::Nothing) | Err(_) => {}
     }
     Case::new(way, decoded.is_ok())

@@ -127,10 +127,7 @@ impl Journal {
     /// Takes the answer to [`Action::WriteRecord`]; any error is final.
     pub fn record_written<E>(&mut self, result: Result<(), E>, actions: &mut Vec<Action>) {
         let flying = self.flying.take().expect("a record that was written was asked for");
-        if result.is_err() {
-            self.fail(actions);
-        }
-        if !self.has_failed {
+        if self.survives(&result, actions) {
             self.complete_record(flying, actions);
             self.finish(actions);
         }
@@ -139,10 +136,7 @@ impl Journal {
     /// Takes the answer to [`Action::SyncJournal`]; any error is final.
     pub fn journal_synced<E>(&mut self, result: Result<(), E>, actions: &mut Vec<Action>) {
         let syncing = self.syncing.take().expect("a sync that ends has begun");
-        if result.is_err() {
-            self.fail(actions);
-        }
-        if !self.has_failed {
+        if self.survives(&result, actions) {
             self.became_stable(syncing, actions);
             self.finish(actions);
         }
@@ -150,10 +144,7 @@ impl Journal {
 
     /// Takes the answer to [`Action::WriteSuperblock`]; any error is final.
     pub fn superblock_written<E>(&mut self, result: Result<(), E>, actions: &mut Vec<Action>) {
-        if result.is_err() {
-            self.fail(actions);
-        }
-        if !self.has_failed {
+        if self.survives(&result, actions) {
             self.destage.tail_moved(&self.superblock);
             self.go_on(actions);
         }
@@ -192,6 +183,14 @@ impl Journal {
             }
             self.finish(actions);
         }
+    }
+
+    /// Fails the journal after an error of its own file. True if the journal has not failed.
+    fn survives<E>(&mut self, result: &Result<(), E>, actions: &mut Vec<Action>) -> bool {
+        if result.is_err() {
+            self.fail(actions);
+        }
+        !self.has_failed
     }
 
     /// Ends the syncs and the forgetting that an event may have ended, then goes on.
