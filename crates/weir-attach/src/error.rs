@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::device_users::User;
+
 /// What the host did not do.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
@@ -25,18 +27,22 @@ pub enum AttachError {
         words: String,
     },
     /// The device is in use.
-    #[error("{} is in use{}", device.display(), mounted_at(mounts))]
+    #[error("{} is in use{}", device.display(), where_it_is(mounts, users))]
     Busy {
         /// The device.
         device: PathBuf,
         /// Where it is mounted, if it is.
         mounts: Vec<PathBuf>,
+        /// Processes that have opened it.
+        users: Vec<User>,
     },
 }
 
-fn mounted_at(mounts: &[PathBuf]) -> String {
-    let places: Vec<_> = mounts.iter().map(|place| place.display().to_string()).collect();
-    if places.is_empty() { String::new() } else { format!(": it is mounted at {}", places.join(", ")) }
+fn where_it_is(mounts: &[PathBuf], users: &[User]) -> String {
+    let mounts = mounts.iter().map(|place| format!("it is mounted at {}", place.display()));
+    let users = users.iter().map(|user| format!("{} (process {}) has opened it", user.program, user.process));
+    let all: Vec<_> = mounts.chain(users).collect();
+    if all.is_empty() { String::new() } else { format!(": {}", all.join(", ")) }
 }
 
 impl AttachError {

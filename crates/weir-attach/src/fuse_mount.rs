@@ -1,6 +1,8 @@
 //! FUSE mount: a filesystem of one file, mounted on a file.
 //!
-//! Whoever holds the device of the mount serves it. The mount ends once nobody holds the device.
+//! Whoever holds the device of the mount serves it. The mount ends once nobody holds the device, or nobody uses the
+//! file. It is visible only until the file has its user: a mount that nobody serves for a while holds up whoever
+//! looks at it, as `df` does.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -48,17 +50,25 @@ pub fn mount(place: &Path, source: &str) -> Result<OwnedFd, AttachError> {
     Ok(device)
 }
 
-/// Unmounts the filesystem and removes the file it was mounted on. A filesystem that is gone already is no error.
-/// With `is_forced`, one that is in use is taken out of sight, and ends with its last user.
+/// Returns the identity of the file, as [`crate::loop_device::file_of`] does. The file must be served.
 ///
 /// # Errors
-/// If the file is in use.
-pub fn unmount(place: &Path, is_forced: bool) -> Result<(), AttachError> {
-    let forced = if is_forced { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-    match rustix::mount::unmount(place, UnmountFlags::NOFOLLOW | forced) {
+/// If the file cannot be examined.
+pub fn identity(place: &Path) -> Result<String, AttachError> {
+    let found = rustix::fs::stat(place).map_err(AttachError::system("examine", place))?;
+    let (major, minor) = (rustix::fs::major(found.st_dev), rustix::fs::minor(found.st_dev));
+    Ok(format!("{major}:{minor}:{}", found.st_ino))
+}
+
+/// Takes the mount out of sight and removes the file it was mounted on. It stays for whoever has opened the file. A
+/// mount that is gone already is no error.
+///
+/// # Errors
+/// If the caller may not unmount.
+pub fn hide(place: &Path) -> Result<(), AttachError> {
+    match rustix::mount::unmount(place, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH) {
         // Nothing is mounted there, or there is nothing.
         Ok(()) | Err(Errno::INVAL | Errno::NOENT) => {}
-        Err(Errno::BUSY) => return Err(AttachError::Busy { device: place.to_owned(), mounts: Vec::new() }),
         Err(error) => return Err(AttachError::system("unmount", place)(error)),
     }
     match fs::remove_file(place) {

@@ -5,11 +5,13 @@
 //!
 //! * [`fuse_mount`]: the mount of a filesystem of one file.
 //! * [`loop_device`]: a loop device on the file.
-//! * [`mount_table`]: who has a device mounted.
+//! * [`mount_table`]: where a device is mounted.
+//! * [`device_users`]: which processes have opened a device.
 //! * [`keeper`]: the process that keeps mounts alive while no daemon runs.
 
 #![forbid(unsafe_code)]
 
+pub mod device_users;
 mod error;
 pub mod fuse_mount;
 pub mod keeper;

@@ -1,38 +1,59 @@
 //! Loop devices: a file becomes a block device.
 
-use std::fs;
-use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::AttachError;
-use crate::mount_table;
+use crate::{device_users, mount_table};
 
 /// The program of util-linux that sets loop devices up.
 const LOSETUP: &str = "losetup";
 /// Logical block size of the device in bytes: what every filesystem takes.
 const SECTOR_BYTES: &str = "512";
 
-/// Makes a loop device on a file, with direct I/O, so that no data is cached twice. Returns its path.
+/// How long a device may be busy, or stay after it was given back. Whoever looks at new and old devices, as udev does,
+/// keeps one open for a moment.
+const BUSY_TIME_MAX: Duration = Duration::from_secs(2);
+/// Pause between two tries.
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
+
+/// Returns the path of a device that is on no file. Another program may get it first.
 ///
 /// # Errors
-/// If there is no free device, or the file cannot be used.
-pub fn attach(file: &Path, is_read_only: bool) -> Result<PathBuf, AttachError> {
-    let file = file.to_string_lossy();
-    let mut arguments = vec!["--find", "--show", "--direct-io=on", "--sector-size", SECTOR_BYTES];
-    arguments.extend(is_read_only.then_some("--read-only"));
-    arguments.push(&file);
-    Ok(PathBuf::from(losetup(&arguments)?.trim()))
+/// If there is no free device.
+pub fn free() -> Result<PathBuf, AttachError> {
+    Ok(PathBuf::from(losetup(&["--find"])?.trim()))
 }
 
-/// Makes the device as large as its file is now.
+/// Puts a device on a file, with direct I/O, so that no data is cached twice. False if another program has got the
+/// device.
+///
+/// # Errors
+/// If the file cannot be used.
+pub fn attach(device: &Path, file: &Path, is_read_only: bool) -> Result<bool, AttachError> {
+    let (path, file) = (device.to_string_lossy(), file.to_string_lossy());
+    let mut arguments = vec!["--direct-io=on", "--sector-size", SECTOR_BYTES];
+    arguments.extend(is_read_only.then_some("--read-only"));
+    arguments.extend([&*path, &*file]);
+    match losetup(&arguments) {
+        Ok(_) => Ok(true),
+        Err(_) if is_on_file(device) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes the device as large as its file is now. The file must be served.
 ///
 /// # Errors
 /// If the device is gone.
 pub fn resize(device: &Path) -> Result<(), AttachError> {
+    // Older kernels take the size that they saw last: this lets them look at the file.
+    file_of(device)?;
     losetup(&["--set-capacity", &device.to_string_lossy()]).map(drop)
 }
 
@@ -41,8 +62,11 @@ pub fn resize(device: &Path) -> Result<(), AttachError> {
 /// # Errors
 /// If the device is in use.
 pub fn detach(device: &Path) -> Result<(), AttachError> {
-    refuse_busy(device)?;
-    losetup(&["--detach", &device.to_string_lossy()]).map(drop)
+    let alone = waiting(|| open_alone(device))?;
+    detach_later(device)?;
+    drop(alone);
+    // The kernel keeps a device for a user that came meanwhile.
+    waiting(|| if is_on_file(device) { Err(busy(device)) } else { Ok(()) })
 }
 
 /// Gives a device back as soon as its last user has gone.
@@ -54,54 +78,66 @@ pub fn detach_later(device: &Path) -> Result<(), AttachError> {
 }
 
 /// Returns the identity of the file that the device is on, as the kernel has it: filesystem and inode. It is the
-/// same in every mount namespace, unlike the path. `None` if the device is on no file. The kernel asks the file, so
-/// it must be served.
+/// same in every mount namespace, unlike the path. `None` if the device is on no file. The kernel may ask the file,
+/// so it must be served.
 ///
 /// # Errors
 /// If the kernel could not be asked.
 pub fn file_of(device: &Path) -> Result<Option<String>, AttachError> {
-    let name = device.file_name().unwrap_or_default();
-    // Only a device that is on a file has this folder.
-    if !Path::new("/sys/block").join(name).join("loop").exists() {
+    if !is_on_file(device) {
         return Ok(None);
     }
     let columns = ["--list", "--noheadings", "--raw", "--output", "BACK-MAJ:MIN,BACK-INO"];
     let device = device.to_string_lossy();
     let arguments: Vec<&str> = columns.into_iter().chain([&*device]).collect();
-    let identity = losetup(&arguments)?.trim().replace(' ', ":");
-    Ok((!identity.is_empty()).then_some(identity))
+    Ok(identity_in(&losetup(&arguments)?))
 }
 
-/// Returns the device that is on this file, if the file is in the mount namespace of the caller.
-///
-/// # Errors
-/// If the list of devices cannot be read.
-pub fn on(file: &Path) -> io::Result<Option<PathBuf>> {
-    for entry in fs::read_dir("/sys/block")? {
-        let entry = entry?;
-        // A device without a file has no such entry.
-        let found = fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
-        // The kernel says so of a file that was unlinked or unmounted.
-        if Path::new(found.trim_end().trim_end_matches(" (deleted)")) == file {
-            return Ok(Some(Path::new("/dev").join(entry.file_name())));
+/// Reads the two columns of an identity. util-linux pads the first one with spaces, and writes those in its raw form.
+fn identity_in(columns: &str) -> Option<String> {
+    let columns = columns.replace("\\x20", " ");
+    let identity = columns.split_whitespace().collect::<Vec<_>>().join(":");
+    (!identity.is_empty()).then_some(identity)
+}
+
+fn is_on_file(device: &Path) -> bool {
+    // Only such a device has this folder.
+    Path::new("/sys/block").join(device.file_name().unwrap_or_default()).join("loop").exists()
+}
+
+/// Repeats what finds the device busy, for a while. A mount does not go by itself.
+fn waiting<T>(attempt: impl Fn() -> Result<T, AttachError>) -> Result<T, AttachError> {
+    let until = Instant::now() + BUSY_TIME_MAX;
+    loop {
+        match attempt() {
+            Err(AttachError::Busy { mounts, .. }) if mounts.is_empty() && Instant::now() < until => {
+                std::thread::sleep(BUSY_PAUSE)
+            }
+            result => return result,
         }
     }
-    Ok(None)
 }
 
-/// Refuses a device that is mounted, or that another device or program holds alone.
-fn refuse_busy(device: &Path) -> Result<(), AttachError> {
+/// Opens a device so that it cannot be mounted meanwhile. Refuses one that is mounted, that another device or program
+/// holds alone, or that a process has opened.
+fn open_alone(device: &Path) -> Result<OwnedFd, AttachError> {
     let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
     match rustix::fs::open(device, flags, Mode::empty()) {
-        Ok(_) => Ok(()),
-        Err(Errno::BUSY) => {
-            let number = rustix::fs::stat(device).map(|found| found.st_rdev).unwrap_or_default();
-            let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
-            let mounts = mount_table::mounts_of(major, minor).unwrap_or_default();
-            Err(AttachError::Busy { device: device.to_owned(), mounts })
-        }
+        Ok(alone) if device_users::users_of(number_of(device)).is_empty() => Ok(alone),
+        Ok(_) | Err(Errno::BUSY) => Err(busy(device)),
         Err(error) => Err(AttachError::system("open", device)(error)),
     }
+}
+
+fn busy(device: &Path) -> AttachError {
+    let number = number_of(device);
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    let mounts = mount_table::mounts_of(major, minor).unwrap_or_default();
+    AttachError::Busy { device: device.to_owned(), mounts, users: device_users::users_of(number) }
+}
+
+fn number_of(device: &Path) -> u64 {
+    rustix::fs::stat(device).map(|found| found.st_rdev).unwrap_or_default()
 }
 
 fn losetup(arguments: &[&str]) -> Result<String, AttachError> {
@@ -114,4 +150,17 @@ fn losetup(arguments: &[&str]) -> Result<String, AttachError> {
     }
     let words = String::from_utf8_lossy(&output.stderr);
     Err(failed(words.lines().map(str::trim).collect::<Vec<_>>().join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identity_is_read_with_and_without_padding() {
+        for columns in ["0:41 1\n", "\\x20\\x200:41\\x20 1\n", "  0:41      1\n"] {
+            assert_eq!(identity_in(columns).as_deref(), Some("0:41:1"), "{columns:?}");
+        }
+        assert_eq!(identity_in(" \n"), None);
+    }
 }

@@ -9,6 +9,9 @@ use crate::request::Unique;
 /// Length of the longest [`ReplyHeader`], in bytes: the attributes of the file.
 pub const REPLY_HEADER_BYTES_MAX: usize = FUSE_OUT_HEADER_BYTES + 104;
 
+/// How long the kernel may keep the attributes of the file, in seconds: for ever.
+const ATTRIBUTES_VALID_SECONDS: u64 = 1 << 32;
+
 /// An answer without the data that may follow it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ReplyHeader {
@@ -110,12 +113,14 @@ pub fn size_changed() -> ReplyHeader {
         .complete()
 }
 
-/// The attributes of the file. The kernel asks for them again each time, so that a new size shows at once.
+/// The attributes of the file. They stay true until [`size_changed`], so that nobody who looks at a block device on the
+/// file has to wait for a server.
 pub(crate) fn attributes(unique: Unique, file: &File) -> ReplyHeader {
     let sectors = file.size_bytes / 512;
     let block_bytes = weir_types::bounds::BLOCK_BYTES as u32;
     ReplyHeader::ok(unique)
-        .with([0; 16])
+        .with(ATTRIBUTES_VALID_SECONDS.to_ne_bytes())
+        .with([0; 8])
         .with(FUSE_ROOT_ID.to_ne_bytes())
         .with(file.size_bytes.to_ne_bytes())
         .with(sectors.to_ne_bytes())

@@ -252,6 +252,14 @@ impl<T> Ring<T> {
         self.push(token, Carried::Nothing, Some(device.clone()), entry);
     }
 
+    /// Ends the watch of a device at once: until its end it would keep the device open.
+    pub fn end_watch(&mut self, device: &Descriptor) {
+        // An operation that was not submitted could not be cancelled.
+        let _ = self.uring.submit();
+        let cancel = io_uring::types::CancelBuilder::fd(Fd(device.raw())).all();
+        let _ = self.uring.submitter().register_sync_cancel(Some(Timespec::new().sec(1)), cancel);
+    }
+
     /// Sends a whole batch: at once as far as the socket has room, and the rest, if any, once it has.
     pub fn send(&mut self, token: T, socket: &Descriptor, mut batch: Box<SendBatch>) {
         match send_now(socket, &mut batch) {

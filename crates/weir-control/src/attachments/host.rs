@@ -5,21 +5,15 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use weir_attach::keeper::Keeper;
-use weir_attach::{AttachError, fuse_mount, loop_device};
+use weir_attach::{fuse_mount, loop_device};
 use weir_types::AttachmentId;
 
 /// Name of the folder of mounts in the state folder.
 const FOLDER: &str = "attachments";
 /// Name of the keeper's socket in the state folder.
 const KEEPER_SOCKET: &str = "keeper.sock";
-
-/// How long a file may be busy after its device is gone.
-const BUSY_TIME_MAX: Duration = Duration::from_secs(2);
-/// Pause between two tries to unmount it.
-const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 /// Why the host did not do what was asked.
 pub type HostError = Box<dyn std::error::Error + Send + Sync>;
@@ -32,15 +26,29 @@ pub trait Host: Send + Sync {
     /// The device of a mount that an earlier daemon made; `None` if it is gone.
     fn take_over(&self, attachment: AttachmentId) -> Result<Option<OwnedFd>, HostError>;
 
-    /// Makes a block device on the file, which is served by now.
-    fn make_device(&self, attachment: AttachmentId, is_read_only: bool) -> Result<PathBuf, HostError>;
+    /// Identity of the file, which is served by now.
+    fn identity(&self, attachment: AttachmentId) -> Result<String, HostError>;
+
+    /// A block device that nobody has yet. Another program may get it first.
+    fn free_device(&self) -> Result<PathBuf, HostError>;
+
+    /// Puts a block device on the file. False if another program has got the device.
+    fn make_device(
+        &self,
+        attachment: AttachmentId,
+        device: &Path,
+        is_read_only: bool,
+    ) -> Result<bool, HostError>;
+
+    /// Takes the mount out of sight; its block device keeps it.
+    fn hide(&self, attachment: AttachmentId) -> Result<(), HostError>;
 
     /// Identity of the file that a block device is on; `None` if it is on none. The file must be served: the
-    /// kernel asks it.
+    /// kernel may ask it.
     fn file_of(&self, device: &Path) -> Result<Option<String>, HostError>;
 
     /// Makes the block device as large as the file, which is served.
-    fn resize_device(&self, attachment: AttachmentId, device: &Path) -> Result<(), HostError>;
+    fn resize_device(&self, device: &Path) -> Result<(), HostError>;
 
     /// Makes a link to a block device, instead of an earlier one.
     fn link(&self, link: &Path, device: &Path) -> Result<(), HostError>;
@@ -51,12 +59,12 @@ pub trait Host: Send + Sync {
     /// Gives a block device back that nobody uses.
     fn remove_device(&self, device: &Path) -> Result<(), HostError>;
 
-    /// Unmounts the file. It may be mounted in the mount namespace of an earlier daemon alone, and ends there
-    /// once nobody holds it.
-    fn unmount(&self, attachment: AttachmentId) -> Result<(), HostError>;
+    /// Lets go of the mount, whose block device is gone.
+    fn let_go(&self, attachment: AttachmentId) -> Result<(), HostError>;
 
-    /// Ends whatever is left of an attachment, as far as its users permit.
-    fn clear(&self, attachment: AttachmentId);
+    /// Ends whatever is left of an attachment, as far as its users permit. `device` is its block device, if it had
+    /// one, with the identity of the file.
+    fn clear(&self, attachment: AttachmentId, device: Option<(&Path, &str)>);
 }
 
 /// The kernel of this host.
@@ -81,7 +89,7 @@ impl Host for KernelHost {
         let place = self.place(attachment);
         let device = fuse_mount::mount(&place, name)?;
         if let Err(error) = self.keeper.keep(&attachment.to_string(), &device) {
-            fuse_mount::unmount(&place, true)?;
+            fuse_mount::hide(&place)?;
             return Err(error.into());
         }
         Ok(device)
@@ -91,17 +99,32 @@ impl Host for KernelHost {
         Ok(self.keeper.give(&attachment.to_string())?)
     }
 
-    fn make_device(&self, attachment: AttachmentId, is_read_only: bool) -> Result<PathBuf, HostError> {
-        Ok(loop_device::attach(&self.place(attachment), is_read_only)?)
+    fn identity(&self, attachment: AttachmentId) -> Result<String, HostError> {
+        Ok(fuse_mount::identity(&self.place(attachment))?)
+    }
+
+    fn free_device(&self) -> Result<PathBuf, HostError> {
+        Ok(loop_device::free()?)
+    }
+
+    fn make_device(
+        &self,
+        attachment: AttachmentId,
+        device: &Path,
+        is_read_only: bool,
+    ) -> Result<bool, HostError> {
+        Ok(loop_device::attach(device, &self.place(attachment), is_read_only)?)
+    }
+
+    fn hide(&self, attachment: AttachmentId) -> Result<(), HostError> {
+        Ok(fuse_mount::hide(&self.place(attachment))?)
     }
 
     fn file_of(&self, device: &Path) -> Result<Option<String>, HostError> {
         Ok(loop_device::file_of(device)?)
     }
 
-    fn resize_device(&self, attachment: AttachmentId, device: &Path) -> Result<(), HostError> {
-        // Older kernels take the size that they saw last. In another mount namespace there is no such file.
-        let _ = fs::metadata(self.place(attachment));
+    fn resize_device(&self, device: &Path) -> Result<(), HostError> {
         Ok(loop_device::resize(device)?)
     }
 
@@ -130,31 +153,25 @@ impl Host for KernelHost {
         Ok(loop_device::detach(device)?)
     }
 
-    fn unmount(&self, attachment: AttachmentId) -> Result<(), HostError> {
-        let place = self.place(attachment);
-        let until = Instant::now() + BUSY_TIME_MAX;
-        // Whoever looks at new and old devices, as udev does, keeps the file open for a moment.
-        while let Err(error) = fuse_mount::unmount(&place, false) {
-            if !matches!(error, AttachError::Busy { .. }) || Instant::now() > until {
-                return Err(error.into());
-            }
-            std::thread::sleep(BUSY_PAUSE);
-        }
+    fn let_go(&self, attachment: AttachmentId) -> Result<(), HostError> {
         Ok(self.keeper.let_go(&attachment.to_string())?)
     }
 
-    fn clear(&self, attachment: AttachmentId) {
-        let place = self.place(attachment);
+    fn clear(&self, attachment: AttachmentId, device: Option<(&Path, &str)>) {
         let report = |error: &dyn std::fmt::Display| {
             tracing::warn!(%attachment, %error, "a part of an attachment that is no more stays on the host");
         };
         // The kernel ends a mount that nobody holds. Otherwise the device would wait for an answer below.
-        self.keeper.let_go(&attachment.to_string()).unwrap_or_else(|error| report(&error));
-        match loop_device::on(&place) {
-            Ok(Some(device)) => loop_device::detach_later(&device).unwrap_or_else(|error| report(&error)),
-            Ok(None) => {}
-            Err(error) => report(&error),
+        self.let_go(attachment).unwrap_or_else(|error| report(&error));
+        if let Some((device, file)) = device {
+            match loop_device::file_of(device) {
+                Ok(Some(found)) if found == file => {
+                    loop_device::detach_later(device).unwrap_or_else(|error| report(&error));
+                }
+                Ok(_) => {}
+                Err(error) => report(&error),
+            }
         }
-        fuse_mount::unmount(&place, true).unwrap_or_else(|error| report(&error));
+        self.hide(attachment).unwrap_or_else(|error| report(&error));
     }
 }

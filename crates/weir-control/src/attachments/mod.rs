@@ -28,6 +28,9 @@ use crate::records::{AttachMethod, AttachmentRecord, VolumeRecord, VolumeState, 
 
 pub use host::{Host, HostError, KernelHost};
 
+/// Block devices that an attachment tries at most, one after another, while other programs take them.
+const DEVICE_ATTEMPTS_MAX: usize = 16;
+
 /// Request for an attachment.
 #[derive(Clone, Debug)]
 pub struct AttachVolume {
@@ -114,14 +117,15 @@ impl Attachments {
         let mut change = self.core.begin_change_of_volume(tenant, name)?;
         let volume = self.core.model().volume(tenant, name)?.record.clone();
         self.refuse_attach(&volume, &request)?;
-        let record = self.begin(&volume, request)?;
-        let made = change.beside(|| self.make(&record.record, &volume));
-        let noted = made.and_then(|(device, file)| self.note_device(&record, device, file));
-        noted.map(|record| view(&record, &volume)).or_else(|error| {
-            change.beside(|| self.clear(&record.record));
-            self.end(&record)?;
-            Err(error)
-        })
+        let mut record = self.begin(&volume, request)?;
+        match change.beside(|| self.make(&mut record, &volume)) {
+            Ok(()) => Ok(view(&record.record, &volume)),
+            Err(error) => {
+                change.beside(|| self.clear(&record.record));
+                self.end(&record)?;
+                Err(error)
+            }
+        }
     }
 
     fn refuse_attach(&self, volume: &VolumeRecord, request: &AttachVolume) -> Outcome<()> {
@@ -184,15 +188,16 @@ impl Attachments {
         Ok(versioned)
     }
 
-    fn note_device(
+    /// Records a change of an attachment.
+    fn change(
         &self,
-        attachment: &Versioned<AttachmentRecord>,
-        device: PathBuf,
-        file: String,
-    ) -> Outcome<AttachmentRecord> {
-        let (device, file) = (Some(device), Some(file));
-        let record = AttachmentRecord { device, file, ..attachment.record.clone() };
-        Ok(self.put(record, attachment.revision)?.record)
+        attachment: &mut Versioned<AttachmentRecord>,
+        change: impl FnOnce(&mut AttachmentRecord),
+    ) -> Outcome<()> {
+        let mut record = attachment.record.clone();
+        change(&mut record);
+        *attachment = self.put(record, attachment.revision)?;
+        Ok(())
     }
 
     /// Removes the record of an attachment of which nothing is left.
@@ -204,17 +209,38 @@ impl Attachments {
         Ok(())
     }
 
-    /// Makes the mount, lets the engine serve it, and makes the device and its link. Returns the device and the
-    /// identity of its file.
-    fn make(&self, attachment: &AttachmentRecord, volume: &VolumeRecord) -> Outcome<(PathBuf, String)> {
+    /// Makes the mount, lets the engine serve it, and makes the device and its link.
+    fn make(&self, attachment: &mut Versioned<AttachmentRecord>, volume: &VolumeRecord) -> Outcome<()> {
         let failed = |error: HostError| host_error(volume, &error);
-        let mount = self.host.mount(attachment.id, &volume.export_name()).map_err(failed)?;
-        self.serve(attachment, volume, mount, false)?;
-        let device = self.host.make_device(attachment.id, attachment.is_read_only).map_err(failed)?;
-        let file = self.host.file_of(&device).map_err(failed)?;
-        let file = file.ok_or_else(|| failed("the device has lost its file".into()))?;
-        self.host.link(&attachment.link, &device).map_err(failed)?;
-        Ok((device, file))
+        let id = attachment.record.id;
+        let mount = self.host.mount(id, &volume.export_name()).map_err(failed)?;
+        self.serve(&attachment.record, volume, mount, false)?;
+        let file = self.host.identity(id).map_err(failed)?;
+        let device = self.make_device(attachment, file, failed)?;
+        self.host.hide(id).map_err(failed)?;
+        self.host.link(&attachment.record.link, &device).map_err(failed)
+    }
+
+    /// Makes the device. Each one is recorded before it is tried: a daemon that is killed then leaves none that
+    /// nobody knows.
+    fn make_device(
+        &self,
+        attachment: &mut Versioned<AttachmentRecord>,
+        file: String,
+        failed: impl Fn(HostError) -> ControlError,
+    ) -> Outcome<PathBuf> {
+        for _ in 0..DEVICE_ATTEMPTS_MAX {
+            let device = self.host.free_device().map_err(&failed)?;
+            self.change(attachment, |record| {
+                record.device = Some(device.clone());
+                record.file = Some(file.clone());
+            })?;
+            let (id, is_read_only) = (attachment.record.id, attachment.record.is_read_only);
+            if self.host.make_device(id, &device, is_read_only).map_err(&failed)? {
+                return Ok(device);
+            }
+        }
+        Err(failed("other programs got every block device first".into()))
     }
 
     fn serve(
@@ -260,7 +286,8 @@ impl Attachments {
             }
             self.host.unlink(&attachment.link, device);
         }
-        self.host.unmount(attachment.id)?;
+        self.host.hide(attachment.id)?;
+        self.host.let_go(attachment.id)?;
         self.end_service(attachment);
         Ok(())
     }
@@ -274,8 +301,10 @@ impl Attachments {
 
     /// Ends whatever is left of an attachment.
     fn clear(&self, attachment: &AttachmentRecord) {
-        self.host.clear(attachment.id);
+        // What serves it holds the mount too.
         self.end_service(attachment);
+        let device = attachment.device.as_deref().zip(attachment.file.as_deref());
+        self.host.clear(attachment.id, device);
     }
 
     fn end_service(&self, attachment: &AttachmentRecord) {
@@ -291,8 +320,7 @@ impl Attachments {
         let served = self.served().clone();
         for attachment in model.attachments_of(volume.id).filter(|one| served.contains(&one.record.id)) {
             let device = attachment.record.device.as_deref();
-            let resized =
-                device.map_or(Ok(()), |device| self.host.resize_device(attachment.record.id, device));
+            let resized = device.map_or(Ok(()), |device| self.host.resize_device(device));
             if let Err(error) = resized {
                 let title = volume.title();
                 tracing::warn!(error = in_words(&error), "the device of {title} keeps its old size");
@@ -340,9 +368,12 @@ impl Attachments {
         if !self.has_device(attachment).map_err(|error| host_error(&volume, &error))? {
             return Ok(false);
         }
+        let failed = |error: HostError| host_error(&volume, &error);
         // The volume may have grown without its device.
-        self.host.resize_device(attachment.id, device).map_err(|error| host_error(&volume, &error))?;
-        self.host.link(&attachment.link, device).map_err(|error| host_error(&volume, &error))?;
+        self.host.resize_device(device).map_err(failed)?;
+        // The earlier daemon may have been killed while it made these.
+        self.host.hide(attachment.id).map_err(failed)?;
+        self.host.link(&attachment.link, device).map_err(failed)?;
         Ok(true)
     }
 

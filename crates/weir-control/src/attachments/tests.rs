@@ -7,13 +7,26 @@ use super::*;
 use crate::testing::*;
 use crate::{Control, ErrorKind};
 
-/// What a host has: mounts, devices by their attachments, links; and what it refuses to do next.
+/// What a host has, and what it refuses to do next.
 #[derive(Default)]
 struct Made {
     mounts: BTreeSet<AttachmentId>,
+    /// Mounts that are in the mount table.
+    visible: BTreeSet<AttachmentId>,
     devices: BTreeMap<AttachmentId, PathBuf>,
+    /// Devices of other programs.
+    others: BTreeSet<PathBuf>,
+    /// The device that another program gets first.
+    taken_first: Option<PathBuf>,
     links: BTreeSet<PathBuf>,
     refused: Option<&'static str>,
+}
+
+impl Made {
+    fn is_free(&self, number: usize) -> bool {
+        let device = device(number);
+        !self.devices.values().any(|other| *other == device) && !self.others.contains(&device)
+    }
 }
 
 #[derive(Clone, Default)]
@@ -37,7 +50,7 @@ impl FakeHost {
 
     fn is_bare(&self) -> bool {
         let made = self.made();
-        made.mounts.is_empty() && made.devices.is_empty() && made.links.is_empty()
+        made.mounts.is_empty() && made.visible.is_empty() && made.devices.is_empty() && made.links.is_empty()
     }
 }
 
@@ -48,7 +61,9 @@ fn some_file() -> OwnedFd {
 impl Host for FakeHost {
     fn mount(&self, attachment: AttachmentId, _name: &str) -> Result<OwnedFd, HostError> {
         self.check("mount")?;
-        self.made().mounts.insert(attachment);
+        let mut made = self.made();
+        made.mounts.insert(attachment);
+        made.visible.insert(attachment);
         Ok(some_file())
     }
 
@@ -56,11 +71,37 @@ impl Host for FakeHost {
         Ok(self.made().mounts.contains(&attachment).then(some_file))
     }
 
-    fn make_device(&self, attachment: AttachmentId, _is_read_only: bool) -> Result<PathBuf, HostError> {
+    fn identity(&self, attachment: AttachmentId) -> Result<String, HostError> {
+        self.check("identity")?;
+        Ok(attachment.to_string())
+    }
+
+    fn free_device(&self) -> Result<PathBuf, HostError> {
         self.check("device")?;
-        let device = PathBuf::from(format!("/dev/loop{}", self.made().devices.len()));
-        self.made().devices.insert(attachment, device.clone());
-        Ok(device)
+        let made = self.made();
+        let number = (0..).find(|number| made.is_free(*number)).expect("there are enough numbers");
+        Ok(device(number))
+    }
+
+    fn make_device(
+        &self,
+        attachment: AttachmentId,
+        device: &std::path::Path,
+        _is_read_only: bool,
+    ) -> Result<bool, HostError> {
+        let mut made = self.made();
+        if made.taken_first.take().is_some_and(|taken| taken == device) {
+            made.others.insert(device.to_owned());
+            return Ok(false);
+        }
+        made.devices.insert(attachment, device.to_owned());
+        Ok(true)
+    }
+
+    fn hide(&self, attachment: AttachmentId) -> Result<(), HostError> {
+        self.check("hiding")?;
+        self.made().visible.remove(&attachment);
+        Ok(())
     }
 
     fn file_of(&self, device: &std::path::Path) -> Result<Option<String>, HostError> {
@@ -70,7 +111,7 @@ impl Host for FakeHost {
         Ok(found.map(|(attachment, _)| attachment.to_string()))
     }
 
-    fn resize_device(&self, _attachment: AttachmentId, _device: &std::path::Path) -> Result<(), HostError> {
+    fn resize_device(&self, _device: &std::path::Path) -> Result<(), HostError> {
         self.check("resize")
     }
 
@@ -90,16 +131,25 @@ impl Host for FakeHost {
         Ok(())
     }
 
-    fn unmount(&self, attachment: AttachmentId) -> Result<(), HostError> {
-        self.check("unmount")?;
+    fn let_go(&self, attachment: AttachmentId) -> Result<(), HostError> {
+        self.check("keeper")?;
         self.made().mounts.remove(&attachment);
         Ok(())
     }
 
-    fn clear(&self, attachment: AttachmentId) {
-        self.made().mounts.remove(&attachment);
-        self.made().devices.remove(&attachment);
+    fn clear(&self, attachment: AttachmentId, device: Option<(&std::path::Path, &str)>) {
+        let mut made = self.made();
+        made.mounts.remove(&attachment);
+        made.visible.remove(&attachment);
+        // Nothing else tells which device it was.
+        if let Some((device, file)) = device {
+            made.devices.retain(|one, found| found != device || one.to_string() != file);
+        }
     }
+}
+
+fn device(number: usize) -> PathBuf {
+    PathBuf::from(format!("/dev/loop{number}"))
 }
 
 /// The attachments of a control on a host that makes nothing.
@@ -146,7 +196,7 @@ fn nothing_stays_of_an_attachment_that_fails() {
     create(&world, "vol1");
     let host = FakeHost::default();
     let attachments = attachments(&world.control, &host);
-    for what in ["mount", "device", "identity", "link"] {
+    for what in ["mount", "device", "identity", "hiding", "link"] {
         host.refuse(what);
         let error = attach(&attachments, "vol1").unwrap_err();
         assert!(error.to_string().ends_with(&format!("cannot be attached: no {what} today")), "{error}");
@@ -157,6 +207,39 @@ fn nothing_stays_of_an_attachment_that_fails() {
 }
 
 #[test]
+fn device_that_another_program_takes_first_is_not_ours() {
+    let state = tempfile::tempdir().unwrap();
+    let world = World::start(state.path());
+    create(&world, "vol1");
+    let host = FakeHost::default();
+    host.made().taken_first = Some(device(0));
+    let attachments = attachments(&world.control, &host);
+    let attached = attach(&attachments, "vol1").unwrap();
+    assert_eq!(attached.record.device, Some(device(1)));
+    assert!(host.made().visible.is_empty());
+    attachments.detach(attached.record.id).unwrap();
+    assert!(host.is_bare());
+}
+
+#[test]
+fn next_daemon_completes_a_device_whose_daemon_was_killed_as_it_made_it() {
+    let state = tempfile::tempdir().unwrap();
+    let world = World::start(state.path());
+    create(&world, "vol1");
+    let host = FakeHost::default();
+    let attached = attach(&attachments(&world.control, &host), "vol1").unwrap();
+    let next = attachments(&world.control, &host);
+    // The device was made, and the steps behind it were not.
+    host.made().links.clear();
+    host.made().visible.insert(attached.record.id);
+    next.take_over_all();
+    assert!(host.made().visible.is_empty());
+    assert_eq!((next.attachments().len(), host.made().links.len()), (1, 1));
+    next.detach(attached.record.id).unwrap();
+    assert!(host.is_bare());
+}
+
+#[test]
 fn device_in_use_stays_attached() {
     let state = tempfile::tempdir().unwrap();
     let world = World::start(state.path());
@@ -164,7 +247,7 @@ fn device_in_use_stays_attached() {
     let host = FakeHost::default();
     let attachments = attachments(&world.control, &host);
     let attached = attach(&attachments, "vol1").unwrap();
-    for what in ["removal", "unmount"] {
+    for what in ["removal", "keeper"] {
         host.refuse(what);
         let error = attachments.detach(attached.record.id).unwrap_err();
         assert_eq!(error.to_string(), format!("volume 'default/vol1' cannot be detached: no {what} today"));

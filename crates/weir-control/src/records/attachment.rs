@@ -30,7 +30,7 @@ pub struct AttachmentRecord {
     pub is_read_only: bool,
     /// Who asked for it, in the consumer's own words.
     pub consumer: String,
-    /// The block device; `None` while it is being made.
+    /// The block device, recorded before it is made; `None` while nothing needs it yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<PathBuf>,
     /// The identity of the file that the device is on, as the kernel has it.

@@ -35,6 +35,9 @@ impl Connection {
             return;
         }
         self.door.shut_down();
+        if let Door::Fuse(fuse) = &mut self.door {
+            fuse.end_watch(desk.io);
+        }
         self.starving.clear();
         let queued = self.door.discard();
         self.holdings.unhold(queued, desk.lists);

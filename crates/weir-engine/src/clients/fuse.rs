@@ -43,6 +43,8 @@ impl FuseDoor {
         let device = Descriptor::device(new.device);
         if new.is_taken_over {
             send(&device, &[IoSlice::new(answer::resend().as_bytes())]);
+            // The volume may have grown since.
+            send(&device, &[IoSlice::new(answer::size_changed().as_bytes())]);
         }
         FuseDoor {
             device,
@@ -62,6 +64,13 @@ impl FuseDoor {
     pub fn watch(&mut self, index: ConnectionIndex, io: &mut Io) {
         if !std::mem::replace(&mut self.is_watched, true) {
             io.ring.watch_input(Token::Messages(index), &self.device);
+        }
+    }
+
+    /// Lets go of the device, which ends with its last holder.
+    pub fn end_watch(&mut self, io: &mut Io) {
+        if std::mem::take(&mut self.is_watched) {
+            io.ring.end_watch(&self.device);
         }
     }
 

@@ -5,6 +5,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -77,30 +79,47 @@ impl Drop for Disk {
         let _ = Command::new("umount").arg("-l").arg(&self.point).stderr(Stdio::null()).status();
         let device = fs::canonicalize(&self.path).unwrap_or_default();
         let _ = Command::new("losetup").arg("--detach").arg(device).stderr(Stdio::null()).status();
-        for file in left_files(&self.state) {
+        for file in visible_files(&self.state) {
             let _ = Command::new("umount").arg("-l").arg(file).stderr(Stdio::null()).status();
         }
     }
 }
 
-/// Files of attachments in the state folder.
-fn left_files(state: &State) -> Vec<PathBuf> {
+/// The right to attach. Devices of hidden mounts do not tell whose they are, so one test at a time has any.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    // A test that failed has cleared what it made.
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Files of mounts that are in sight.
+fn visible_files(state: &State) -> Vec<PathBuf> {
     let entries = fs::read_dir(state.path().join("attachments"));
     entries.into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
 }
 
+/// Block devices on files of hidden mounts.
+fn devices() -> Vec<PathBuf> {
+    let is_hidden = |device: &PathBuf| {
+        fs::read_to_string(device.join("loop/backing_file")).is_ok_and(|file| file.trim_end() == "/")
+    };
+    let entries = fs::read_dir("/sys/block").unwrap();
+    entries.map(|entry| entry.unwrap().path()).filter(is_hidden).collect()
+}
+
+fn assert_no_mount_in_sight(state: &State) {
+    assert_eq!(visible_files(state), Vec::<PathBuf>::new());
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains(state.path().to_str().unwrap()), "{mounts}");
+}
+
 /// Asserts that nothing of any attachment is left on the host.
 fn assert_nothing_left(daemon: &Daemon) {
-    let state = daemon.state().path();
-    let state = state.to_str().unwrap();
     assert_eq!(daemon.json(&["attachment", "list"])["items"], json!([]));
-    assert_eq!(left_files(daemon.state()), Vec::<PathBuf>::new());
-    let loops = tool("losetup", &["--list", "--noheadings", "--output", "BACK-FILE"]);
-    assert!(!loops.contains(state), "{loops}");
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    assert!(!mounts.contains(state), "{mounts}");
-    let links = state.to_owned() + "/devices/default";
-    assert!(!Path::new(&links).exists(), "{links}");
+    assert_no_mount_in_sight(daemon.state());
+    assert_eq!(devices(), Vec::<PathBuf>::new());
+    let links = daemon.state().path().join("devices/default");
+    assert!(!links.exists(), "{}", links.display());
 }
 
 fn only(daemon: &Daemon) -> Value {
@@ -114,6 +133,7 @@ fn filesystem_on_attached_volume_outlives_killed_daemons() {
     if !can_be_tested() {
         return;
     }
+    let _alone = alone();
     let state = State::new();
     let mut daemon = state.start(&[]);
     daemon.create("v1", "256MiB");
@@ -145,6 +165,7 @@ fn attached_volume_grows_and_gives_space_back() {
     if !can_be_tested() {
         return;
     }
+    let _alone = alone();
     let daemon = State::new().start(&[]);
     daemon.create("v1", "64MiB");
     let disk = Disk::attach(&daemon, "v1", &[]);
@@ -177,6 +198,7 @@ fn stopped_daemon_leaves_the_device_to_the_next() {
     if !can_be_tested() {
         return;
     }
+    let _alone = alone();
     let state = State::new();
     let daemon = state.start(&[]);
     daemon.create("v1", "64MiB");
@@ -187,6 +209,9 @@ fn stopped_daemon_leaves_the_device_to_the_next() {
     fs::write(&file, &data).unwrap();
     let before = only(&daemon);
     let state = daemon.stop();
+    // Whoever looks at all devices and filesystems need not wait for a daemon.
+    assert_no_mount_in_sight(&state);
+    tool("losetup", &["--list", "--output", "NAME,BACK-MAJ:MIN,BACK-INO"]);
     // Nobody serves the device now: this write waits for the next daemon.
     let (late, content) = (disk.point.join("late"), data.clone());
     let writer = std::thread::spawn(move || {
@@ -207,6 +232,7 @@ fn attachment_without_its_keeper_is_cleared() {
     if !can_be_tested() {
         return;
     }
+    let _alone = alone();
     let state = State::new();
     let daemon = state.start(&[]);
     daemon.create("v1", "64MiB");
@@ -228,6 +254,7 @@ fn attachments_are_refused_in_words() {
     if !can_be_tested() {
         return;
     }
+    let _alone = alone();
     let daemon = State::new().start(&[]);
     daemon.create("v1", "64MiB");
     daemon.create("v2", "64MiB");
@@ -243,6 +270,10 @@ fn attachments_are_refused_in_words() {
     assert_eq!(tool("blockdev", &["--getro", &disk.path]).trim(), "1");
     let message = daemon.refused(1, &["attach", "v2", "--read-only"]);
     assert!(message.contains(&format!("is attached as {}", disk.path)), "{message}");
+    let opened = fs::File::open(&disk.path).unwrap();
+    let message = daemon.refused(1, &["detach", "v2"]);
+    assert!(message.contains(&format!("(process {}) has opened it", std::process::id())), "{message}");
+    drop(opened);
     daemon.ok(&["detach", "v2"]);
     assert_nothing_left(&daemon);
 }
@@ -252,6 +283,7 @@ fn device_outlives_the_mount_namespace_of_its_daemon() {
     if !can_be_tested() || !has(&["unshare"]) {
         return;
     }
+    let _alone = alone();
     // A service of systemd has a mount namespace of its own in each of its lives, which follows the host.
     let start = |state: &State| {
         let served = state.serve(&[]);
@@ -285,6 +317,7 @@ fn killed_keeper_is_replaced_while_the_daemon_runs() {
     if !can_be_tested() {
         return;
     }
+    let _alone = alone();
     let state = State::new();
     let daemon = state.start(&[]);
     daemon.create("v1", "64MiB");
@@ -304,6 +337,34 @@ fn killed_keeper_is_replaced_while_the_daemon_runs() {
     disk.unmount();
     disk.check();
     daemon.ok(&["detach", "v1"]);
+    assert_nothing_left(&daemon);
+}
+
+#[test]
+fn daemon_killed_as_it_attaches_or_detaches_leaves_nothing_unknown() {
+    if !can_be_tested() {
+        return;
+    }
+    let _alone = alone();
+    let state = State::new();
+    let mut daemon = state.start(&[]);
+    daemon.create("v1", "64MiB");
+    // No step of either takes as long as all of them: each one is met by some round.
+    for round in 0..setting("WEIR_ATTACH_KILLS", 5) * 4 {
+        let is_attached = !devices().is_empty();
+        let command = if is_attached { "detach" } else { "attach" };
+        let mut change =
+            state.command(&[command, "v1"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(round * 7 % 60));
+        daemon = daemon.kill().start(&[]);
+        change.wait().unwrap();
+        let known = daemon.json(&["attachment", "list"])["items"].as_array().unwrap().len();
+        assert_eq!(known, devices().len(), "round {round}");
+        assert_no_mount_in_sight(&state);
+    }
+    if !devices().is_empty() {
+        daemon.ok(&["detach", "v1"]);
+    }
     assert_nothing_left(&daemon);
 }
 
