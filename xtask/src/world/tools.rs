@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use crate::repository::target_folder;
 
 /// Programs with the Debian package that contains each.
-const PACKAGES: [(&str, &str); 25] = [
+const PACKAGES: [(&str, &str); 26] = [
     ("busybox", "busybox-static"),
     ("cpio", "cpio"),
     ("curl", "curl"),
@@ -19,6 +19,7 @@ const PACKAGES: [(&str, &str); 25] = [
     ("mkfs.xfs", "xfsprogs"),
     ("nbd-client", "nbd-client"),
     ("nbdcopy", "libnbd-bin"),
+    ("nbdfuse", "libnbd-bin"),
     ("nbdinfo", "libnbd-bin"),
     ("nbdkit", "nbdkit"),
     ("openssl", "openssl"),
@@ -39,6 +40,9 @@ const PACKAGES: [(&str, &str); 25] = [
 const SYSTEM_PYTHON: &str = "/usr/bin/python3";
 /// Package of libnbd's Python module.
 const PYTHON_PACKAGE: &str = "python3-libnbd";
+
+/// The file system exerciser, which no package contains, and its version: its crate is built here.
+const EXERCISER: (&str, &str) = ("fsx", "0.3.2");
 
 /// Finds a program in PATH or in the folders of system programs.
 pub fn find(program: &str) -> Option<PathBuf> {
@@ -65,6 +69,7 @@ pub fn setup() -> Result<()> {
     if !has_python_module() {
         packages.push(PYTHON_PACKAGE);
     }
+    install_exerciser()?;
     if packages.is_empty() {
         println!("setup: every program is there");
         return Ok(());
@@ -97,6 +102,21 @@ fn install(packages: &[&str]) -> Result<()> {
     run_apt(&["update", "-q"])?;
     let arguments = ["install", "-q", "--yes", "--no-install-recommends"];
     run_apt(&arguments.iter().chain(packages).copied().collect::<Vec<_>>())
+}
+
+fn install_exerciser() -> Result<()> {
+    let (program, version) = EXERCISER;
+    if find(program).is_some() {
+        return Ok(());
+    }
+    println!("setup: building {program}");
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["install", "--quiet", "--locked", "--version", version, program]);
+    let status = command.status().context("cannot run cargo")?;
+    if !status.success() {
+        bail!("cannot build {program}: {status}");
+    }
+    Ok(())
 }
 
 fn run_apt(arguments: &[&str]) -> Result<()> {

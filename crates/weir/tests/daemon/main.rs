@@ -23,6 +23,7 @@ mod drain;
 mod drives;
 mod dry_run;
 mod failures;
+mod file_exerciser;
 mod generated_client;
 mod hostile_clients;
 mod hung_drive;
