@@ -26,6 +26,30 @@ pub enum AttachError {
         /// Its error output, on one line.
         words: String,
     },
+    /// The device has something that is not what was asked for. It stays.
+    #[error("{} has {found}, not {asked}; nothing is made over it", device.display())]
+    OtherContent {
+        /// The device.
+        device: PathBuf,
+        /// Name of what it has.
+        found: String,
+        /// Name of what was asked for.
+        asked: &'static str,
+    },
+    /// The device has nothing, and no filesystem was to be made.
+    #[error("{} has no filesystem", device.display())]
+    NoFilesystem {
+        /// The device.
+        device: PathBuf,
+    },
+    /// The folder is not one to mount on, or to unmount.
+    #[error("{} cannot be mounted on or unmounted: {why}", folder.display())]
+    MountPoint {
+        /// The folder.
+        folder: PathBuf,
+        /// Why not.
+        why: &'static str,
+    },
     /// The device is in use.
     #[error("{} is in use{}", device.display(), where_it_is(mounts, users))]
     Busy {
@@ -46,6 +70,17 @@ fn where_it_is(mounts: &[PathBuf], users: &[User]) -> String {
 }
 
 impl AttachError {
+    /// The error with all its causes.
+    pub fn in_words(&self) -> String {
+        let mut words = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(source) = cause {
+            words = format!("{words}: {source}");
+            cause = source.source();
+        }
+        words
+    }
+
     /// A call to the system failed, for use with `map_err`.
     pub(crate) fn system<E: Into<io::Error>>(
         action: &'static str,

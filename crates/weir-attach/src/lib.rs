@@ -1,10 +1,11 @@
 //! Attaching: how a volume becomes a file, and a block device, of this host.
 //!
-//! The crate asks the kernel for mounts and loop devices, and finds out what is there. It decides nothing: which
+//! The crate asks the kernel for mounts and block devices, and finds out what is there. It decides nothing: which
 //! attachments should exist is for control to know. It knows neither volumes nor the FUSE protocol.
 //!
 //! * [`fuse_mount`]: the mount of a filesystem of one file.
 //! * [`loop_device`]: a loop device on the file.
+//! * [`filesystem`]: a filesystem on a block device, and its mount.
 //! * [`mount_table`]: where a device is mounted.
 //! * [`device_users`]: which processes have opened a device.
 //! * [`keeper`]: the process that keeps mounts alive while no daemon runs.
@@ -13,6 +14,7 @@
 
 pub mod device_users;
 mod error;
+pub mod filesystem;
 pub mod fuse_mount;
 pub mod keeper;
 pub mod loop_device;

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::device_users;
 use crate::error::AttachError;
-use crate::{device_users, mount_table};
+use crate::mount_table::{self, DeviceNumber};
 
 /// The program of util-linux that sets loop devices up.
 const LOSETUP: &str = "losetup";
@@ -131,8 +132,7 @@ fn open_alone(device: &Path) -> Result<OwnedFd, AttachError> {
 
 fn busy(device: &Path) -> AttachError {
     let number = number_of(device);
-    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
-    let mounts = mount_table::mounts_of(major, minor).unwrap_or_default();
+    let mounts = mount_table::places_of(DeviceNumber::of(number)).unwrap_or_default();
     AttachError::Busy { device: device.to_owned(), mounts, users: device_users::users_of(number) }
 }
 

@@ -1,29 +1,74 @@
-//! Mount table: where the filesystem of a device is mounted, as the kernel tells in `/proc/self/mountinfo`
+//! Mount table: which filesystems are mounted where, as the kernel tells in `/proc/self/mountinfo`
 //! (proc_pid_mountinfo(5)).
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// Returns where a device with this number is mounted, in the mount namespace of the caller.
+/// Number of a block device, or of a filesystem without one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DeviceNumber {
+    /// Number of its driver.
+    pub major: u32,
+    /// Number among those of its driver.
+    pub minor: u32,
+}
+
+impl DeviceNumber {
+    /// From the number as system calls have it.
+    pub fn of(number: u64) -> DeviceNumber {
+        DeviceNumber { major: rustix::fs::major(number), minor: rustix::fs::minor(number) }
+    }
+}
+
+/// A mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// The device of its filesystem.
+    pub device: DeviceNumber,
+    /// Where it is.
+    pub place: PathBuf,
+}
+
+/// Returns all mounts in the mount namespace of the caller. Of those at one place the last one is visible.
 ///
 /// # Errors
 /// If the table cannot be read.
-pub fn mounts_of(major: u32, minor: u32) -> io::Result<Vec<PathBuf>> {
-    Ok(find(&fs::read("/proc/self/mountinfo")?, major, minor))
+pub fn read() -> io::Result<Vec<Mount>> {
+    Ok(parse(&fs::read("/proc/self/mountinfo")?))
 }
 
-fn find(table: &[u8], major: u32, minor: u32) -> Vec<PathBuf> {
-    let number = format!("{major}:{minor}").into_bytes();
-    let places = table.split(|byte| *byte == b'\n').filter_map(|line| {
-        let mut fields = line.split(|byte| *byte == b' ');
-        let found = fields.nth(2)?;
-        // The root of the mount comes before its place.
-        let place = fields.nth(1)?;
-        (found == number).then(|| PathBuf::from(std::ffi::OsString::from_vec(unescaped(place))))
-    });
-    places.collect()
+/// Returns where a device is mounted, in the mount namespace of the caller.
+///
+/// # Errors
+/// If the table cannot be read.
+pub fn places_of(device: DeviceNumber) -> io::Result<Vec<PathBuf>> {
+    Ok(read()?.into_iter().filter(|mount| mount.device == device).map(|mount| mount.place).collect())
+}
+
+/// True if any process of the host has a device mounted at another place than this one: a container does. Processes
+/// that the caller may not examine are left out.
+pub fn is_mounted_elsewhere(device: DeviceNumber, place: &Path) -> bool {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let tables = processes
+        .filter(|entry| entry.file_name().to_string_lossy().bytes().all(|byte| byte.is_ascii_digit()))
+        .filter_map(|entry| fs::read(entry.path().join("mountinfo")).ok());
+    tables.flat_map(|table| parse(&table)).any(|mount| mount.device == device && mount.place != place)
+}
+
+fn parse(table: &[u8]) -> Vec<Mount> {
+    table.split(|byte| *byte == b'\n').filter_map(mount_in).collect()
+}
+
+fn mount_in(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let (major, minor) = std::str::from_utf8(fields.nth(2)?).ok()?.split_once(':')?;
+    // The root of the mount comes before its place.
+    let place = fields.nth(1)?;
+    let device = DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? };
+    Some(Mount { device, place: PathBuf::from(OsString::from_vec(unescaped(place))) })
 }
 
 /// Replaces octal escapes such as `\040` for a space.
@@ -44,13 +89,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_of_a_device_are_found_with_their_escapes() {
+    fn mounts_are_read_with_their_escapes() {
         let table = b"22 28 0:21 / /proc rw - proc proc rw\n\
             95 28 7:3 / /mnt/a\\040b rw,relatime shared:5 - ext4 /dev/loop3 rw\n\
             96 28 7:30 / /mnt/c rw - ext4 /dev/loop30 rw\n\
-            97 28 7:3 /sub /mnt/d rw - ext4 /dev/loop3 rw\nshort";
-        assert_eq!(find(table, 7, 3), [PathBuf::from("/mnt/a b"), PathBuf::from("/mnt/d")]);
-        assert!(find(table, 8, 3).is_empty() && find(b"", 7, 3).is_empty());
+            97 28 7:3 /sub /mnt/d rw - ext4 /dev/loop3 rw\nshort\n98 28 x:3 / /mnt/e rw";
+        let found: Vec<_> = parse(table).into_iter().map(|mount| (mount.device.minor, mount.place)).collect();
+        let expected = [(21, "/proc"), (3, "/mnt/a b"), (30, "/mnt/c"), (3, "/mnt/d")];
+        assert_eq!(found, expected.map(|(minor, place)| (minor, PathBuf::from(place))));
         assert_eq!(unescaped(b"\\134\\9\\"), b"\\\\9\\");
     }
 }

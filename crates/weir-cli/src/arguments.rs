@@ -3,6 +3,7 @@
 mod alarm;
 mod attachment;
 mod background;
+mod docker;
 mod drive;
 mod dry_run;
 mod journal;
@@ -26,8 +27,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use alarm::{AlarmCommand, AlarmFilter, EventCommand};
-pub use attachment::{AttachArguments, AttachmentCommand, DetachArguments};
+pub use attachment::{AttachArguments, AttachmentCommand, DetachArguments, MountArguments};
 pub use background::{BackgroundPolicyCommand, BackgroundStatisticsCommand};
+pub use docker::DockerPluginArguments;
 pub use drive::{DriveChanges, DriveCommand};
 pub use dry_run::{LoadArguments, RecordArguments, SimulateArguments};
 pub use journal::JournalCommand;
@@ -133,6 +135,11 @@ pub enum Command {
         #[command(subcommand)]
         command: AttachmentCommand,
     },
+    /// Serve volumes to Docker, as the volume driver 'weir', until a signal ends it
+    #[command(
+        after_help = "Example:\n  weir docker-plugin --alias pxd &\n  docker volume create -d weir -o size=10G -o repl=2 vol1\n  docker run --rm -v vol1:/data --volume-driver weir debian df /data\n\nIt may be restarted at any time: no data passes through it."
+    )]
+    DockerPlugin(DockerPluginArguments),
     /// Create, show, restore and delete snapshots: point-in-time images of volumes
     #[command(
         visible_alias = "snap",

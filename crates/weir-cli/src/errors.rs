@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::arguments::Format;
 use weir_api_types::{ErrorCode, Problem};
+use weir_client::ClientError;
 
 /// Exit status of a command that was refused or failed.
 pub const FAILED: u8 = 1;
@@ -26,42 +27,9 @@ pub enum CommandError {
     /// The daemon reported a failure, or something failed in the client.
     #[error("{0}")]
     Failed(String),
-    /// The daemon refused the request or failed.
-    #[error("{}", .0.message())]
-    Answered(Box<Problem>),
-    /// The daemon accepted the request, and did not answer in time.
-    #[error(
-        "the daemon at {server} took the request and has not answered within {seconds} s; \
-         it may still be doing it, and 'weir status' says how it is"
-    )]
-    TimedOut {
-        /// Address of the daemon.
-        server: String,
-        /// Time that the client waited, in seconds.
-        seconds: u64,
-    },
-    /// The daemon accepted the request, and went away without an answer.
-    #[error(
-        "the daemon at {server} took the request, and the connection ended before its answer: {reason}; \
-         whether it was done is not known"
-    )]
-    NoAnswer {
-        /// Address of the daemon.
-        server: String,
-        /// Cause of the failure.
-        reason: String,
-    },
-    /// No daemon can be reached.
-    #[error(
-        "cannot reach the daemon at {server}: {reason}; \
-         is 'weir serve' running? (--server and WEIR_SERVER say where)"
-    )]
-    Unreachable {
-        /// Address where the daemon was expected.
-        server: String,
-        /// Cause of the failure.
-        reason: String,
-    },
+    /// A request to the daemon came to nothing.
+    #[error(transparent)]
+    Request(ClientError),
     /// The reader of the output has closed it.
     #[error("the output was closed")]
     OutputClosed,
@@ -77,11 +45,33 @@ impl CommandError {
     pub fn within(self, place: &impl std::fmt::Display) -> CommandError {
         match self {
             CommandError::Failed(message) => CommandError::Failed(format!("{place}: {message}")),
-            CommandError::Answered(problem) => {
+            CommandError::Request(ClientError::Answered(problem)) => {
                 let detail = format!("{place}: {}", problem.detail);
-                CommandError::Answered(Box::new(Problem { detail, ..*problem }))
+                ClientError::Answered(Box::new(Problem { detail, ..*problem })).into()
             }
             error => error,
+        }
+    }
+
+    /// True if the daemon answered with this code.
+    pub fn is_answer(&self, code: ErrorCode) -> bool {
+        self.problem().is_some_and(|problem| problem.code == code)
+    }
+
+    /// What the daemon said, if it refused a request or failed.
+    pub fn problem(&self) -> Option<&Problem> {
+        match self {
+            CommandError::Request(error) => error.problem(),
+            _ => None,
+        }
+    }
+}
+
+impl From<ClientError> for CommandError {
+    fn from(error: ClientError) -> CommandError {
+        match error {
+            ClientError::Address(message) => CommandError::Usage(message),
+            error => CommandError::Request(error),
         }
     }
 }
@@ -117,8 +107,8 @@ impl CommandError {
     pub fn exit_status(&self) -> u8 {
         match self {
             CommandError::Usage(_) => USAGE,
-            CommandError::Answered(problem) if problem.code == ErrorCode::NotFound => NOT_FOUND,
-            CommandError::Unreachable { .. } => NO_DAEMON,
+            CommandError::Request(ClientError::Unreachable { .. }) => NO_DAEMON,
+            error if error.is_answer(ErrorCode::NotFound) => NOT_FOUND,
             _ => FAILED,
         }
     }
@@ -127,18 +117,15 @@ impl CommandError {
     fn code(&self) -> &'static str {
         match self {
             CommandError::Usage(_) => "usage",
-            CommandError::Answered(problem) => problem.code.word(),
-            CommandError::Unreachable { .. } => "no_daemon",
-            CommandError::TimedOut { .. } => "timed_out",
-            CommandError::Failed(_) | CommandError::NoAnswer { .. } | CommandError::OutputClosed => "failed",
+            CommandError::Request(ClientError::Answered(problem)) => problem.code.word(),
+            CommandError::Request(ClientError::Unreachable { .. }) => "no_daemon",
+            CommandError::Request(ClientError::TimedOut { .. }) => "timed_out",
+            CommandError::Failed(_) | CommandError::Request(_) | CommandError::OutputClosed => "failed",
         }
     }
 
     fn field(&self) -> Option<String> {
-        match self {
-            CommandError::Answered(problem) => problem.field.clone(),
-            _ => None,
-        }
+        self.problem().and_then(|problem| problem.field.clone())
     }
 }
 
@@ -182,10 +169,10 @@ mod tests {
 
     #[test]
     fn each_code_has_its_exit_status() {
-        let answered = |code| CommandError::Answered(Box::new(Problem::new(code, "no")));
+        let answered = |code| CommandError::from(ClientError::Answered(Box::new(Problem::new(code, "no"))));
         let unreachable =
-            CommandError::Unreachable { server: "unix:/x".to_owned(), reason: "gone".to_owned() };
-        let timed_out = CommandError::TimedOut { server: "unix:/x".to_owned(), seconds: 120 };
+            ClientError::Unreachable { server: "unix:/x".to_owned(), reason: "gone".to_owned() };
+        let timed_out = ClientError::TimedOut { server: "unix:/x".to_owned(), seconds: 120 };
         for (error, status, code) in [
             (CommandError::Usage("what".to_owned()), 2, "usage"),
             (CommandError::Failed("why".to_owned()), 1, "failed"),
@@ -193,8 +180,8 @@ mod tests {
             (answered(ErrorCode::Refused), 1, "refused"),
             (answered(ErrorCode::Conflict), 1, "conflict"),
             (answered(ErrorCode::Full), 1, "full"),
-            (unreachable, 5, "no_daemon"),
-            (timed_out, 1, "timed_out"),
+            (unreachable.into(), 5, "no_daemon"),
+            (timed_out.into(), 1, "timed_out"),
         ] {
             assert_eq!((error.exit_status(), error.code()), (status, code));
             let object: serde_json::Value = serde_json::from_str(&written(&error, Format::Json)).unwrap();

@@ -9,7 +9,6 @@ mod change_options;
 mod client;
 mod commands;
 mod errors;
-mod items;
 mod normalise;
 pub mod output;
 mod policy_file;
@@ -25,8 +24,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 
-pub use arguments::ServeArguments;
 use arguments::{Arguments, Command};
+pub use arguments::{DockerPluginArguments, ServeArguments};
 use change_options::ChangeOptions;
 pub use errors::CommandError;
 use weir_api_types::PoliciesApply;
@@ -45,6 +44,16 @@ pub trait Local {
     /// # Errors
     /// If the socket cannot be made.
     fn keeper(&self, socket: &std::path::Path) -> Result<(), CommandError>;
+
+    /// Serves Docker until a signal ends it.
+    ///
+    /// # Errors
+    /// If a socket cannot be bound.
+    fn docker_plugin(
+        &self,
+        client: weir_client::Client,
+        arguments: DockerPluginArguments,
+    ) -> Result<(), CommandError>;
 
     /// The OpenAPI document of the API.
     ///
@@ -115,6 +124,10 @@ fn dispatch(arguments: Arguments, options: ChangeOptions, local: &dyn Local) -> 
         Command::Detach(detach) => commands::attachment::detach(&connect()?, &detach),
         Command::Attachment { command } => commands::attachment::run(&connect()?, command),
         Command::Keeper { socket } => local.keeper(&socket),
+        Command::DockerPlugin(plugin) => {
+            let (server, token_file) = (arguments.server.as_deref(), arguments.token_file.as_deref());
+            local.docker_plugin(weir_client::Client::new(server, token_file)?, plugin)
+        }
         Command::Snapshot { command } => commands::snapshot::run(&connect()?, command),
         Command::Template { command } => commands::template::run(&connect()?, command),
         Command::Operation { command } => commands::operation::run(&connect()?, command),

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::arguments::Format;
 use super::errors::CommandError;
-use super::items::Items;
+use weir_client::Items;
 use weir_types::{ByteRate, Size};
 
 /// Writes a text to standard output.

@@ -12,8 +12,8 @@ mod state_folder;
 mod supervise;
 
 use weir_api_types::PoliciesApply;
-use weir_cli::ServeArguments;
-use weir_cli::{CommandError, Local};
+use weir_cli::{CommandError, DockerPluginArguments, Local, ServeArguments};
+use weir_host::logging::{self, LogFormat};
 use weir_replay::trace::Header;
 
 fn main() -> std::process::ExitCode {
@@ -30,6 +30,22 @@ impl Local for Daemon {
 
     fn keeper(&self, socket: &std::path::Path) -> Result<(), CommandError> {
         weir_attach::keeper::run(socket).map_err(CommandError::failed)
+    }
+
+    fn docker_plugin(
+        &self,
+        client: weir_client::Client,
+        arguments: DockerPluginArguments,
+    ) -> Result<(), CommandError> {
+        logging::start("info", LogFormat::Text).map_err(CommandError::Usage)?;
+        let settings = weir_docker::Settings {
+            drivers: [vec!["weir".to_owned()], arguments.aliases].concat(),
+            sockets: arguments.sockets,
+            folder: arguments.folder,
+            tenant: arguments.tenant,
+            default_size_bytes: arguments.default_size.0,
+        };
+        weir_docker::serve(client, &settings).map_err(CommandError::failed)
     }
 
     fn openapi(&self) -> Result<String, CommandError> {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Complaint, PURE_CRATES, Tree};
 
 /// Each crate of the workspace with the crates of the workspace that it may use.
-const ALLOWED_EDGES: [(&str, &[&str]); 23] = [
+const ALLOWED_EDGES: [(&str, &[&str]); 25] = [
     ("weir-types", &["weir-testkit"]),
     ("weir-qos", &["weir-types"]),
     ("weir-volume", &["weir-types"]),
@@ -93,7 +93,20 @@ const ALLOWED_EDGES: [(&str, &[&str]); 23] = [
             "weir-testkit",
         ],
     ),
-    ("weir-cli", &["weir-types", "weir-api-types", "weir-replay", "weir-host", "weir-testkit"]),
+    ("weir-client", &["weir-types", "weir-api-types", "weir-host"]),
+    ("weir-docker", &["weir-types", "weir-api-types", "weir-client", "weir-host", "weir-attach"]),
+    (
+        "weir-cli",
+        &[
+            "weir-types",
+            "weir-api-types",
+            "weir-client",
+            "weir-replay",
+            "weir-host",
+            "weir-attach",
+            "weir-testkit",
+        ],
+    ),
     (
         "weir",
         &[
@@ -104,6 +117,8 @@ const ALLOWED_EDGES: [(&str, &[&str]); 23] = [
             "weir-host",
             "weir-store",
             "weir-attach",
+            "weir-client",
+            "weir-docker",
             "weir-engine-interface",
             "weir-engine",
             "weir-control",

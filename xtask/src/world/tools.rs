@@ -8,11 +8,12 @@ use anyhow::{Context, Result, bail};
 use crate::repository::target_folder;
 
 /// Programs with the Debian package that contains each.
-const PACKAGES: [(&str, &str); 26] = [
+const PACKAGES: [(&str, &str); 27] = [
     ("busybox", "busybox-static"),
     ("cpio", "cpio"),
     ("curl", "curl"),
     ("dmsetup", "dmsetup"),
+    ("dockerd", "docker.io"),
     ("fio", "fio"),
     ("losetup", "mount"),
     ("mkfs.ext4", "e2fsprogs"),

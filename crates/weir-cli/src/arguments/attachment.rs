@@ -1,6 +1,9 @@
 //! Arguments of the commands about attachments.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
+use weir_attach::filesystem::FilesystemKind;
 
 use super::{OptionalVolumeName, ReadArguments, TenantFilter, TenantOfShown, TenantOption, VolumeName};
 
@@ -17,6 +20,19 @@ pub struct AttachArguments {
     /// Consumer of the attachment, as 'attachment list' shows it
     #[arg(long, value_name = "TEXT", default_value = "weir attach")]
     pub consumer: String,
+    #[command(flatten)]
+    pub mount: MountArguments,
+}
+
+/// Where to mount an attached volume.
+#[derive(Debug, Args)]
+pub struct MountArguments {
+    /// Mount the filesystem of the volume at this folder, which is created or must be empty
+    #[arg(long, value_name = "DIR")]
+    pub mount: Option<PathBuf>,
+    /// Make a filesystem first, if the volume has nothing: 'ext4' or 'xfs'
+    #[arg(long, value_name = "FILESYSTEM", requires = "mount")]
+    pub fs: Option<FilesystemKind>,
 }
 
 /// A volume to detach.
@@ -26,6 +42,9 @@ pub struct DetachArguments {
     pub name: VolumeName,
     #[command(flatten)]
     pub tenant: TenantOption,
+    /// Unmount the volume on this host first
+    #[arg(long)]
+    pub unmount: bool,
 }
 
 /// Commands about attachments.

@@ -1,11 +1,14 @@
 //! `weir attach`, `weir detach` and `weir attachment`: commands about attachments.
 
+use std::cell::Cell;
+
 use super::super::arguments::{AttachArguments, AttachmentCommand, DetachArguments, ReadArguments};
 use super::super::client::{Client, of_tenant};
 use super::super::errors::CommandError;
 use super::super::output::{self, ListColumn, or_dash};
-use crate::items::Items;
+use super::mounting::{self, Mounting};
 use weir_api_types::{AttachMethod, Attachment, AttachmentCreate};
+use weir_client::Items;
 
 /// Width of the labels of `show`.
 const LABEL_WIDTH: usize = 16;
@@ -23,17 +26,30 @@ const COLUMNS: &[ListColumn<Attachment>] = &[
     ListColumn::wide_text("ID", |attachment| attachment.id.to_string()),
 ];
 
-/// Attaches a volume, and prints the path of its device.
+/// Attaches a volume, and prints the path of its device, or of its mount.
 pub fn attach(client: &Client, arguments: &AttachArguments) -> Result<(), CommandError> {
+    let mounting = Mounting::of(&arguments.mount)?;
     let path = path(arguments.tenant.tenant.as_deref(), arguments.name.get());
     let request =
         AttachmentCreate { read_only: arguments.read_only, consumer: Some(arguments.consumer.clone()) };
+    let was_there = Cell::new(false);
     let existing = || {
+        was_there.set(true);
         let found: Items<Attachment> = client.list(&path, &[])?;
         Ok(found.items.into_iter().next())
     };
     let attachment: Attachment = client.create(&path, &request, existing)?;
-    client.tell(&attachment.link)
+    let Some(mounting) = mounting else { return client.tell(&attachment.link) };
+    match mounting.mount(&attachment) {
+        Ok(place) => client.tell(&place.display().to_string()),
+        Err(error) => {
+            // Nothing stays of what failed.
+            if !was_there.get() {
+                remove(client, &attachment)?;
+            }
+            Err(error)
+        }
+    }
 }
 
 /// Detaches a volume.
@@ -46,7 +62,16 @@ pub fn detach(client: &Client, arguments: &DetachArguments) -> Result<(), Comman
             false => Err(CommandError::Failed(format!("volume '{name}' is not attached"))),
         };
     }
-    found.items.iter().try_for_each(|one| client.delete(&format!("/v1/attachments/{}", one.id), &[]))
+    found.items.iter().try_for_each(|attachment| {
+        if arguments.unmount {
+            mounting::unmount(attachment)?;
+        }
+        remove(client, attachment)
+    })
+}
+
+fn remove(client: &Client, attachment: &Attachment) -> Result<(), CommandError> {
+    client.delete(&format!("/v1/attachments/{}", attachment.id), &[])
 }
 
 /// Runs a command about attachments.

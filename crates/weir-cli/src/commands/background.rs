@@ -11,10 +11,10 @@ use super::super::arguments::{BackgroundPolicyCommand, BackgroundStatisticsComma
 use super::super::client::Client;
 use super::super::errors::CommandError;
 use super::super::output::{self, Column, ListColumn};
-use crate::items::Items;
 use weir_api_types::{
     BackgroundJob, BackgroundKind, BackgroundPolicy, BackgroundPolicyModify, BackgroundState, Rates,
 };
+use weir_client::Items;
 
 /// Path of the policies in the API.
 const POLICIES_PATH: &str = "/v1/background-policies";

@@ -9,8 +9,8 @@ use super::super::client::Client;
 use super::super::errors::CommandError;
 use super::super::output;
 use super::shown;
-use crate::items::Items;
 use weir_api_types::{Drive, DriveDrain, OperationState};
+use weir_client::Items;
 
 /// Interval at which a waiting command reads the progress of the drain.
 const WAIT_INTERVAL: Duration = Duration::from_millis(100);

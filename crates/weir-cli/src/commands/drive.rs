@@ -11,8 +11,9 @@ use super::super::errors::CommandError;
 use super::super::output::{self, ListColumn, optional_size, or_dash, rough_size};
 use super::shown::{kind, location, media_type};
 use super::{drain, measuring};
-use crate::items::Items;
 use weir_api_types::{Drive, DriveCreate, DriveDevice, DriveModify, Operation};
+use weir_client::ClientError;
+use weir_client::Items;
 
 /// Width of the labels of `show`.
 const LABEL_WIDTH: usize = 24;
@@ -105,7 +106,7 @@ fn tell_class(client: &Client, drive: &Drive) -> Result<(), CommandError> {
     let words = match measuring::wait(client, &path(&drive.name)) {
         Ok(measured) => measured.class_reason,
         Err(CommandError::Failed(reason)) => reason,
-        Err(CommandError::Answered(problem)) => problem.message(),
+        Err(CommandError::Request(ClientError::Answered(problem))) => problem.message(),
         Err(error) => return Err(error),
     };
     // The output may fail: the user may have closed standard error.

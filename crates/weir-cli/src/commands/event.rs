@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use weir_api_types::{Event, EventSeverity};
+use weir_client::ClientError;
 
 use crate::arguments::{EventCommand, Format};
 use crate::client::Client;
@@ -55,7 +56,7 @@ fn follow_from(
     loop {
         match follow_stream(client, severity, last, format) {
             Ok(newer) => last = newer,
-            Err(CommandError::Unreachable { .. } | CommandError::NoAnswer { .. }) => {}
+            Err(CommandError::Request(ClientError::Unreachable { .. } | ClientError::NoAnswer { .. })) => {}
             Err(error) => return Err(error),
         }
         thread::sleep(RECONNECT_PAUSE);

@@ -4,8 +4,8 @@ use super::super::arguments::JournalCommand;
 use super::super::client::{Client, of_tenant};
 use super::super::errors::CommandError;
 use super::super::output::{self, ListColumn};
-use crate::items::Items;
 use weir_api_types::Journal;
+use weir_client::Items;
 
 /// Path of journals in the API.
 const PATH: &str = "/v1/journals";

@@ -10,6 +10,7 @@ pub mod effect;
 pub mod event;
 pub mod journal;
 mod measuring;
+pub mod mounting;
 pub mod moving;
 pub mod operation;
 pub mod policy;

@@ -8,12 +8,12 @@ use super::super::arguments::{
 use super::super::client::{Client, of_tenant};
 use super::super::errors::CommandError;
 use super::super::output::{self, ListColumn, or_dash};
-use crate::items::Items;
 use weir_api_types::{
     AdaptiveModify, AdaptivePolicyGroup, AdaptivePolicyGroupCreate, AdaptivePolicyGroupModify, BurstModify,
     BurstTerms, Charges, InitialCredit, LimitsModify, OperationSize, PeakMode, PolicyGroup,
     PolicyGroupCreate, PolicyGroupModify, PolicyLimits, PolicyTerms, Rates, Space,
 };
+use weir_client::Items;
 
 /// Path of policy groups in the API.
 const PATH: &str = "/v1/policy-groups";

@@ -9,8 +9,8 @@ use super::super::arguments::{Format, ReadArguments, ScrubCommand, ScrubStartArg
 use super::super::client::{Client, of_tenant};
 use super::super::errors::CommandError;
 use super::super::output::{self, ListColumn};
-use crate::items::Items;
 use weir_api_types::{DamagedRange, Scrub, ScrubState, Volume};
+use weir_client::Items;
 
 /// Interval at which a waiting command reads the progress of scrubs.
 const WAIT_INTERVAL: Duration = Duration::from_millis(100);

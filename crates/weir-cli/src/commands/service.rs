@@ -6,8 +6,8 @@ use super::super::errors::CommandError;
 use super::super::output::{self, spaced_size};
 use super::pool as pool_words;
 use super::shown::{class, location, media_type, state};
-use crate::items::Items;
 use weir_api_types::{Logging, Pool, PoolDrive};
+use weir_client::Items;
 
 /// Runs a command about the service.
 pub fn run(client: &Client, command: ServiceCommand) -> Result<(), CommandError> {

@@ -9,8 +9,8 @@ use super::super::client::{Client, of_tenant, segment, tenant_and_any_name, tena
 use super::super::errors::CommandError;
 use super::super::output::{self, ListColumn};
 use super::shown::life;
-use crate::items::Items;
 use weir_api_types::{Snapshot, SnapshotCreate, SnapshotRestore, Volume, VolumeClone};
+use weir_client::Items;
 
 /// Interval at which a waiting command reads the progress of a snapshot.
 const WAIT_INTERVAL: Duration = Duration::from_millis(500);

@@ -3,27 +3,20 @@
 //! `WEIR_ATTACH_KILLS` is the number of kills of the daemon under a verified load.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::common::attached::{
+    alone, assert_no_mount_in_sight, assert_nothing_left, can_be_tested, devices, visible_files,
+};
 use crate::common::daemon::{Daemon, State, end_keeper, keeper};
-use crate::common::program::{find, has, is_root, tool};
-use crate::common::{setting, skip, wait_until};
+use crate::common::program::{find, has, tool};
+use crate::common::{setting, wait_until};
 
 const MIB: u64 = 1 << 20;
-
-/// True if this machine has the programs and rights for these tests.
-fn can_be_tested() -> bool {
-    if !Path::new("/dev/fuse").exists() {
-        skip("this machine has no FUSE");
-        return false;
-    }
-    has(&["mkfs.ext4", "fsck.ext4", "losetup", "fio", "blkdiscard", "blockdev", "fstrim"]) && is_root()
-}
 
 /// A device of a volume with a mount point. Dropping it ends all that is left of both, also of a failed test:
 /// the I/O of a device whose daemon is gone would wait for ever.
@@ -83,43 +76,6 @@ impl Drop for Disk {
             let _ = Command::new("umount").arg("-l").arg(file).stderr(Stdio::null()).status();
         }
     }
-}
-
-/// The right to attach. Devices of hidden mounts do not tell whose they are, so one test at a time has any.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    // A test that failed has cleared what it made.
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Files of mounts that are in sight.
-fn visible_files(state: &State) -> Vec<PathBuf> {
-    let entries = fs::read_dir(state.path().join("attachments"));
-    entries.into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
-}
-
-/// Block devices on files of hidden mounts.
-fn devices() -> Vec<PathBuf> {
-    let is_hidden = |device: &PathBuf| {
-        fs::read_to_string(device.join("loop/backing_file")).is_ok_and(|file| file.trim_end() == "/")
-    };
-    let entries = fs::read_dir("/sys/block").unwrap();
-    entries.map(|entry| entry.unwrap().path()).filter(is_hidden).collect()
-}
-
-fn assert_no_mount_in_sight(state: &State) {
-    assert_eq!(visible_files(state), Vec::<PathBuf>::new());
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    assert!(!mounts.contains(state.path().to_str().unwrap()), "{mounts}");
-}
-
-/// Asserts that nothing of any attachment is left on the host.
-fn assert_nothing_left(daemon: &Daemon) {
-    assert_eq!(daemon.json(&["attachment", "list"])["items"], json!([]));
-    assert_no_mount_in_sight(daemon.state());
-    assert_eq!(devices(), Vec::<PathBuf>::new());
-    let links = daemon.state().path().join("devices/default");
-    assert!(!links.exists(), "{}", links.display());
 }
 
 fn only(daemon: &Daemon) -> Value {
@@ -337,6 +293,53 @@ fn killed_keeper_is_replaced_while_the_daemon_runs() {
     disk.unmount();
     disk.check();
     daemon.ok(&["detach", "v1"]);
+    assert_nothing_left(&daemon);
+}
+
+#[test]
+fn volume_is_mounted_with_a_new_filesystem_and_nothing_is_overwritten() {
+    if !can_be_tested() || !has(&["mkfs.xfs", "blkid"]) {
+        return;
+    }
+    let _alone = alone();
+    let daemon = State::new().start(&[]);
+    daemon.create("v1", "64MiB");
+    daemon.create("v2", "512MiB");
+    let folder = daemon.state().beside("place");
+    let place = folder.to_str().unwrap();
+    // Without a filesystem, and without an order to make one.
+    let message = daemon.refused(1, &["attach", "v1", "--mount", place]);
+    assert!(message.contains("has no filesystem; '--fs ext4'"), "{message}");
+    assert_nothing_left(&daemon);
+    assert_eq!(daemon.ok(&["attach", "v1", "--mount", place, "--fs", "ext4"]).trim(), place);
+    fs::write(folder.join("file"), "content").unwrap();
+    // A folder that is mounted on, or has files, hides nothing.
+    for (place, why) in
+        [(place, "something is mounted there"), (folder.parent().unwrap().to_str().unwrap(), "it has files")]
+    {
+        let message = daemon.refused(1, &["attach", "v2", "--mount", place, "--fs", "xfs"]);
+        assert!(message.contains(why), "{message}");
+    }
+    let message = daemon.refused(1, &["detach", "v1"]);
+    assert!(message.contains(&format!("it is mounted at {place}")), "{message}");
+    daemon.ok(&["detach", "v1", "--unmount"]);
+    assert_nothing_left(&daemon);
+    // What is there stays, and is no place for another filesystem.
+    let message = daemon.refused(1, &["attach", "v1", "--mount", place, "--fs", "xfs"]);
+    assert!(message.contains("has ext4, not xfs; nothing is made over it"), "{message}");
+    daemon.ok(&["attach", "v1", "--mount", place, "--fs", "ext4"]);
+    assert_eq!(fs::read_to_string(folder.join("file")).unwrap(), "content");
+    daemon.ok(&["detach", "v1", "--unmount"]);
+    daemon.ok(&["volume", "modify", "v1", "--read-only", "true"]);
+    daemon.ok(&["attach", "v1", "--read-only", "--mount", place]);
+    assert!(fs::write(folder.join("file"), "other").is_err());
+    daemon.ok(&["detach", "v1", "--unmount"]);
+    // A volume can be too small for a filesystem, and the program says so.
+    daemon.create("v3", "8MiB");
+    let message = daemon.refused(1, &["attach", "v3", "--mount", place, "--fs", "xfs"]);
+    assert!(message.contains("mkfs.xfs failed"), "{message}");
+    daemon.ok(&["attach", "v2", "--mount", place, "--fs", "xfs"]);
+    daemon.ok(&["detach", "v2", "--unmount"]);
     assert_nothing_left(&daemon);
 }
 

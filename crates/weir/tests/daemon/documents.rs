@@ -50,6 +50,8 @@ fn next<'pages>(waiting: &Mutex<impl Iterator<Item = &'pages Page>>) -> Option<&
 
 /// Runs all commands of a page.
 fn run(page: &Page) {
+    let attaches = printed::commands(page.name).iter().any(|command| command.starts_with("weir attach "));
+    let _alone = attaches.then(crate::common::attached::alone);
     let mut world = World::new(page);
     page.preparation.iter().for_each(|step| world.take(step));
     for command in printed::commands(page.name) {

@@ -10,7 +10,7 @@ use crate::common::program::{find, has, is_root, tool};
 use crate::common::random::Random;
 use crate::common::wait_until;
 
-/// Two extents, so that operations meet each other and the border between extents.
+/// Small, so that operations meet each other.
 const SIZE: &str = "8MiB";
 /// Operations on each volume.
 const OPERATIONS: &str = "3000";

@@ -17,6 +17,7 @@ mod common;
 mod control_survives_kill;
 mod crash;
 mod decoders;
+mod docker;
 mod documents;
 mod doors;
 mod drain;

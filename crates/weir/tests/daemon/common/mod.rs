@@ -4,6 +4,7 @@
 //! speed of the machine, or makes a claim about it. A test waits for an event, or compares the daemon's
 //! counters with the daemon's own clock.
 
+pub mod attached;
 pub mod daemon;
 pub mod extents;
 pub mod load;

@@ -44,6 +44,8 @@ const ITSELF: &str = "documents::every_command_of_the_how_to_guides_works_as_pri
 pub const NONE: &str = "no test";
 const NBD: &str = "it needs the kernel's NBD client";
 const DEVICE: &str = "it needs a block device of its own";
+const DOCKER: &str = "docker::containers_use_volumes_and_leave_nothing";
+const IMAGES: &str = "it needs a Docker engine with an image from a registry";
 const SYSTEMD: &str = "it needs systemd";
 
 const fn passed(command: &'static str, reason: &'static str, covered_by: &'static str) -> PassedOver {
@@ -55,7 +57,7 @@ const DRIVES_OF_HYBRID: Step = Run("for drive in high1 high2 high3 low1 low2; do
      weir drive add /srv/$drive --class ${drive%[123]} --no-measurement; done");
 
 /// All pages with commands.
-pub const PAGES: [Page; 20] = [
+pub const PAGES: [Page; 21] = [
     Page {
         name: "add-a-drive",
         preparation: &[Run("mkdir /srv/drive1 /srv/drive2 /srv/left /srv/disk /srv/slow /srv/far")],
@@ -282,6 +284,42 @@ pub const PAGES: [Page; 20] = [
         ..PLAIN
     },
     Page { name: "use-templates", preparation: &[DRIVES_OF_HYBRID], ..PLAIN },
+    Page {
+        name: "use-volumes-in-docker",
+        preparation: &[
+            Run("mkdir /srv/high1"),
+            Run("weir drive add /srv/high1 --class high --no-measurement"),
+            Run("weir volume create logs --size 1"),
+        ],
+        passed_over: &[
+            passed(
+                "install --mode=644 packaging/systemd/weir-docker.service \
+                 /etc/systemd/system/weir-docker.service",
+                SYSTEMD,
+                NONE,
+            ),
+            passed("systemctl enable --now weir-docker", SYSTEMD, NONE),
+            passed(
+                "docker volume create -d weir -o size=10G -o repl=2 -o io_priority=high data",
+                IMAGES,
+                DOCKER,
+            ),
+            passed("docker run --rm -v data:/data --volume-driver weir debian df -h /data", IMAGES, DOCKER),
+            passed(
+                "docker run --rm -v size=10G,io_priority=low,name=logs:/logs --volume-driver weir debian \
+                 df -h /logs",
+                IMAGES,
+                DOCKER,
+            ),
+            passed(
+                "docker run --rm -v test-high:/test --volume-driver weir debian df -h /test",
+                IMAGES,
+                DOCKER,
+            ),
+            passed("docker volume rm logs", IMAGES, DOCKER),
+        ],
+        ..PLAIN
+    },
 ];
 
 /// Adds the drive again with data, and drains it so slowly that the drain does not end.

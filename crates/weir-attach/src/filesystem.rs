@@ -1,0 +1,239 @@
+//! Filesystems on block devices: which one is there, making one, mounting it.
+//!
+//! A filesystem is made only where nothing is: never over anything that has a signature. A mount hides nothing: not
+//! the files of a folder, and no other mount.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::str::FromStr;
+
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags};
+
+use crate::error::AttachError;
+use crate::mount_table::{self, DeviceNumber};
+
+/// A filesystem that can be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilesystemKind {
+    /// ext4, by e2fsprogs.
+    Ext4,
+    /// XFS, by xfsprogs.
+    Xfs,
+}
+
+impl FilesystemKind {
+    /// All kinds.
+    pub const ALL: [FilesystemKind; 2] = [FilesystemKind::Ext4, FilesystemKind::Xfs];
+
+    /// The name, as `mount` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            FilesystemKind::Ext4 => "ext4",
+            FilesystemKind::Xfs => "xfs",
+        }
+    }
+
+    fn program(self) -> &'static str {
+        match self {
+            FilesystemKind::Ext4 => "mkfs.ext4",
+            FilesystemKind::Xfs => "mkfs.xfs",
+        }
+    }
+}
+
+impl FromStr for FilesystemKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<FilesystemKind, String> {
+        let found = FilesystemKind::ALL.into_iter().find(|kind| kind.name() == text);
+        found.ok_or_else(|| format!("'{text}' is not a filesystem that can be made; ext4 and xfs are"))
+    }
+}
+
+/// How to mount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MountOptions {
+    /// Whether writes are refused.
+    pub is_read_only: bool,
+}
+
+/// Returns the name of what is on a device: a filesystem, a partition table, or anything else that has a signature.
+/// `None` if there is nothing.
+///
+/// # Errors
+/// If the device cannot be read, or has several signatures.
+pub fn probe(device: &Path) -> Result<Option<String>, AttachError> {
+    /// Exit status of blkid(8): nothing was found.
+    const NOTHING: i32 = 2;
+    /// Exit status of blkid(8): several things were found.
+    const SEVERAL: i32 = 8;
+    let mut command = Command::new("blkid");
+    command
+        .args(["--probe", "--output", "export", "--match-tag", "TYPE", "--match-tag", "PTTYPE"])
+        .arg(device);
+    let output = run("blkid", &mut command)?;
+    match output.status.code() {
+        Some(NOTHING) => Ok(None),
+        Some(SEVERAL) => Ok(Some("several things with signatures".to_owned())),
+        Some(0) => Ok(Some(found_in(&String::from_utf8_lossy(&output.stdout)))),
+        _ => Err(failed("blkid", &output)),
+    }
+}
+
+/// The type in blkid's output for programs.
+fn found_in(output: &str) -> String {
+    let values = output.lines().filter_map(|line| line.split_once('='));
+    let mut types = values.filter_map(|(key, value)| match key {
+        "TYPE" => Some(value.to_owned()),
+        "PTTYPE" => Some(format!("a partition table ({value})")),
+        _ => None,
+    });
+    types.next().unwrap_or_else(|| "something unknown".to_owned())
+}
+
+/// Makes sure that a device has a filesystem: makes one if there is nothing. Returns the name of the filesystem.
+/// Without a kind, none is made.
+///
+/// # Errors
+/// If something else is there, or the device is too small.
+pub fn prepare(device: &Path, kind: Option<FilesystemKind>) -> Result<String, AttachError> {
+    let found = probe(device)?;
+    match (found, kind) {
+        (Some(found), Some(kind)) if found != kind.name() => {
+            Err(AttachError::OtherContent { device: device.to_owned(), found, asked: kind.name() })
+        }
+        (Some(found), _) => Ok(found),
+        (None, Some(kind)) => {
+            let mut command = Command::new(kind.program());
+            // A device that had something meanwhile is refused: neither program is told to overwrite.
+            let output = run(kind.program(), command.arg("-q").arg(device))?;
+            if !output.status.success() {
+                return Err(failed(kind.program(), &output));
+            }
+            Ok(kind.name().to_owned())
+        }
+        (None, None) => Err(AttachError::NoFilesystem { device: device.to_owned() }),
+    }
+}
+
+/// Creates a folder to mount on, or refuses one where a mount would hide files or another mount.
+///
+/// # Errors
+/// If there is something to hide, or the folder cannot be created.
+pub fn check_folder(folder: &Path) -> Result<(), AttachError> {
+    fs::create_dir_all(folder).map_err(AttachError::system("create", folder))?;
+    if mounted_at(folder)?.is_some() {
+        return Err(AttachError::MountPoint { folder: folder.to_owned(), why: "something is mounted there" });
+    }
+    let mut entries = fs::read_dir(folder).map_err(AttachError::system("read", folder))?;
+    if entries.next().is_some() {
+        let why = "it has files, which the mount would hide";
+        return Err(AttachError::MountPoint { folder: folder.to_owned(), why });
+    }
+    Ok(())
+}
+
+/// Returns the device of the filesystem that is mounted at a folder; `None` if none is.
+///
+/// # Errors
+/// If the table of mounts cannot be read.
+pub fn mounted_at(folder: &Path) -> Result<Option<DeviceNumber>, AttachError> {
+    let folder = match fs::canonicalize(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        found => found.map_err(AttachError::system("examine", folder))?,
+    };
+    let table = mount_table::read().map_err(AttachError::system("read the mounts at", &folder))?;
+    Ok(table.iter().rev().find(|mount| mount.place == folder).map(|mount| mount.device))
+}
+
+/// Mounts the filesystem of a device. A folder where it is mounted already is no error.
+///
+/// # Errors
+/// If the mount would hide something, or the filesystem cannot be mounted.
+pub fn mount(device: &Path, folder: &Path, kind: &str, options: MountOptions) -> Result<(), AttachError> {
+    let number = number_of(device)?;
+    if mounted_at(folder)? == Some(number) {
+        return Ok(());
+    }
+    check_folder(folder)?;
+    let mut flags = MountFlags::NODEV;
+    flags.set(MountFlags::RDONLY, options.is_read_only);
+    let mounted = rustix::mount::mount(device, folder, kind, flags, None);
+    mounted.map_err(AttachError::system("mount at", folder))
+}
+
+/// Unmounts a folder. One where nothing is mounted is no error.
+///
+/// # Errors
+/// If files are in use.
+pub fn unmount(folder: &Path) -> Result<(), AttachError> {
+    match rustix::mount::unmount(folder, UnmountFlags::NOFOLLOW) {
+        Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
+        Err(Errno::BUSY) => {
+            Err(AttachError::MountPoint { folder: folder.to_owned(), why: "files in it are in use" })
+        }
+        Err(error) => Err(AttachError::system("unmount", folder)(error)),
+    }
+}
+
+/// Returns where a device is mounted, in the mount namespace of the caller.
+///
+/// # Errors
+/// If there is no such device, or the table of mounts cannot be read.
+pub fn places_of(device: &Path) -> Result<Vec<PathBuf>, AttachError> {
+    let number = number_of(device)?;
+    mount_table::places_of(number).map_err(AttachError::system("find the mounts of", device))
+}
+
+/// The number of a block device.
+fn number_of(device: &Path) -> Result<DeviceNumber, AttachError> {
+    let found = rustix::fs::stat(device).map_err(AttachError::system("examine", device))?;
+    if rustix::fs::FileType::from_raw_mode(found.st_mode) != rustix::fs::FileType::BlockDevice {
+        let error = io::Error::other("it is no block device of this host");
+        return Err(AttachError::system("use", device)(error));
+    }
+    Ok(DeviceNumber::of(found.st_rdev))
+}
+
+fn run(program: &'static str, command: &mut Command) -> Result<std::process::Output, AttachError> {
+    let output = command.env("LC_ALL", "C").stdin(Stdio::null()).output();
+    output.map_err(|error| AttachError::Program { program, words: error.to_string() })
+}
+
+fn failed(program: &'static str, output: &std::process::Output) -> AttachError {
+    let words = String::from_utf8_lossy(&output.stderr);
+    // xfsprogs explains all its options behind the error.
+    let words = words.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let words = words.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+    AttachError::Program { program, words }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn type_is_found_in_the_output_for_programs() {
+        assert_eq!(found_in("DEVNAME=/dev/loop0\nTYPE=ext4\n"), "ext4");
+        assert_eq!(found_in("DEVNAME=/dev/loop0\nPTTYPE=gpt\n"), "a partition table (gpt)");
+        assert_eq!(found_in(""), "something unknown");
+    }
+
+    #[test]
+    fn folder_with_files_or_another_mount_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = |place: &Path| check_folder(place).unwrap_err().to_string();
+        fs::write(folder.path().join("file"), "").unwrap();
+        assert!(refused(folder.path()).contains("it has files, which the mount would hide"));
+        let inside = folder.path().join("file/inside");
+        assert!(refused(&inside).contains("cannot create"), "{}", refused(&inside));
+        check_folder(&folder.path().join("new/folder")).unwrap();
+        assert!(refused(Path::new("/proc")).contains("something is mounted there"));
+        assert!(mounted_at(Path::new("/proc")).unwrap().is_some());
+        assert_eq!(mounted_at(folder.path()).unwrap(), None);
+        assert_eq!(mounted_at(&folder.path().join("nowhere")).unwrap(), None);
+    }
+}

@@ -1,0 +1,57 @@
+//! What attachments leave on the host.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::json;
+
+use super::daemon::{Daemon, State};
+use super::program::{has, is_root};
+use super::skip;
+
+/// True if this machine has the programs and rights to attach.
+pub fn can_be_tested() -> bool {
+    if !Path::new("/dev/fuse").exists() {
+        skip("this machine has no FUSE");
+        return false;
+    }
+    has(&["mkfs.ext4", "fsck.ext4", "losetup", "fio", "blkdiscard", "blockdev", "fstrim"]) && is_root()
+}
+
+/// The right to attach. Devices of hidden mounts do not tell whose they are, so one test at a time has any.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    // A test that failed has cleared what it made.
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Files of mounts that are in sight.
+pub fn visible_files(state: &State) -> Vec<PathBuf> {
+    let entries = fs::read_dir(state.path().join("attachments"));
+    entries.into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
+}
+
+/// Block devices on files of hidden mounts.
+pub fn devices() -> Vec<PathBuf> {
+    let is_hidden = |device: &PathBuf| {
+        fs::read_to_string(device.join("loop/backing_file")).is_ok_and(|file| file.trim_end() == "/")
+    };
+    let entries = fs::read_dir("/sys/block").unwrap();
+    entries.map(|entry| entry.unwrap().path()).filter(is_hidden).collect()
+}
+
+pub fn assert_no_mount_in_sight(state: &State) {
+    assert_eq!(visible_files(state), Vec::<PathBuf>::new());
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    assert!(!mounts.contains(state.path().to_str().unwrap()), "{mounts}");
+}
+
+/// Asserts that nothing of any attachment is left on the host.
+pub fn assert_nothing_left(daemon: &Daemon) {
+    assert_eq!(daemon.json(&["attachment", "list"])["items"], json!([]));
+    assert_no_mount_in_sight(daemon.state());
+    assert_eq!(devices(), Vec::<PathBuf>::new());
+    let links = daemon.state().path().join("devices/default");
+    assert!(!links.exists(), "{}", links.display());
+}
