@@ -3,8 +3,8 @@
 //! A filesystem is made only where nothing is: never over anything that has a signature. A mount hides nothing: not
 //! the files of a folder, and no other mount.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
@@ -64,9 +64,9 @@ pub struct MountOptions {
 /// `None` if there is nothing.
 ///
 /// # Errors
-/// If the device cannot be read, or has several signatures.
+/// If the device cannot be read, or has no bytes.
 pub fn probe(device: &Path) -> Result<Option<String>, AttachError> {
-    /// Exit status of blkid(8): nothing was found.
+    /// Exit status of blkid(8): nothing was found, or the device could not be read.
     const NOTHING: i32 = 2;
     /// Exit status of blkid(8): several things were found.
     const SEVERAL: i32 = 8;
@@ -76,11 +76,28 @@ pub fn probe(device: &Path) -> Result<Option<String>, AttachError> {
         .arg(device);
     let output = run("blkid", &mut command)?;
     match output.status.code() {
-        Some(NOTHING) => Ok(None),
+        Some(NOTHING) => read_ends(device).map(|()| None).map_err(AttachError::system("read", device)),
         Some(SEVERAL) => Ok(Some("several things with signatures".to_owned())),
         Some(0) => Ok(Some(found_in(&String::from_utf8_lossy(&output.stdout)))),
         _ => Err(failed("blkid", &output)),
     }
+}
+
+/// Reads where signatures are: the beginning and the end. A device that cannot be read has not nothing.
+fn read_ends(device: &Path) -> io::Result<()> {
+    /// Bytes of each end: more than any signature that libblkid knows is away from it.
+    const END_BYTES: u64 = 1 << 20;
+    let mut file = File::open(device)?;
+    let size_bytes = file.seek(SeekFrom::End(0))?;
+    if size_bytes == 0 {
+        return Err(io::Error::other("it has no bytes"));
+    }
+    let mut end = vec![0; END_BYTES.min(size_bytes) as usize];
+    for start in [0, size_bytes - end.len() as u64] {
+        file.seek(SeekFrom::Start(start))?;
+        file.read_exact(&mut end)?;
+    }
+    Ok(())
 }
 
 /// The type in blkid's output for programs.
@@ -108,7 +125,6 @@ pub fn prepare(device: &Path, kind: Option<FilesystemKind>) -> Result<String, At
         (Some(found), _) => Ok(found),
         (None, Some(kind)) => {
             let mut command = Command::new(kind.program());
-            // A device that had something meanwhile is refused: neither program is told to overwrite.
             let output = run(kind.program(), command.arg("-q").arg(device))?;
             if !output.status.success() {
                 return Err(failed(kind.program(), &output));
@@ -220,6 +236,18 @@ mod tests {
         assert_eq!(found_in("DEVNAME=/dev/loop0\nTYPE=ext4\n"), "ext4");
         assert_eq!(found_in("DEVNAME=/dev/loop0\nPTTYPE=gpt\n"), "a partition table (gpt)");
         assert_eq!(found_in(""), "something unknown");
+    }
+
+    #[test]
+    fn device_that_cannot_be_read_has_not_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(probe(&folder.path().join("nowhere")).is_err());
+        let empty = folder.path().join("empty");
+        fs::write(&empty, "").unwrap();
+        assert!(probe(&empty).unwrap_err().in_words().contains("it has no bytes"));
+        let blank = folder.path().join("blank");
+        File::create(&blank).unwrap().set_len(3 << 20).unwrap();
+        assert_eq!(probe(&blank).unwrap(), None);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Loop devices: a file becomes a block device.
 
+use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,6 +15,8 @@ use crate::mount_table::{self, DeviceNumber};
 
 /// The program of util-linux that sets loop devices up.
 const LOSETUP: &str = "losetup";
+/// It ends with the daemon: one that outlived it would make a device that nobody knows.
+const ENDS_WITH_CALLER: [&str; 4] = ["setpriv", "--pdeathsig", "KILL", LOSETUP];
 /// Logical block size of the device in bytes: what every filesystem takes.
 const SECTOR_BYTES: &str = "512";
 
@@ -101,9 +104,18 @@ fn identity_in(columns: &str) -> Option<String> {
     (!identity.is_empty()).then_some(identity)
 }
 
+/// True if the device goes with its last user: [`detach`] has met one that came meanwhile.
+pub fn is_leaving(device: &Path) -> bool {
+    fs::read_to_string(attributes_of(device).join("autoclear")).is_ok_and(|flag| flag.trim_end() == "1")
+}
+
 fn is_on_file(device: &Path) -> bool {
     // Only such a device has this folder.
-    Path::new("/sys/block").join(device.file_name().unwrap_or_default()).join("loop").exists()
+    attributes_of(device).exists()
+}
+
+fn attributes_of(device: &Path) -> PathBuf {
+    Path::new("/sys/block").join(device.file_name().unwrap_or_default()).join("loop")
 }
 
 /// Repeats what finds the device busy, for a while. A mount does not go by itself.
@@ -142,7 +154,8 @@ fn number_of(device: &Path) -> u64 {
 
 fn losetup(arguments: &[&str]) -> Result<String, AttachError> {
     let failed = |words: String| AttachError::Program { program: LOSETUP, words };
-    let mut command = Command::new(LOSETUP);
+    let mut command = Command::new(ENDS_WITH_CALLER[0]);
+    command.args(&ENDS_WITH_CALLER[1..]);
     let output = command.args(arguments).env("LC_ALL", "C").stdin(Stdio::null()).output();
     let output = output.map_err(|error| failed(error.to_string()))?;
     if output.status.success() {

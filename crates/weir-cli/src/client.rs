@@ -43,6 +43,12 @@ impl Client {
         Client { options, ..self }
     }
 
+    /// Refuses to touch block devices of this host for a daemon that may be on another.
+    pub fn refuse_remote(&self) -> Result<(), CommandError> {
+        let message = "the daemon may be on another host, whose block devices are not here; run this there";
+        if self.api.is_local() { Ok(()) } else { Err(CommandError::Failed(message.to_owned())) }
+    }
+
     /// Options of changes.
     pub fn options(&self) -> &ChangeOptions {
         &self.options

@@ -32,6 +32,7 @@ pub struct Client {
     http: reqwest::blocking::Client,
     base: String,
     server: String,
+    change_time_max: Duration,
 }
 
 /// A whole list, as programs read it.
@@ -73,7 +74,17 @@ impl Client {
             return Err(ClientError::Address(message));
         };
         let http = builder.build().map_err(|error| ClientError::Setup(error.to_string()))?;
-        Ok(Client { http, base, server })
+        Ok(Client { http, base, server, change_time_max: CHANGE_TIME_MAX })
+    }
+
+    /// Returns the client with another maximum time until the daemon answers a change.
+    pub fn with_change_time_max(self, change_time_max: Duration) -> Client {
+        Client { change_time_max, ..self }
+    }
+
+    /// True if the daemon is on this host for sure: block devices that it names are this host's.
+    pub fn is_local(&self) -> bool {
+        self.server.starts_with("unix:")
     }
 
     /// Begins a request, which [`Client::send`] sends.
@@ -130,7 +141,7 @@ impl Client {
     /// # Errors
     /// As [`Client::send`].
     pub fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
-        read(self.send(self.request(Method::POST, path, &[]).json(body), CHANGE_TIME_MAX)?)
+        read(self.send(self.request(Method::POST, path, &[]).json(body), self.change_time_max)?)
     }
 
     /// Removes an object.
@@ -138,7 +149,7 @@ impl Client {
     /// # Errors
     /// As [`Client::send`].
     pub fn delete(&self, path: &str) -> Result<(), ClientError> {
-        self.send(self.request(Method::DELETE, path, &[]), CHANGE_TIME_MAX).map(drop)
+        self.send(self.request(Method::DELETE, path, &[]), self.change_time_max).map(drop)
     }
 
     /// Classifies the failure of a request that got no answer.

@@ -183,7 +183,8 @@ fn storage(core: &Arc<Core>, config: &ControlConfig) -> Storage {
         reclaims: reclaims.clone(),
     });
     let host = Box::new(KernelHost::new(&core.state, config.program.clone()));
-    let attachments = Arc::new(Attachments::new(core.clone(), host, config.device_folder.clone()));
+    let attachments =
+        Arc::new(Attachments::new(core.clone(), serving.clone(), host, config.device_folder.clone()));
     Storage {
         figures,
         drive_records,

@@ -1,10 +1,16 @@
 //! Callers: who has a volume mounted. They are a set for each volume, in files, and never a count: Docker repeats
-//! calls, and forgets some. A caller is stale once its engine has ended and no container has the volume any more.
+//! calls, and forgets some.
+//!
+//! A caller stays until no container has the volume and either Docker has unmounted for it, or its engine has ended.
+//! Docker unmounts for a running container too, after `docker cp`; and with live restore, containers outlive their
+//! engine.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// The line of a caller's file if Docker has unmounted for it.
+const LEFT: &str = "left";
 /// Most bytes of a caller's name.
 const ID_BYTES_MAX: usize = 200;
 
@@ -41,14 +47,16 @@ fn start_ticks_in(text: &str) -> Option<u64> {
 pub struct Caller {
     /// Its name, by Docker.
     pub id: String,
-    /// Its engine; `None` if that is not known.
+    /// Its engine; `None` if that is not known, as of an engine in another PID namespace.
     pub engine: Option<Engine>,
+    /// Whether Docker has unmounted for it.
+    pub has_left: bool,
 }
 
 /// The stale ones among the callers of a volume. `is_alive` tells of an engine whether it runs, and `is_used` whether
-/// any container has the volume: with live restore, containers outlive their engine.
+/// any container has the volume.
 pub fn stale(callers: &[Caller], is_alive: impl Fn(Engine) -> bool, is_used: bool) -> Vec<&Caller> {
-    let has_ended = |caller: &&Caller| !caller.engine.is_some_and(&is_alive);
+    let has_ended = |caller: &&Caller| caller.has_left || !caller.engine.is_none_or(&is_alive);
     callers.iter().filter(|_| !is_used).filter(has_ended).collect()
 }
 
@@ -83,21 +91,27 @@ impl Callers {
     pub fn of(&self, volume: &str) -> io::Result<Vec<Caller>> {
         let folder = self.folder_of(volume);
         let read = |id: String| {
-            let engine = fs::read_to_string(folder.join(&id)).ok().and_then(|text| engine_in(&text));
-            Caller { id, engine }
+            let text = fs::read_to_string(folder.join(&id)).unwrap_or_default();
+            let engine = text.lines().next().and_then(engine_in);
+            Caller { id, engine, has_left: text.lines().any(|line| line == LEFT) }
         };
         Ok(names_in(&folder)?.into_iter().map(read).collect())
     }
 
-    /// Adds a caller. One that is there already is no error.
+    /// Writes a caller, instead of what was there of it.
     ///
     /// # Errors
     /// If its name is none, or it cannot be written.
-    pub fn add(&self, volume: &str, caller: &Caller) -> io::Result<()> {
+    pub fn put(&self, volume: &str, caller: &Caller) -> io::Result<()> {
         let folder = self.folder_of(volume);
         fs::create_dir_all(&folder)?;
-        let engine = caller.engine.map(|engine| format!("{} {}\n", engine.process, engine.start_ticks));
-        fs::write(folder.join(checked(&caller.id)?), engine.unwrap_or_default())
+        let engine = caller.engine.map(|engine| format!("{} {}", engine.process, engine.start_ticks));
+        let left = if caller.has_left { LEFT } else { "" };
+        let file = folder.join(checked(&caller.id)?);
+        // A plugin that is killed here leaves the old file or the new one.
+        let new = file.with_extension("new");
+        fs::write(&new, format!("{}\n{left}\n", engine.unwrap_or_default()))?;
+        fs::rename(new, file)
     }
 
     /// Removes a caller. One that is not there is no error.
@@ -135,6 +149,7 @@ fn names_in(folder: &Path) -> io::Result<Vec<String>> {
     };
     let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
     let mut names = names.collect::<io::Result<Vec<_>>>()?;
+    names.retain(|name| !name.ends_with(".new"));
     names.sort();
     Ok(names)
 }
@@ -144,7 +159,7 @@ mod tests {
     use super::*;
 
     fn caller(id: &str, process: u32) -> Caller {
-        Caller { id: id.to_owned(), engine: Some(Engine { process, start_ticks: 7 }) }
+        Caller { id: id.to_owned(), engine: Some(Engine { process, start_ticks: 7 }), has_left: false }
     }
 
     #[test]
@@ -153,29 +168,31 @@ mod tests {
         let callers = Callers::new(folder.path().join("callers"));
         assert!(callers.volumes().unwrap().is_empty() && callers.of("vol").unwrap().is_empty());
         for _ in 0..2 {
-            callers.add("vol", &caller("a1", 5)).unwrap();
+            callers.put("vol", &caller("a1", 5)).unwrap();
         }
-        callers.add("vol", &Caller { id: "b2".to_owned(), engine: None }).unwrap();
-        let both = callers.of("vol").unwrap();
-        assert_eq!(both, [caller("a1", 5), Caller { id: "b2".to_owned(), engine: None }]);
+        let unknown = Caller { id: "b2".to_owned(), engine: None, has_left: true };
+        callers.put("vol", &unknown).unwrap();
+        assert_eq!(callers.of("vol").unwrap(), [caller("a1", 5), unknown]);
         for id in ["a1", "a1", "b2", "never"] {
             callers.remove("vol", id).unwrap();
         }
         assert!(callers.volumes().unwrap().is_empty());
         for id in ["", "../x", "a/b", "."] {
-            assert!(callers.add("vol", &caller(id, 5)).is_err() && callers.remove("vol", id).is_err());
+            assert!(callers.put("vol", &caller(id, 5)).is_err() && callers.remove("vol", id).is_err());
         }
     }
 
     #[test]
-    fn caller_is_stale_without_its_engine_and_without_a_container() {
-        let callers = [caller("old", 5), caller("new", 6), Caller { id: "x".to_owned(), engine: None }];
+    fn caller_is_stale_once_it_or_its_engine_has_ended_and_no_container_has_the_volume() {
+        let left = Caller { has_left: true, ..caller("left", 6) };
+        let unknown = Caller { engine: None, ..caller("unknown", 0) };
+        let callers = [caller("old", 5), caller("new", 6), left, unknown];
         let is_alive = |engine: Engine| engine.process == 6;
         let stale_ids = |is_used| -> Vec<&str> {
             stale(&callers, is_alive, is_used).into_iter().map(|caller| caller.id.as_str()).collect()
         };
-        assert_eq!(stale_ids(false), ["old", "x"]);
-        assert!(stale_ids(true).is_empty(), "live restore: the container has it");
+        assert_eq!(stale_ids(false), ["old", "left"]);
+        assert!(stale_ids(true).is_empty(), "a container has it");
     }
 
     #[test]

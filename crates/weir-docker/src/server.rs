@@ -1,8 +1,11 @@
 //! The socket where dockerd calls, and the way of a call to its answer.
 
+use std::fs::{DirBuilder, Permissions};
 use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -21,8 +24,14 @@ use crate::callers::{Caller, Engine};
 use crate::protocol::{Answer, Call, Capabilities};
 use crate::volumes::{CallError, DockerVolumes};
 
-/// Media type of answers.
+/// Content type of answers.
 const CONTENT_TYPE: &str = "application/vnd.docker.plugins.v1.1+json";
+/// Maximum time until the daemon answers a change: dockerd waits two minutes.
+const CHANGE_TIME_MAX: Duration = Duration::from_secs(100);
+/// Pause between two looks for what Docker has forgotten.
+const SETTLE_PAUSE: Duration = Duration::from_secs(30);
+/// Mode of the folder of mounts.
+const PRIVATE: u32 = 0o700;
 /// Most bytes of a call.
 const CALL_BYTES_MAX: usize = 1 << 20;
 
@@ -65,21 +74,45 @@ pub enum ServeError {
 pub fn serve(client: Client, settings: &Settings) -> Result<(), ServeError> {
     let folder = &settings.sockets;
     std::fs::create_dir_all(folder)?;
+    let own = own_folder(&settings.folder)?;
     let paths: Vec<_> = settings.drivers.iter().map(|driver| folder.join(format!("{driver}.sock"))).collect();
     let listeners = paths.iter().map(|path| bind(path)).collect::<Result<Vec<_>, _>>()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let volumes =
-        DockerVolumes::new(client, settings.tenant.clone(), settings.default_size_bytes, &settings.folder);
+    let client = client.with_change_time_max(CHANGE_TIME_MAX);
+    let volumes = DockerVolumes::new(client, settings.tenant.clone(), settings.default_size_bytes, &own);
     let volumes = Arc::new(volumes);
-    let settled = volumes.clone();
-    // Calls about one volume wait for each other, so that this needs no end before the first call.
-    runtime.spawn_blocking(move || settled.settle_all());
+    runtime.spawn(settle_for_ever(volumes.clone()));
     let served = runtime.block_on(serve_all(listeners, &router(volumes)));
     for path in paths {
         // A socket of another program that has taken its place would be gone, too: dockerd connects again.
         let _ = std::fs::remove_file(path);
     }
+    // A call that waits for a daemon is cut off as by a crash: the next plugin settles what it left.
+    runtime.shutdown_background();
     Ok(served?)
+}
+
+/// Creates the folder of mounts and callers, or checks it: whoever could reach the mounts in it could run what a
+/// container has put there, as its owner. Returns its path without links.
+fn own_folder(folder: &Path) -> io::Result<PathBuf> {
+    DirBuilder::new().recursive(true).mode(PRIVATE).create(folder)?;
+    let found = std::fs::symlink_metadata(folder)?;
+    if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
+        let message = format!("{} is not a folder of this user alone", folder.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+    }
+    std::fs::set_permissions(folder, Permissions::from_mode(PRIVATE))?;
+    std::fs::canonicalize(folder)
+}
+
+/// Settles what Docker has forgotten, at the start and now and then.
+async fn settle_for_ever(volumes: Arc<DockerVolumes>) {
+    loop {
+        let volumes = volumes.clone();
+        // A fault is in the log.
+        let _ = tokio::task::spawn_blocking(move || volumes.settle_all()).await;
+        tokio::time::sleep(SETTLE_PAUSE).await;
+    }
 }
 
 fn bind(path: &Path) -> Result<std::os::unix::net::UnixListener, ServeError> {
@@ -128,14 +161,22 @@ async fn answer(
     body: Bytes,
 ) -> Response {
     let path = uri.path().trim_start_matches('/').to_owned();
-    // Docker sends no media type, and nothing at all with some calls.
+    // Docker does not say that it sends JSON, and sends nothing at all with some calls.
     let call: Call = match if body.is_empty() { Ok(Call::default()) } else { serde_json::from_slice(&body) } {
         Ok(call) => call,
         Err(error) => return failed(format!("the call is not understood: {error}")),
     };
     let name = call.name.clone();
-    let outcome = tokio::task::spawn_blocking(move || carry_out(&volumes, &path, call, engine)).await;
-    match outcome {
+    let (sender, outcome) = tokio::sync::oneshot::channel();
+    tokio::task::spawn_blocking(move || {
+        let (name, id) = (call.name.clone(), call.id.clone());
+        let outcome = carry_out(&volumes, &path, call, engine);
+        // dockerd has given up: it takes the volume for not mounted, and will not unmount it.
+        if sender.send(outcome).is_err() && path == MOUNT {
+            let _ = volumes.unmount(&name, &id);
+        }
+    });
+    match outcome.await {
         Ok(Ok(Some(answer))) => reply(StatusCode::OK, &answer),
         Ok(Ok(None)) => StatusCode::NOT_FOUND.into_response(),
         Ok(Err(error)) => {
@@ -148,6 +189,9 @@ async fn answer(
         Err(error) => failed(format!("the plugin has a fault: {error}")),
     }
 }
+
+/// The call that mounts a volume.
+const MOUNT: &str = "VolumeDriver.Mount";
 
 /// Carries a call out; `None` if the protocol has no such call.
 fn carry_out(
@@ -165,8 +209,8 @@ fn carry_out(
         "VolumeDriver.Get" => Answer::Volume { volume: volumes.get(&name)? },
         "VolumeDriver.List" => Answer::Volumes { volumes: volumes.list()? },
         "VolumeDriver.Path" => Answer::Place { mountpoint: volumes.path(&name)? },
-        "VolumeDriver.Mount" => {
-            let place = volumes.mount(&name, &Caller { id: call.id, engine })?;
+        MOUNT => {
+            let place = volumes.mount(&name, &Caller { id: call.id, engine, has_left: false })?;
             Answer::Place { mountpoint: place.display().to_string() }
         }
         "VolumeDriver.Unmount" => volumes.unmount(&name, &call.id).map(done)?,

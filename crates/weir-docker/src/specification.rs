@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use weir_api_types::{IoPriority, VolumeCreate};
 use weir_attach::filesystem::FilesystemKind;
+use weir_types::Name;
 use weir_types::bounds::VOLUME_SIZE_GRANULE_BYTES;
 use weir_types::units::Size;
 
@@ -60,6 +61,9 @@ pub enum SpecificationError {
     /// Options in a name that does not say which volume is meant.
     #[error("the name '{0}' has options, and needs name=VOLUME among them")]
     NoName(String),
+    /// A name that no volume has.
+    #[error(transparent)]
+    Name(#[from] weir_types::name::NameError),
     /// Neither a name nor options.
     #[error("'{0}' has no '=': a volume's name has no ',' and an option is KEY=VALUE")]
     NoOption(String),
@@ -91,7 +95,7 @@ impl Specification {
             insert(&mut all, key, value)?;
         }
         let mut specification = Specification {
-            name,
+            name: checked(name)?,
             size_bytes: None,
             replicas: None,
             io_priority: None,
@@ -174,6 +178,11 @@ fn insert(all: &mut BTreeMap<String, String>, key: &str, value: &str) -> Result<
     }
 }
 
+/// The name of a volume, which is a file's name too.
+fn checked(name: String) -> Result<String, SpecificationError> {
+    Ok(Name::new(name)?.to_string())
+}
+
 fn class(value: &str) -> Option<IoPriority> {
     match value.to_ascii_lowercase().as_str() {
         "high" => Some(IoPriority::High),
@@ -240,6 +249,8 @@ mod tests {
             ("vol", ("io_priority", "urgent"), "high, med and low are"),
             ("vol", ("fs", "vfat"), "ext4 and xfs are"),
             ("size=10G", ("repl", "1"), "needs name=VOLUME"),
+            ("name=../etc", ("repl", "1"), "name '../etc'"),
+            ("..", ("repl", "1"), "name '..'"),
             ("a,b", ("repl", "1"), "'a' has no '='"),
             ("size=1,name=vol", ("size", "2"), "'size' is given twice"),
         ] {

@@ -3,10 +3,11 @@
 //! What is mounted is read from the kernel each time, and who has it from files: a plugin that starts again knows all
 //! that the one before it knew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use weir_api_types::{Attachment, AttachmentCreate, ErrorCode, IoPriority, Volume};
 use weir_attach::AttachError;
@@ -23,6 +24,11 @@ const CONSUMER: &str = "docker";
 /// A folder of ext4's own in each new filesystem. Programs that want an empty folder, as databases do, refuse it;
 /// e2fsck makes it when it is needed.
 const LOST_AND_FOUND: &str = "lost+found";
+
+/// How long the mount namespace of a container that has ended may stay.
+const CONTAINER_END_TIME_MAX: Duration = Duration::from_secs(2);
+/// Pause between two looks at it.
+const CONTAINER_END_PAUSE: Duration = Duration::from_millis(20);
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -73,24 +79,27 @@ impl DockerVolumes {
         let lock = self.lock_of(&wanted.name);
         let _held = held(&lock);
         if let Some(volume) = self.find(&wanted.name)? {
-            return refuse_other(&volume, &wanted);
+            refuse_other(&volume, &wanted)?;
+            // An earlier call may have been cut off before it made the filesystem.
+            let is_new = is_empty(&volume) && self.attachment_of(&volume.name)?.is_none();
+            return if is_new { self.format(&volume, wanted.filesystem) } else { Ok(()) };
         }
         let request = wanted.request(self.default_size_bytes);
         let volume: Volume = self.client.post(&of_tenant(Some(&self.tenant), "volumes", None), &request)?;
-        let formatted = self.format(&volume, wanted.filesystem);
-        if formatted.is_err() {
+        self.format(&volume, wanted.filesystem).inspect_err(|_| {
             // Nothing stays of what failed.
-            self.client.delete(&self.path_of(&volume.name))?;
-        }
-        formatted
+            if let Err(error) = self.client.delete(&self.path_of(&volume.name)) {
+                tracing::warn!(volume = volume.name, %error, "a volume stays without a filesystem");
+            }
+        })
     }
 
     /// Makes the filesystem of a new volume.
     fn format(&self, volume: &Volume, kind: FilesystemKind) -> Outcome<()> {
         let attachment = self.attach(volume)?;
         let prepared = device_of(&attachment).and_then(|device| Ok(filesystem::prepare(device, Some(kind))?));
-        self.detach(&attachment)?;
-        prepared.map(drop)
+        let detached = self.detach(&attachment);
+        prepared.map(drop).and(detached)
     }
 
     /// Mounts a volume for a caller. Returns where.
@@ -100,14 +109,22 @@ impl DockerVolumes {
         let _held = held(&lock);
         let volume = self.find(&name)?.ok_or_else(|| CallError::NoVolume(name.clone()))?;
         let place = self.mounts.join(&volume.name);
+        let before = self.callers.of(&name)?.into_iter().find(|known| known.id == caller.id);
         // Whoever is recorded before the mount is not forgotten if the plugin ends in between.
-        self.callers.add(&name, caller)?;
-        let mounted = self.mount_at(&volume, &place);
-        if mounted.is_err() {
-            self.callers.remove(&name, &caller.id)?;
-            self.settle(&name)?;
+        self.callers.put(&name, caller)?;
+        match self.mount_at(&volume, &place) {
+            Ok(()) => Ok(place),
+            Err(error) => {
+                match before {
+                    Some(before) => self.callers.put(&name, &before)?,
+                    None => self.callers.remove(&name, &caller.id)?,
+                }
+                if let Err(error) = self.settle(&name) {
+                    tracing::warn!(volume = name, %error, "what is left of a failed mount stays for now");
+                }
+                Err(error)
+            }
         }
-        mounted.map(|()| place)
     }
 
     fn mount_at(&self, volume: &Volume, place: &Path) -> Outcome<()> {
@@ -117,17 +134,13 @@ impl DockerVolumes {
                 let (link, consumer) = (other.link, other.consumer);
                 return Err(CallError::Refused(format!("it is attached as {link} by '{consumer}'")));
             }
-            None if volume.connections > 0 => {
-                let count = volume.connections;
-                return Err(CallError::Refused(format!("{count} NBD connections use it")));
-            }
             None => self.attach(volume)?,
         };
         let device = device_of(&attachment)?;
-        // A volume that was created by other means has no filesystem yet. A read-only one cannot get any.
-        let kind =
-            (!volume.read_only && filesystem::probe(device)?.is_none()).then_some(FilesystemKind::Ext4);
-        let found = filesystem::prepare(device, kind)?;
+        // A volume that was created by other means has no filesystem yet. One that was ever written is never taken
+        // for a new one, and a read-only one cannot get any.
+        let may_format = !volume.read_only && is_empty(volume);
+        let found = filesystem::prepare(device, may_format.then_some(FilesystemKind::Ext4))?;
         filesystem::mount(device, place, &found, MountOptions { is_read_only: volume.read_only })?;
         // One that is not empty stays.
         let _ = std::fs::remove_dir(place.join(LOST_AND_FOUND));
@@ -139,49 +152,81 @@ impl DockerVolumes {
         let name = name_of(name)?;
         let lock = self.lock_of(&name);
         let _held = held(&lock);
-        self.callers.remove(&name, id)?;
+        let all = self.callers.of(&name)?;
+        if let Some(caller) = all.iter().find(|caller| caller.id == id) {
+            self.callers.put(&name, &Caller { has_left: true, ..caller.clone() })?;
+        }
+        let is_last = all.iter().all(|caller| caller.id == id || caller.has_left);
+        if is_last {
+            self.wait_for_containers(&name)?;
+        }
         self.settle(&name)
+    }
+
+    /// Waits a moment for the end of the mount namespaces of containers that have ended. If a container runs on,
+    /// Docker has only copied a file.
+    fn wait_for_containers(&self, name: &str) -> Outcome<()> {
+        let until = Instant::now() + CONTAINER_END_TIME_MAX;
+        while self.is_used(name)? && Instant::now() < until {
+            std::thread::sleep(CONTAINER_END_PAUSE);
+        }
+        Ok(())
+    }
+
+    /// True if a container has the volume.
+    fn is_used(&self, name: &str) -> Outcome<bool> {
+        let place = self.mounts.join(name);
+        let device = filesystem::mounted_at(&place)?;
+        Ok(device.is_some_and(|device| mount_table::is_mounted_elsewhere(device, &place)))
     }
 
     /// Forgets stale callers of a volume, and unmounts it if none is left.
     fn settle(&self, name: &str) -> Outcome<()> {
-        let place = self.mounts.join(name);
-        let device = filesystem::mounted_at(&place)?;
-        let is_used = device.is_some_and(|device| mount_table::is_mounted_elsewhere(device, &place));
         let all = self.callers.of(name)?;
+        let is_used = self.is_used(name)?;
         let stale = callers::stale(&all, Engine::is_alive, is_used);
-        for caller in &stale {
-            tracing::info!(volume = name, caller = caller.id, "a caller that has ended is forgotten");
-            self.callers.remove(name, &caller.id)?;
-        }
         if stale.len() < all.len() {
-            return Ok(());
+            return stale.iter().try_for_each(|caller| Ok(self.callers.remove(name, &caller.id)?));
         }
+        // Without a daemon, the filesystem would wait for it here.
+        let attachment = match self.attachment_of(name) {
+            Err(CallError::NoVolume(_)) => None,
+            found => found?.filter(|found| found.consumer == CONSUMER),
+        };
+        let place = self.mounts.join(name);
         filesystem::unmount(&place)?;
-        // It is not there if the volume was never mounted.
+        attachment.map_or(Ok(()), |own| self.detach(&own))?;
+        // What tells the next plugin of the mount goes last. The folder is not there if it was never mounted.
         let _ = std::fs::remove_dir(&place);
-        match self.attachment_of(name) {
-            Ok(Some(own)) if own.consumer == CONSUMER => self.detach(&own),
-            Err(CallError::NoVolume(_)) | Ok(_) => Ok(()),
-            Err(error) => Err(error),
-        }
+        stale.iter().try_for_each(|caller| Ok(self.callers.remove(name, &caller.id)?))
     }
 
-    /// Settles all volumes, as the first act of a plugin. A fault is only reported: it meets the next call again.
+    /// Settles all volumes: what earlier plugins left, and what Docker has forgotten. A fault is only reported: the
+    /// next time meets it again.
     pub fn settle_all(&self) {
-        let mounted = std::fs::read_dir(&self.mounts).into_iter().flatten().flatten();
-        let mounted = mounted.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        let mut names: Vec<String> = self.callers.volumes().unwrap_or_default();
-        names.extend(mounted);
-        names.sort();
-        names.dedup();
+        let names = match self.unsettled() {
+            Ok(names) => names,
+            Err(error) => return tracing::warn!(%error, "what Docker has forgotten stays for now"),
+        };
         for name in names {
             let lock = self.lock_of(&name);
             let _held = held(&lock);
             if let Err(error) = self.settle(&name) {
-                tracing::warn!(volume = name, %error, "what an earlier plugin left stays as it is");
+                tracing::warn!(volume = name, %error, "what Docker has forgotten of a volume stays for now");
             }
         }
+    }
+
+    /// Names of the volumes that have callers, a mount, or an attachment for Docker.
+    fn unsettled(&self) -> Outcome<BTreeSet<String>> {
+        let mut names: BTreeSet<String> = self.callers.volumes()?.into_iter().collect();
+        let mounted = std::fs::read_dir(&self.mounts).into_iter().flatten().flatten();
+        names.extend(mounted.map(|entry| entry.file_name().to_string_lossy().into_owned()));
+        let attached: Vec<Attachment> =
+            self.client.list("/v1/attachments", &[("tenant", Some(&self.tenant))])?.items;
+        names.extend(attached.into_iter().filter(|one| one.consumer == CONSUMER).map(|one| one.volume));
+        names.retain(|name| name_of(name).is_ok());
+        Ok(names)
     }
 
     /// One volume; its name is answered as it was asked.
@@ -287,6 +332,11 @@ impl DockerVolumes {
         locks.retain(|_, lock| Arc::strong_count(lock) > 1);
         locks.entry(name.to_owned()).or_default().clone()
     }
+}
+
+/// True if nothing was ever written to a volume.
+fn is_empty(volume: &Volume) -> bool {
+    volume.used_bytes == Some(0)
 }
 
 fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -3,7 +3,9 @@
 #![forbid(unsafe_code)]
 
 pub mod choices;
+pub mod docker;
 pub mod documented;
 pub mod driver;
+pub mod program;
 pub mod seed;
 pub mod wait;

@@ -37,6 +37,10 @@ impl Local for Daemon {
         client: weir_client::Client,
         arguments: DockerPluginArguments,
     ) -> Result<(), CommandError> {
+        if !client.is_local() {
+            let message = "the plugin uses block devices of the daemon's host; run it there, with unix:PATH";
+            return Err(CommandError::Usage(message.to_owned()));
+        }
         logging::start("info", LogFormat::Text).map_err(CommandError::Usage)?;
         let settings = weir_docker::Settings {
             drivers: [vec!["weir".to_owned()], arguments.aliases].concat(),

@@ -5,6 +5,7 @@ mod burst;
 mod ceiling;
 mod classes;
 mod combination;
+mod containers;
 mod hang;
 mod hybrid;
 mod in_turn;
@@ -46,7 +47,7 @@ const BASELINE: &str = "WEIR_BASELINE";
 
 type Bench = fn(&Options) -> Result<Report>;
 
-const BENCHES: [(&str, Bench); 16] = [
+const BENCHES: [(&str, Bench); 17] = [
     ("nbd", nbd::run),
     ("ceiling", ceiling::run),
     ("shared", shared::run),
@@ -58,6 +59,7 @@ const BENCHES: [(&str, Bench); 16] = [
     ("scheduler", scheduler::run),
     ("isolation", isolation::run),
     ("classes", classes::run),
+    ("containers", containers::run),
     ("hybrid", hybrid::run),
     ("replicas", replicas::run),
     ("baseline", baseline::run),

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+pub use weir_testkit::program::find;
 
 use crate::repository::target_folder;
 
@@ -44,13 +45,6 @@ const PYTHON_PACKAGE: &str = "python3-libnbd";
 
 /// The file system exerciser, which no package contains, and its version: its crate is built here.
 const EXERCISER: (&str, &str) = ("fsx", "0.3.2");
-
-/// Finds a program in PATH or in the folders of system programs.
-pub fn find(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
-    folders.map(|folder| folder.join(program)).find(|candidate| candidate.is_file())
-}
 
 /// Fails with the packages to install unless all programs are present.
 pub fn require(programs: &[&str]) -> Result<()> {

@@ -14,7 +14,8 @@ impl FromControl<AttachmentView> for Attachment {
             method: match record.method {
                 weir_control::AttachMethod::Fuse => AttachMethod::Fuse,
             },
-            device: record.device.map(|device| device.display().to_string()),
+            // Until it is made, the device may be another program's.
+            device: record.device.filter(|_| record.is_made).map(|device| device.display().to_string()),
             link: record.link.display().to_string(),
             read_only: record.is_read_only,
             consumer: record.consumer,

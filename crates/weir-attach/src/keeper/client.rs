@@ -138,18 +138,31 @@ impl Shared {
     /// Connects to the keeper, or to a new one, which gets all that the old one had. False if there is none and
     /// none is needed.
     fn connect(self: &Arc<Self>, link: &mut Link, is_needed: bool) -> io::Result<bool> {
+        let until = Instant::now() + START_TIME_MAX;
+        let connection = loop {
+            match self.connect_once(link, is_needed) {
+                // A keeper that ends takes connections until its socket is closed.
+                Err(error) if has_ended(&error) && Instant::now() < until => std::thread::sleep(START_PAUSE),
+                connected => break connected?,
+            }
+        };
+        let Some(connection) = connection else { return Ok(false) };
+        link.connections += 1;
+        self.watch(connection.try_clone()?, link.connections)?;
+        link.connection = Some(connection);
+        Ok(true)
+    }
+
+    fn connect_once(&self, link: &Link, is_needed: bool) -> io::Result<Option<OwnedFd>> {
         let connection = match connect(&self.socket) {
-            Err(error) if is_absent(&error) && !is_needed => return Ok(false),
+            Err(error) if is_absent(&error) && !is_needed => return Ok(None),
             Err(error) if is_absent(&error) => self.start()?,
             connected => connected?,
         };
         for (name, device) in &link.kept {
             exchange(&connection, &Question::Keep(name.clone()), Some(device.as_fd()))?;
         }
-        link.connections += 1;
-        self.watch(connection.try_clone()?, link.connections)?;
-        link.connection = Some(connection);
-        Ok(true)
+        Ok(Some(connection))
     }
 
     /// Replaces the keeper behind a connection when it has gone.
@@ -208,6 +221,12 @@ fn exchange(
     }
 }
 
+/// True if a keeper has gone while it was spoken to.
+fn has_ended(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
@@ -217,4 +236,35 @@ fn connect(socket: &Path) -> io::Result<OwnedFd> {
         rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     rustix::net::connect(&connection, &SocketAddrUnix::new(socket)?)?;
     Ok(connection)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeper_that_ends_as_it_is_spoken_to_is_asked_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("keeper.sock");
+        let listener =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let listener = listener.unwrap();
+        rustix::net::bind(&listener, &SocketAddrUnix::new(&socket).unwrap()).unwrap();
+        rustix::net::listen(&listener, 4).unwrap();
+        let served = std::thread::spawn(move || {
+            // The first takes the connection and ends, the next has each device that it is given.
+            drop(rustix::net::accept(&listener).unwrap());
+            let connection = rustix::net::accept(&listener).unwrap();
+            [(); 2].map(|()| {
+                let (question, _) = receive(&connection).unwrap();
+                send(&connection, Answer::Done.encode().as_bytes(), None).unwrap();
+                question
+            })
+        });
+        let keeper = Keeper::new(socket, PathBuf::from("/nowhere"));
+        let device = std::fs::File::open("/dev/null").unwrap();
+        keeper.0.link().kept.insert("before".to_owned(), device.try_clone().unwrap().into());
+        keeper.keep("now", &device).unwrap();
+        assert_eq!(served.join().unwrap(), [b"keep before".to_vec(), b"keep now".to_vec()]);
+    }
 }

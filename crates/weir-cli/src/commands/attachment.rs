@@ -28,7 +28,7 @@ const COLUMNS: &[ListColumn<Attachment>] = &[
 
 /// Attaches a volume, and prints the path of its device, or of its mount.
 pub fn attach(client: &Client, arguments: &AttachArguments) -> Result<(), CommandError> {
-    let mounting = Mounting::of(&arguments.mount)?;
+    let mounting = Mounting::of(client, &arguments.mount)?;
     let path = path(arguments.tenant.tenant.as_deref(), arguments.name.get());
     let request =
         AttachmentCreate { read_only: arguments.read_only, consumer: Some(arguments.consumer.clone()) };
@@ -64,7 +64,7 @@ pub fn detach(client: &Client, arguments: &DetachArguments) -> Result<(), Comman
     }
     found.items.iter().try_for_each(|attachment| {
         if arguments.unmount {
-            mounting::unmount(attachment)?;
+            mounting::unmount(client, attachment)?;
         }
         remove(client, attachment)
     })

@@ -7,6 +7,7 @@ use weir_attach::AttachError;
 use weir_attach::filesystem::{self, MountOptions};
 
 use super::super::arguments::MountArguments;
+use super::super::client::Client;
 use super::super::errors::CommandError;
 
 /// A place for a mount, and the filesystem to make.
@@ -17,8 +18,9 @@ pub struct Mounting {
 
 impl Mounting {
     /// What the options ask for, if they ask for a mount. The place is checked before anything is made.
-    pub fn of(arguments: &MountArguments) -> Result<Option<Mounting>, CommandError> {
+    pub fn of(client: &Client, arguments: &MountArguments) -> Result<Option<Mounting>, CommandError> {
         let Some(folder) = &arguments.mount else { return Ok(None) };
+        client.refuse_remote()?;
         let folder = std::path::absolute(folder)?;
         filesystem::check_folder(&folder).map_err(failed)?;
         Ok(Some(Mounting { folder, kind: arguments.fs }))
@@ -27,7 +29,7 @@ impl Mounting {
     /// Mounts an attached volume, and makes a filesystem if it was asked for and there is nothing. Returns the
     /// place.
     pub fn mount(&self, attachment: &Attachment) -> Result<&Path, CommandError> {
-        let device = Path::new(&attachment.link);
+        let device = device_of(attachment)?;
         // A read-only device cannot get a filesystem.
         let kind = self.kind.filter(|_| !attachment.read_only);
         let found = filesystem::prepare(device, kind).map_err(|error| match error {
@@ -43,10 +45,17 @@ impl Mounting {
 }
 
 /// Unmounts an attached volume from every place.
-pub fn unmount(attachment: &Attachment) -> Result<(), CommandError> {
-    let places = filesystem::places_of(Path::new(&attachment.link)).map_err(failed)?;
+pub fn unmount(client: &Client, attachment: &Attachment) -> Result<(), CommandError> {
+    client.refuse_remote()?;
+    let places = filesystem::places_of(device_of(attachment)?).map_err(failed)?;
     // A later mount may hide an earlier one.
     places.iter().rev().try_for_each(|place| filesystem::unmount(place)).map_err(failed)
+}
+
+/// The block device, which is the volume's: the daemon names none that it has not made.
+fn device_of(attachment: &Attachment) -> Result<&Path, CommandError> {
+    let device = attachment.device.as_deref().map(Path::new);
+    device.ok_or_else(|| CommandError::Failed("its block device is not made, or is going".to_owned()))
 }
 
 /// An error with all its causes.

@@ -20,6 +20,12 @@ pub type HostError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Makes files and devices on the host. Each call can be repeated.
 pub trait Host: Send + Sync {
+    /// Identity of the boot of the host.
+    fn boot(&self) -> Result<String, HostError>;
+
+    /// True if a block device goes with its last user, who came while it was removed.
+    fn is_leaving(&self, device: &Path) -> bool;
+
     /// Mounts the file of an attachment, in a way that outlives the daemon. `name` is shown in the mount table.
     fn mount(&self, attachment: AttachmentId, name: &str) -> Result<OwnedFd, HostError>;
 
@@ -85,6 +91,14 @@ impl KernelHost {
 }
 
 impl Host for KernelHost {
+    fn boot(&self) -> Result<String, HostError> {
+        Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim_end().to_owned())
+    }
+
+    fn is_leaving(&self, device: &Path) -> bool {
+        loop_device::is_leaving(device)
+    }
+
     fn mount(&self, attachment: AttachmentId, name: &str) -> Result<OwnedFd, HostError> {
         let place = self.place(attachment);
         let device = fuse_mount::mount(&place, name)?;

@@ -25,6 +25,7 @@ use crate::core::locks::Change;
 use crate::error::{ControlError, Outcome};
 use crate::model::Versioned;
 use crate::records::{AttachMethod, AttachmentRecord, VolumeRecord, VolumeState, keys};
+use crate::serving::Serving;
 
 pub use host::{Host, HostError, KernelHost};
 
@@ -54,6 +55,7 @@ pub struct AttachmentView {
 /// Attaches and detaches volumes.
 pub struct Attachments {
     core: Arc<Core>,
+    serving: Arc<Serving>,
     host: Box<dyn Host>,
     /// Folder of the links to devices.
     links: PathBuf,
@@ -62,8 +64,13 @@ pub struct Attachments {
 }
 
 impl Attachments {
-    pub(crate) fn new(core: Arc<Core>, host: Box<dyn Host>, links: PathBuf) -> Attachments {
-        Attachments { core, host, links, served: Mutex::default() }
+    pub(crate) fn new(
+        core: Arc<Core>,
+        serving: Arc<Serving>,
+        host: Box<dyn Host>,
+        links: PathBuf,
+    ) -> Attachments {
+        Attachments { core, serving, host, links, served: Mutex::default() }
     }
 
     fn served(&self) -> MutexGuard<'_, BTreeSet<AttachmentId>> {
@@ -106,7 +113,7 @@ impl Attachments {
     /// Makes a volume a block device of this host.
     ///
     /// # Errors
-    /// Refused if the volume is attached, or if the host has no way to make a device. Full if there are
+    /// Refused if the volume is attached, if NBD clients use it and could meet other writers, or if the host has no way to make a device. Full if there are
     /// [`ATTACHMENTS_MAX`] attachments. Nothing stays on the host then.
     pub fn attach(
         &self,
@@ -114,6 +121,12 @@ impl Attachments {
         name: &Name,
         request: AttachVolume,
     ) -> Outcome<AttachmentView> {
+        if !request.is_read_only {
+            let volume = self.core.model().volume(tenant, name)?.record.clone();
+            self.core.model().refuse_attached(&volume)?;
+            // Two writers that do not know each other would destroy a filesystem.
+            self.serving.refuse_attached(&volume)?;
+        }
         let mut change = self.core.begin_change_of_volume(tenant, name)?;
         let volume = self.core.model().volume(tenant, name)?.record.clone();
         self.refuse_attach(&volume, &request)?;
@@ -173,6 +186,8 @@ impl Attachments {
             consumer: request.consumer,
             device: None,
             file: None,
+            is_made: false,
+            boot: self.host.boot().map_err(|error| host_error(volume, &error))?,
             link: self.link_of(volume),
             created_at: Timestamp::now(),
         };
@@ -218,7 +233,8 @@ impl Attachments {
         let file = self.host.identity(id).map_err(failed)?;
         let device = self.make_device(attachment, file, failed)?;
         self.host.hide(id).map_err(failed)?;
-        self.host.link(&attachment.record.link, &device).map_err(failed)
+        self.host.link(&attachment.record.link, &device).map_err(failed)?;
+        self.change(attachment, |record| record.is_made = true)
     }
 
     /// Makes the device. Each one is recorded before it is tried: a daemon that is killed then leaves none that
@@ -267,11 +283,24 @@ impl Attachments {
         let attachment = self.core.model().attachments.get(&id).cloned();
         let attachment =
             attachment.ok_or_else(|| ControlError::not_found(format!("there is no attachment '{id}'")))?;
-        change.beside(|| self.unmake(&attachment.record)).map_err(|error| {
+        if let Err(error) = change.beside(|| self.unmake(&attachment.record)) {
+            self.note_leaving(attachment)?;
             let volume = format!("{}/{}", seen.tenant, seen.volume);
-            ControlError::refused(format!("volume '{volume}' cannot be detached: {}", in_words(&error)))
-        })?;
+            let message = format!("volume '{volume}' cannot be detached: {}", in_words(&error));
+            return Err(ControlError::refused(message));
+        }
         self.end(&attachment)
+    }
+
+    /// A device that goes with its last user is not the attachment's any more: then, it may become another
+    /// program's.
+    fn note_leaving(&self, mut attachment: Versioned<AttachmentRecord>) -> Outcome<()> {
+        let Some(device) = attachment.record.device.clone() else { return Ok(()) };
+        if !self.host.is_leaving(&device) {
+            return Ok(());
+        }
+        self.host.unlink(&attachment.record.link, &device);
+        self.change(&mut attachment, |record| record.is_made = false)
     }
 
     fn unmake(&self, attachment: &AttachmentRecord) -> Result<(), HostError> {
@@ -304,7 +333,11 @@ impl Attachments {
         // What serves it holds the mount too.
         self.end_service(attachment);
         let device = attachment.device.as_deref().zip(attachment.file.as_deref());
-        self.host.clear(attachment.id, device);
+        self.host.clear(attachment.id, device.filter(|_| self.is_of_this_boot(attachment)));
+    }
+
+    fn is_of_this_boot(&self, attachment: &AttachmentRecord) -> bool {
+        self.host.boot().is_ok_and(|boot| boot == attachment.boot)
     }
 
     fn end_service(&self, attachment: &AttachmentRecord) {
@@ -347,7 +380,7 @@ impl Attachments {
             return;
         }
         match change.beside(|| self.take_over(&attachment.record)) {
-            Ok(true) => tracing::info!(attachment = %attachment.record.id, "taken over"),
+            Ok(true) => self.taken_over(attachment.clone()),
             Ok(false) => self.forget(change, attachment),
             Err(error) => {
                 let link = attachment.record.link.display().to_string();
@@ -356,8 +389,23 @@ impl Attachments {
         }
     }
 
+    fn taken_over(&self, mut attachment: Versioned<AttachmentRecord>) {
+        let id = attachment.record.id;
+        tracing::info!(attachment = %id, "taken over");
+        let is_leaving = attachment.record.device.as_ref().is_some_and(|device| self.host.is_leaving(device));
+        // The earlier daemon may have been killed before it had recorded this.
+        let is_noted = attachment.record.is_made || is_leaving;
+        let noted = is_noted || self.change(&mut attachment, |record| record.is_made = true).is_ok();
+        if !noted {
+            tracing::error!(attachment = %id, "the catalogue does not take that the attachment is made");
+        }
+    }
+
     /// True if the attachment is served again. False if its mount is gone, or its device was never made.
     fn take_over(&self, attachment: &AttachmentRecord) -> Outcome<bool> {
+        if !self.is_of_this_boot(attachment) {
+            return Ok(false);
+        }
         let Some(device) = &attachment.device else { return Ok(false) };
         let volume = self.core.model().volumes.get(&attachment.volume).map(|volume| volume.record.clone());
         let Some(volume) = volume else { return Ok(false) };
@@ -373,7 +421,9 @@ impl Attachments {
         self.host.resize_device(device).map_err(failed)?;
         // The earlier daemon may have been killed while it made these.
         self.host.hide(attachment.id).map_err(failed)?;
-        self.host.link(&attachment.link, device).map_err(failed)?;
+        if !self.host.is_leaving(device) {
+            self.host.link(&attachment.link, device).map_err(failed)?;
+        }
         Ok(true)
     }
 

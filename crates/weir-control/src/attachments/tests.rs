@@ -18,7 +18,11 @@ struct Made {
     others: BTreeSet<PathBuf>,
     /// The device that another program gets first.
     taken_first: Option<PathBuf>,
+    /// Devices that go with their last user.
+    leaving: BTreeSet<PathBuf>,
     links: BTreeSet<PathBuf>,
+    /// How often the host has booted.
+    boots: u32,
     refused: Option<&'static str>,
 }
 
@@ -59,6 +63,14 @@ fn some_file() -> OwnedFd {
 }
 
 impl Host for FakeHost {
+    fn boot(&self) -> Result<String, HostError> {
+        Ok(format!("boot {}", self.made().boots))
+    }
+
+    fn is_leaving(&self, device: &std::path::Path) -> bool {
+        self.made().leaving.contains(device)
+    }
+
     fn mount(&self, attachment: AttachmentId, _name: &str) -> Result<OwnedFd, HostError> {
         self.check("mount")?;
         let mut made = self.made();
@@ -154,7 +166,12 @@ fn device(number: usize) -> PathBuf {
 
 /// The attachments of a control on a host that makes nothing.
 fn attachments(control: &Control, host: &FakeHost) -> Attachments {
-    Attachments::new(control.core.clone(), Box::new(host.clone()), PathBuf::from("/dev/weir"))
+    Attachments::new(
+        control.core.clone(),
+        control.serving.clone(),
+        Box::new(host.clone()),
+        PathBuf::from("/dev/weir"),
+    )
 }
 
 /// Creates a volume of 8 MiB.
@@ -232,11 +249,52 @@ fn next_daemon_completes_a_device_whose_daemon_was_killed_as_it_made_it() {
     // The device was made, and the steps behind it were not.
     host.made().links.clear();
     host.made().visible.insert(attached.record.id);
+    let id = attached.record.id;
+    let half = next.core.model().attachments[&id].clone();
+    next.change(&mut half.clone(), |record| record.is_made = false).unwrap();
     next.take_over_all();
+    assert!(next.attachment(id).unwrap().record.is_made);
     assert!(host.made().visible.is_empty());
     assert_eq!((next.attachments().len(), host.made().links.len()), (1, 1));
     next.detach(attached.record.id).unwrap();
     assert!(host.is_bare());
+}
+
+#[test]
+fn device_that_goes_with_its_last_user_is_shown_no_more() {
+    let state = tempfile::tempdir().unwrap();
+    let world = World::start(state.path());
+    create(&world, "vol1");
+    let host = FakeHost::default();
+    let attachments = attachments(&world.control, &host);
+    let attached = attach(&attachments, "vol1").unwrap().record;
+    assert!(attached.is_made);
+    host.refuse("removal");
+    host.made().leaving.insert(device(0));
+    assert!(attachments.detach(attached.id).is_err());
+    assert!(!attachments.attachment(attached.id).unwrap().record.is_made && host.made().links.is_empty());
+    // The user has gone, and another program has got the device.
+    host.made().refused = None;
+    host.made().devices.clear();
+    host.made().others.insert(device(0));
+    attachments.detach(attached.id).unwrap();
+    assert!(host.is_bare() && host.made().others.contains(&device(0)));
+}
+
+#[test]
+fn numbers_of_an_earlier_boot_mean_nothing() {
+    let state = tempfile::tempdir().unwrap();
+    let world = World::start(state.path());
+    create(&world, "vol1");
+    let host = FakeHost::default();
+    let before = attachments(&world.control, &host);
+    attach(&before, "vol1").unwrap();
+    // Another program has a device of the same number, on a file with the same identity.
+    host.made().boots += 1;
+    let next = attachments(&world.control, &host);
+    next.take_over_all();
+    assert!(next.attachments().is_empty());
+    assert_eq!(host.made().devices.len(), 1, "it is not ours to take away");
 }
 
 #[test]

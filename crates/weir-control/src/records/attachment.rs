@@ -36,6 +36,13 @@ pub struct AttachmentRecord {
     /// The identity of the file that the device is on, as the kernel has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    /// True once the device and its link are made: before, it may be another program's.
+    #[serde(default)]
+    pub is_made: bool,
+    /// The boot of the host in which it is made. Of an earlier one nothing is left, and the numbers of devices and
+    /// filesystems are used again.
+    #[serde(default)]
+    pub boot: String,
     /// The stable name of the device.
     pub link: PathBuf,
     /// When it was asked for.

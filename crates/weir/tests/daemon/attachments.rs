@@ -5,7 +5,6 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -352,13 +351,22 @@ fn daemon_killed_as_it_attaches_or_detaches_leaves_nothing_unknown() {
     let state = State::new();
     let mut daemon = state.start(&[]);
     daemon.create("v1", "64MiB");
-    // No step of either takes as long as all of them: each one is met by some round.
+    let link = state.path().join("devices/default/v1");
     for round in 0..setting("WEIR_ATTACH_KILLS", 5) * 4 {
-        let is_attached = !devices().is_empty();
+        let is_attached = link.exists();
         let command = if is_attached { "detach" } else { "attach" };
         let mut change =
             state.command(&[command, "v1"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(round * 7 % 60));
+        // Each round ends it at another step.
+        wait_until("a step is done", || {
+            let is_done = match round % 8 {
+                0 | 1 => true,
+                2 | 3 => visible_files(&state).is_empty() == is_attached,
+                4 | 5 => devices().is_empty() == is_attached,
+                _ => link.exists() != is_attached,
+            };
+            is_done || change.try_wait().unwrap().is_some()
+        });
         daemon = daemon.kill().start(&[]);
         change.wait().unwrap();
         let known = daemon.json(&["attachment", "list"])["items"].as_array().unwrap().len();

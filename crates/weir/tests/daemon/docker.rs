@@ -2,23 +2,20 @@
 //! restart: the engine, the plugin and the daemon.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::attached::{alone, assert_nothing_left, can_be_tested};
 use crate::common::daemon::{Daemon, State, WEIR};
-use crate::common::program::{Ran, find, has, run, tool};
+use crate::common::program::{Ran, has, run, tool};
 use crate::common::wait_until;
-
-/// Name of the image in the tests.
-const IMAGE: &str = "weir-test/fio";
-/// Folder where every Docker engine looks for plugins.
-const PLUGINS: &str = "/run/docker/plugins";
+use weir_testkit::docker::{self, Engine, IMAGE, PLUGINS};
+use weir_testkit::program::path;
 
 fn programs_are_there() -> bool {
-    can_be_tested() && has(&["dockerd", "docker", "busybox", "tar"])
+    can_be_tested() && has(&docker::PROGRAMS)
 }
 
 /// The plugin of a daemon.
@@ -45,48 +42,16 @@ impl Drop for Plugin {
     }
 }
 
-/// A Docker engine with a folder of its own.
-struct Docker {
-    folder: PathBuf,
-    engine: Option<Child>,
-    more: Vec<&'static str>,
-}
+/// A Docker engine of a test.
+struct Docker(Engine);
 
 impl Docker {
-    fn start(state: &State, more: &[&'static str]) -> Docker {
-        let mut docker = Docker { folder: state.beside("docker"), engine: None, more: more.to_vec() };
-        fs::create_dir_all(&docker.folder).unwrap();
-        docker.begin();
-        docker.import();
-        docker
-    }
-
-    fn socket(&self) -> String {
-        format!("unix://{}", self.folder.join("docker.sock").display())
-    }
-
-    /// Starts the engine on what an earlier one left.
-    fn begin(&mut self) {
-        let path = |name: &str| self.folder.join(name).display().to_string();
-        let mut command = Command::new(find("dockerd").unwrap());
-        command.args(["--iptables=false", "--bridge=none", "--storage-driver=vfs", "-H", &self.socket()]);
-        command.args(["--data-root", &path("data"), "--exec-root", &path("exec"), "--pidfile", &path("pid")]);
-        command.args(&self.more);
-        let log = fs::File::options().append(true).create(true).open(path("log")).unwrap();
-        self.engine = Some(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
-        wait_until("the engine answers", || self.docker(&["version"]).code == Some(0));
-    }
-
-    /// Kills the engine as a crash would.
-    fn kill(&mut self) {
-        let mut engine = self.engine.take().unwrap();
-        engine.kill().unwrap();
-        engine.wait().unwrap();
-        let _ = fs::remove_file(self.folder.join("pid"));
+    fn start(state: &State, more: &[&str]) -> Docker {
+        Docker(Engine::start(&state.beside("docker"), more))
     }
 
     fn docker(&self, arguments: &[&str]) -> Ran {
-        run(Command::new(find("docker").unwrap()).args(["-H", &self.socket()]).args(arguments))
+        run(&mut self.0.command(arguments))
     }
 
     fn ok(&self, arguments: &[&str]) -> String {
@@ -99,66 +64,19 @@ impl Docker {
         let run = ["run", "--rm", "--volume-driver=pxd", "-v", &volume, IMAGE];
         self.docker(&[&run[..], command].concat())
     }
-
-    /// Ends what a failed test leaves, also of containers without an engine.
-    fn clear(&self) {
-        let folder = self.folder.parent().unwrap().display().to_string();
-        let _ = Command::new("pkill").args(["-9", "-f", &format!("containerd-shim.*{folder}")]).status();
-        let _ = Command::new("pkill").args(["-9", "-f", "sh -c sleep 10000"]).status();
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-        let places = mounts.lines().filter_map(|line| line.split(' ').nth(4));
-        for place in places.filter(|place| place.starts_with(&folder)) {
-            let _ = Command::new("umount").args(["-l", place]).status();
-        }
-    }
-
-    /// Makes an image of this machine's fio and busybox.
-    fn import(&self) {
-        let root = self.folder.join("root");
-        for program in ["fio", "busybox"] {
-            let path = find(program).unwrap();
-            let libraries = run(Command::new("ldd").arg(&path)).stdout;
-            let libraries = libraries.split_whitespace().filter(|word| word.starts_with('/'));
-            for file in libraries.map(PathBuf::from).chain([path.clone()]) {
-                let into = root.join(file.strip_prefix("/").unwrap());
-                fs::create_dir_all(into.parent().unwrap()).unwrap();
-                fs::copy(&file, into).unwrap();
-            }
-        }
-        let archive = self.folder.join("root.tar").display().to_string();
-        tool("tar", &["-C", root.to_str().unwrap(), "-cf", &archive, "."]);
-        self.ok(&["import", &archive, IMAGE]);
-    }
 }
 
 impl Drop for Docker {
     fn drop(&mut self) {
-        let containers = self.docker(&["ps", "--all", "--quiet"]).stdout;
-        for container in containers.split_whitespace() {
-            let _ = self.docker(&["rm", "--force", container]);
-        }
-        if let Some(mut engine) = self.engine.take() {
-            let _ = Command::new("kill").arg(engine.id().to_string()).status();
-            let _ = engine.wait();
-        }
         if std::thread::panicking() {
-            let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-            let lines: Vec<&str> = log.lines().rev().take(30).collect();
-            eprintln!("the engine's log ends:\n{}", lines.into_iter().rev().collect::<Vec<_>>().join("\n"));
-            self.clear();
+            eprintln!("the engine's log ends:\n{}", self.0.log_end());
         }
     }
 }
 
-fn busybox(script: &str) -> [&str; 4] {
-    ["/bin/busybox", "sh", "-c", script]
-}
-
-/// The path of busybox in the image is that of this machine.
-fn shell(script: &str) -> Vec<String> {
-    let mut words: Vec<String> = busybox(script).map(str::to_owned).to_vec();
-    words[0] = find("busybox").unwrap().display().to_string();
-    words
+/// A script for the image's busybox, which has this machine's path.
+fn shell(script: &str) -> [String; 4] {
+    [path("busybox"), "sh".to_owned(), "-c".to_owned(), script.to_owned()]
 }
 
 fn sh(docker: &Docker, volume: &str, script: &str) -> Ran {
@@ -188,7 +106,7 @@ fn containers_use_volumes_and_leave_nothing() {
     let docker = Docker::start(daemon.state(), &[]);
     // As the Portworx document does: the volume comes from the command line, and fio from a container.
     daemon.ok(&["volume", "create", "--io_priority", "low", "test-low", "--size", "256MiB"]);
-    let fio = find("fio").unwrap().display().to_string();
+    let fio = path("fio");
     let load = [
         &fio,
         "--blocksize=16k",
@@ -221,6 +139,25 @@ fn containers_use_volumes_and_leave_nothing() {
         (Some("local"), Some("low"))
     );
     assert!(docker.ok(&["volume", "ls"]).contains("test-low"));
+    // What the host has is not the container's.
+    daemon.ok(&["attach", "v1"]);
+    let refused = sh(&docker, "v1", "true").stderr;
+    assert!(refused.contains("by 'weir attach'"), "{refused}");
+    daemon.ok(&["detach", "v1"]);
+    docker.ok(&["volume", "rm", "v1", "test-low"]);
+    assert_eq!(daemon.json(&["volume", "list"])["items"], json!([]));
+    assert_nothing_left(&daemon);
+}
+
+#[test]
+fn volumes_that_cannot_be_had_are_refused_in_words() {
+    if !programs_are_there() {
+        return;
+    }
+    let _alone = alone();
+    let daemon = State::new().start(&[]);
+    let _plugin = Plugin::start(&daemon);
+    let docker = Docker::start(daemon.state(), &[]);
     daemon.create("plain", "64MiB");
     for (arguments, why) in [
         (&["-o", "colour=red", "v2"] as &[&str], "'colour' is not an option of a volume"),
@@ -234,7 +171,7 @@ fn containers_use_volumes_and_leave_nothing() {
     }
     assert_eq!(
         daemon.json(&["volume", "list"])["items"].as_array().unwrap().len(),
-        3,
+        1,
         "nothing stays of what failed"
     );
     // An engine takes a volume that exists without a word. Whoever asks for another one is told.
@@ -245,13 +182,6 @@ fn containers_use_volumes_and_leave_nothing() {
     };
     assert_eq!(call(r#"{"size": "64MiB"}"#), "{}");
     assert!(call(r#"{"size": "1G"}"#).contains("exists with another 'size'"));
-    // What the host has is not the container's.
-    daemon.ok(&["attach", "v1"]);
-    let refused = sh(&docker, "v1", "true").stderr;
-    assert!(refused.contains("by 'weir attach'"), "{refused}");
-    daemon.ok(&["detach", "v1"]);
-    docker.ok(&["volume", "rm", "v1", "test-low"]);
-    assert_eq!(daemon.json(&["volume", "list"])["items"].as_array().unwrap().len(), 1);
     assert_nothing_left(&daemon);
 }
 
@@ -273,6 +203,13 @@ fn volume_of_two_containers_outlives_plugin_and_daemon() {
         docker.docker(&[&["exec", container][..], &words].concat())
     };
     exec("one", "echo 1 > /test/file && sync").ok();
+    // For a copy, Docker mounts and unmounts in the name of the container, which runs on.
+    let copy = daemon.state().beside("copy").display().to_string();
+    docker.ok(&["cp", "one:/test/file", &copy]);
+    assert_eq!(fs::read_to_string(copy).unwrap(), "1\n");
+    docker.ok(&["rm", "--force", "two"]);
+    assert_eq!(exec("one", "cat /test/file").ok(), "1\n");
+    start_sleeper(&docker, "shared", "two");
     drop(plugin);
     daemon = daemon.kill().start(&[]);
     assert_eq!(exec("two", "cat /test/file").ok(), "1\n");
@@ -307,8 +244,8 @@ fn killed_engine_leaves_no_caller() {
     let mut docker = Docker::start(daemon.state(), &["--live-restore"]);
     start_sleeper(&docker, "v1", "one");
     // The container goes on without its engine, and the next engine knows it.
-    docker.kill();
-    docker.begin();
+    docker.0.kill();
+    docker.0.begin();
     let refused = docker.docker(&["volume", "rm", "v1"]).stderr;
     assert!(refused.contains("in use"), "{refused}");
     assert_eq!(sh(&docker, "v1", "echo content > /test/file; cat /test/file").ok(), "content\n");
@@ -318,10 +255,12 @@ fn killed_engine_leaves_no_caller() {
     // An engine that is killed and whose containers end without it never says that they have ended.
     start_sleeper(&docker, "v2", "two");
     let process = docker.ok(&["inspect", "--format", "{{.State.Pid}}", "two"]);
-    docker.kill();
+    docker.0.kill();
     tool("kill", &["-9", process.trim()]);
-    docker.begin();
+    // The plugin finds out by itself.
+    wait_until("nothing stays attached", || daemon.json(&["attachment", "list"])["items"] == json!([]));
+    assert_nothing_left(&daemon);
+    docker.0.begin();
     docker.ok(&["rm", "--force", "two"]);
     docker.ok(&["volume", "rm", "v2"]);
-    assert_nothing_left(&daemon);
 }

@@ -1,10 +1,12 @@
 //! Running Weir and other programs, with a time limit.
 
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
+
+pub use weir_testkit::program::find;
 
 /// The interpreter that has libnbd's module.
 pub const PYTHON: &str = "/usr/bin/python3";
@@ -17,13 +19,6 @@ pub fn calls(process: u32) -> u64 {
     let counts = text.lines().filter_map(|line| line.split_once(": "));
     let calls = counts.filter(|(name, _)| matches!(*name, "syscr" | "syscw"));
     calls.map(|(_, count)| count.parse::<u64>().unwrap()).sum()
-}
-
-/// Finds a program in PATH or in the folders of system programs.
-pub fn find(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
-    folders.map(|folder| folder.join(program)).find(|candidate| candidate.is_file())
 }
 
 /// True if all programs exist. Otherwise prints loudly that they are missing, or fails in continuous
