@@ -203,10 +203,10 @@ fn volume_of_two_containers_outlives_plugin_and_daemon() {
         docker.docker(&[&["exec", container][..], &words].concat())
     };
     exec("one", "echo 1 > /test/file && sync").ok();
-    // For a copy, Docker mounts and unmounts in the name of the container, which runs on.
-    let copy = daemon.state().beside("copy").display().to_string();
-    docker.ok(&["cp", "one:/test/file", &copy]);
-    assert_eq!(fs::read_to_string(copy).unwrap(), "1\n");
+    // For this, Docker mounts and unmounts in the name of the container, which runs on.
+    let outside = daemon.state().beside("outside").display().to_string();
+    docker.ok(&["cp", "one:/test/file", &outside]);
+    assert_eq!(fs::read_to_string(outside).unwrap(), "1\n");
     docker.ok(&["rm", "--force", "two"]);
     assert_eq!(exec("one", "cat /test/file").ok(), "1\n");
     start_sleeper(&docker, "shared", "two");
