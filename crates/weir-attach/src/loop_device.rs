@@ -61,16 +61,16 @@ pub fn resize(device: &Path) -> Result<(), AttachError> {
     losetup(&["--set-capacity", &device.to_string_lossy()]).map(drop)
 }
 
-/// Gives a device back that nobody uses.
+/// Gives a device back that nobody uses. `file` is the identity of its file ([`file_of`]).
 ///
 /// # Errors
 /// If the device is in use.
-pub fn detach(device: &Path) -> Result<(), AttachError> {
+pub fn detach(device: &Path, file: &str) -> Result<(), AttachError> {
     let alone = waiting(|| open_alone(device))?;
     detach_later(device)?;
     drop(alone);
-    // The kernel keeps a device for a user that came meanwhile.
-    waiting(|| if is_on_file(device) { Err(busy(device)) } else { Ok(()) })
+    // The kernel keeps a device for a user that came meanwhile. Otherwise, another program may have it already.
+    waiting(|| if file_of(device)?.as_deref() == Some(file) { Err(busy(device)) } else { Ok(()) })
 }
 
 /// Gives a device back as soon as its last user has gone.

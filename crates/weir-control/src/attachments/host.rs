@@ -62,8 +62,8 @@ pub trait Host: Send + Sync {
     /// Removes a link, if it leads to the device.
     fn unlink(&self, link: &Path, device: &Path);
 
-    /// Gives a block device back that nobody uses.
-    fn remove_device(&self, device: &Path) -> Result<(), HostError>;
+    /// Gives a block device back that nobody uses, and that is on the file with this identity.
+    fn remove_device(&self, device: &Path, file: &str) -> Result<(), HostError>;
 
     /// Lets go of the mount, whose block device is gone.
     fn let_go(&self, attachment: AttachmentId) -> Result<(), HostError>;
@@ -163,8 +163,8 @@ impl Host for KernelHost {
         let _ = link.parent().map(fs::remove_dir);
     }
 
-    fn remove_device(&self, device: &Path) -> Result<(), HostError> {
-        Ok(loop_device::detach(device)?)
+    fn remove_device(&self, device: &Path, file: &str) -> Result<(), HostError> {
+        Ok(loop_device::detach(device, file)?)
     }
 
     fn let_go(&self, attachment: AttachmentId) -> Result<(), HostError> {

@@ -61,6 +61,8 @@ pub struct Attachments {
     links: PathBuf,
     /// Attachments whose files this daemon serves. The kernel is asked about no other: it would wait.
     served: Mutex<BTreeSet<AttachmentId>>,
+    /// Held while a block device is chosen and made.
+    choosing: Mutex<()>,
 }
 
 impl Attachments {
@@ -70,7 +72,7 @@ impl Attachments {
         host: Box<dyn Host>,
         links: PathBuf,
     ) -> Attachments {
-        Attachments { core, serving, host, links, served: Mutex::default() }
+        Attachments { core, serving, host, links, served: Mutex::default(), choosing: Mutex::default() }
     }
 
     fn served(&self) -> MutexGuard<'_, BTreeSet<AttachmentId>> {
@@ -245,6 +247,8 @@ impl Attachments {
         file: String,
         failed: impl Fn(HostError) -> ControlError,
     ) -> Outcome<PathBuf> {
+        // Attachments that are made at the same time would all choose the same device.
+        let _choosing = self.choosing.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..DEVICE_ATTEMPTS_MAX {
             let device = self.host.free_device().map_err(&failed)?;
             self.change(attachment, |record| {
@@ -309,9 +313,9 @@ impl Attachments {
             self.clear(attachment);
             return Ok(());
         }
-        if let Some(device) = &attachment.device {
+        if let (Some(device), Some(file)) = (&attachment.device, &attachment.file) {
             if self.has_device(attachment)? {
-                self.host.remove_device(device)?;
+                self.host.remove_device(device, file)?;
             }
             self.host.unlink(&attachment.link, device);
         }

@@ -137,7 +137,7 @@ impl Host for FakeHost {
         self.made().links.remove(link);
     }
 
-    fn remove_device(&self, device: &std::path::Path) -> Result<(), HostError> {
+    fn remove_device(&self, device: &std::path::Path, _file: &str) -> Result<(), HostError> {
         self.check("removal")?;
         self.made().devices.retain(|_, found| found != device);
         Ok(())

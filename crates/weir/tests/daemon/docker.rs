@@ -2,6 +2,8 @@
 //! restart: the engine, the plugin and the daemon.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -10,7 +12,7 @@ use serde_json::{Value, json};
 use crate::common::attached::{alone, assert_nothing_left, can_be_tested};
 use crate::common::daemon::{Daemon, State, WEIR};
 use crate::common::program::{Ran, has, run, tool};
-use crate::common::wait_until;
+use crate::common::{setting, wait_until};
 use weir_testkit::docker::{self, Engine, IMAGE, PLUGINS};
 use weir_testkit::program::path;
 
@@ -28,9 +30,7 @@ impl Plugin {
         command.args(["docker-plugin", "--alias", "pxd", "--default-size", "64MiB", "--folder"]).arg(folder);
         command.env("WEIR_SERVER", format!("unix:{}", daemon.state().path().join("api.sock").display()));
         let plugin = Plugin(command.stderr(Stdio::inherit()).spawn().unwrap());
-        wait_until("the plugin listens", || {
-            std::os::unix::net::UnixStream::connect(Path::new(PLUGINS).join("pxd.sock")).is_ok()
-        });
+        wait_until("the plugin listens", || UnixStream::connect(Path::new(PLUGINS).join("pxd.sock")).is_ok());
         plugin
     }
 }
@@ -90,6 +90,58 @@ fn start_sleeper(docker: &Docker, volume: &str, name: &str) {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let run = ["run", "--detach", "--name", name, "--volume-driver=pxd", "-v", &volume, IMAGE];
     docker.ok(&[&run[..], &words].concat());
+}
+
+/// Calls the plugin as an engine does. Returns the answer with its head.
+fn post(call: &str, body: &str) -> String {
+    let mut stream = UnixStream::connect(Path::new(PLUGINS).join("pxd.sock")).unwrap();
+    let head = format!("POST /{call} HTTP/1.1\r\nHost: plugin\r\nConnection: close\r\n");
+    write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// `WEIR_DOCKER_ROUNDS` is the number of rounds.
+#[test]
+fn twenty_volumes_are_mounted_and_unmounted_side_by_side() {
+    if !can_be_tested() {
+        return;
+    }
+    let _alone = alone();
+    let daemon = State::in_memory().start(&[]);
+    let _plugin = Plugin::start(&daemon);
+    let rounds = setting("WEIR_DOCKER_ROUNDS", 2);
+    let use_volume = |number: usize| {
+        let name = format!("v{number}");
+        let done = |call: &str, caller: &str| {
+            let answer = post(call, &format!("{{\"Name\": \"{name}\", \"ID\": \"{caller}\"}}"));
+            assert!(answer.starts_with("HTTP/1.1 200"), "{call} {name}: {answer}");
+            answer
+        };
+        done("VolumeDriver.Create", "");
+        for round in 0..rounds {
+            // Two callers of one volume; Docker repeats calls.
+            for caller in ["one", "two", "two"] {
+                assert!(done("VolumeDriver.Mount", caller).contains(&format!("/mounts/{name}")));
+            }
+            let file = daemon.state().beside("plugin/mounts").join(&name).join("file");
+            assert_eq!(file.exists(), round > 0);
+            fs::write(file, format!("{round}")).unwrap();
+            for caller in ["two", "two", "one"] {
+                done("VolumeDriver.Unmount", caller);
+            }
+        }
+        done("VolumeDriver.Remove", "");
+    };
+    std::thread::scope(|scope| {
+        for number in 0..20 {
+            let use_volume = &use_volume;
+            scope.spawn(move || use_volume(number));
+        }
+    });
+    assert_nothing_left(&daemon);
+    assert_eq!(daemon.json(&["volume", "list"])["items"], json!([]));
 }
 
 #[test]
@@ -175,12 +227,9 @@ fn volumes_that_cannot_be_had_are_refused_in_words() {
         "nothing stays of what failed"
     );
     // An engine takes a volume that exists without a word. Whoever asks for another one is told.
-    let call = |options: &str| {
-        let body = format!("{{\"Name\": \"plain\", \"Opts\": {options}}}");
-        let socket = Path::new(PLUGINS).join("pxd.sock").display().to_string();
-        tool("curl", &["-s", "--unix-socket", &socket, "-d", &body, "http://plugin/VolumeDriver.Create"])
-    };
-    assert_eq!(call(r#"{"size": "64MiB"}"#), "{}");
+    let call =
+        |options: &str| post("VolumeDriver.Create", &format!("{{\"Name\": \"plain\", \"Opts\": {options}}}"));
+    assert!(call(r#"{"size": "64MiB"}"#).ends_with("{}"));
     assert!(call(r#"{"size": "1G"}"#).contains("exists with another 'size'"));
     assert_nothing_left(&daemon);
 }
