@@ -67,17 +67,34 @@ pub fn resize(device: &Path) -> Result<(), AttachError> {
 /// If the device is in use.
 pub fn detach(device: &Path, file: &str) -> Result<(), AttachError> {
     let alone = waiting(|| open_alone(device))?;
-    detach_later(device)?;
+    // While this waited, the device may have gone with its last user, and come back as another program's. Now it stays.
+    if file_of(device)?.as_deref() != Some(file) {
+        return Ok(());
+    }
+    release(device)?;
     drop(alone);
     // The kernel keeps a device for a user that came meanwhile. Otherwise, another program may have it already.
     waiting(|| if file_of(device)?.as_deref() == Some(file) { Err(busy(device)) } else { Ok(()) })
 }
 
-/// Gives a device back as soon as its last user has gone.
+/// Gives a device back as soon as its last user has gone. One that is not on the file with this identity is no error.
 ///
 /// # Errors
 /// If the system refuses.
-pub fn detach_later(device: &Path) -> Result<(), AttachError> {
+pub fn detach_later(device: &Path, file: &str) -> Result<(), AttachError> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let held = match rustix::fs::open(device, flags, Mode::empty()) {
+        // The device is not there, or is on no file.
+        Err(Errno::NOENT | Errno::NXIO) => return Ok(()),
+        held => held.map_err(AttachError::system("open", device))?,
+    };
+    let found = file_of(device)?;
+    let released = if found.as_deref() == Some(file) { release(device) } else { Ok(()) };
+    drop(held);
+    released
+}
+
+fn release(device: &Path) -> Result<(), AttachError> {
     losetup(&["--detach", &device.to_string_lossy()]).map(drop)
 }
 

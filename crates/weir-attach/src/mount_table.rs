@@ -48,14 +48,22 @@ pub fn places_of(device: DeviceNumber) -> io::Result<Vec<PathBuf>> {
     Ok(read()?.into_iter().filter(|mount| mount.device == device).map(|mount| mount.place).collect())
 }
 
-/// True if any process of the host has a device mounted at another place than this one: a container does. Processes
-/// that the caller may not examine are left out.
+/// True if any process of the host has a device mounted at another place than this one: a container does. A place below
+/// another root is the same: a container that watches its host has all of the host's mounts. Processes that the caller
+/// may not examine are left out.
 pub fn is_mounted_elsewhere(device: DeviceNumber, place: &Path) -> bool {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let tables = processes
         .filter(|entry| entry.file_name().to_string_lossy().bytes().all(|byte| byte.is_ascii_digit()))
         .filter_map(|entry| fs::read(entry.path().join("mountinfo")).ok());
-    tables.flat_map(|table| parse(&table)).any(|mount| mount.device == device && mount.place != place)
+    tables
+        .flat_map(|table| parse(&table))
+        .any(|mount| mount.device == device && !is_same(&mount.place, place))
+}
+
+/// True if a place is another one seen below some root.
+fn is_same(seen: &Path, place: &Path) -> bool {
+    place.strip_prefix("/").is_ok_and(|inside| seen.ends_with(inside))
 }
 
 fn parse(table: &[u8]) -> Vec<Mount> {
@@ -98,5 +106,8 @@ mod tests {
         let expected = [(21, "/proc"), (3, "/mnt/a b"), (30, "/mnt/c"), (3, "/mnt/d")];
         assert_eq!(found, expected.map(|(minor, place)| (minor, PathBuf::from(place))));
         assert_eq!(unescaped(b"\\134\\9\\"), b"\\\\9\\");
+        let place = Path::new("/run/weir-docker/mounts/vol");
+        assert!(is_same(place, place) && is_same(Path::new("/host/run/weir-docker/mounts/vol"), place));
+        assert!(!is_same(Path::new("/data"), place) && !is_same(Path::new("/mounts/vol"), place));
     }
 }

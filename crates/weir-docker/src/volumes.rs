@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use weir_api_types::{Attachment, AttachmentCreate, ErrorCode, IoPriority, Volume};
+use weir_api_types::{Attachment, AttachmentCreate, ErrorCode, IoPriority, Volume, VolumeHealth};
 use weir_attach::AttachError;
 use weir_attach::filesystem::{self, FilesystemKind, MountOptions};
 use weir_attach::mount_table;
@@ -61,6 +61,8 @@ pub struct DockerVolumes {
     tenant: String,
     default_size_bytes: u64,
     mounts: PathBuf,
+    /// Files of volumes whose filesystem is being made, each with the ID of the volume.
+    formatting: PathBuf,
     callers: Callers,
     /// One lock for each volume that a call is about.
     locks: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
@@ -70,7 +72,16 @@ impl DockerVolumes {
     /// The volumes of `tenant`, with mounts and callers below `folder`. A volume without a size gets this many bytes.
     pub fn new(client: Client, tenant: String, default_size_bytes: u64, folder: &Path) -> DockerVolumes {
         let (mounts, callers) = (folder.join("mounts"), Callers::new(folder.join("callers")));
-        DockerVolumes { client, tenant, default_size_bytes, mounts, callers, locks: Mutex::default() }
+        let formatting = folder.join("formatting");
+        DockerVolumes {
+            client,
+            tenant,
+            default_size_bytes,
+            mounts,
+            formatting,
+            callers,
+            locks: Mutex::default(),
+        }
     }
 
     /// Creates a volume with a filesystem. One that exists is no error, unless the options say otherwise.
@@ -81,7 +92,7 @@ impl DockerVolumes {
         if let Some(volume) = self.find(&wanted.name)? {
             refuse_other(&volume, &wanted)?;
             // An earlier call may have been cut off before it made the filesystem.
-            let is_new = is_empty(&volume) && self.attachment_of(&volume.name)?.is_none();
+            let is_new = self.is_new(&volume) && self.attachment_of(&volume.name)?.is_none();
             return if is_new { self.format(&volume, wanted.filesystem) } else { Ok(()) };
         }
         let request = wanted.request(self.default_size_bytes);
@@ -96,10 +107,26 @@ impl DockerVolumes {
 
     /// Makes the filesystem of a new volume.
     fn format(&self, volume: &Volume, kind: FilesystemKind) -> Outcome<()> {
+        std::fs::create_dir_all(&self.formatting)?;
+        std::fs::write(self.formatting.join(&volume.name), volume.id.to_string())?;
         let attachment = self.attach(volume)?;
         let prepared = device_of(&attachment).and_then(|device| Ok(filesystem::prepare(device, Some(kind))?));
         let detached = self.detach(&attachment);
-        prepared.map(drop).and(detached)
+        prepared.map(drop).and(detached).inspect(|()| self.formatted(&volume.name))
+    }
+
+    /// The filesystem of a volume is made.
+    fn formatted(&self, name: &str) {
+        // It is not there if the volume was not formatted here.
+        let _ = std::fs::remove_file(self.formatting.join(name));
+    }
+
+    /// True if a filesystem may be made on a volume: it was never written, or by a call that was cut off as it made
+    /// one. The space in use is not known for sure while a drive does not answer.
+    fn is_new(&self, volume: &Volume) -> bool {
+        let is_empty = volume.used_bytes == Some(0) && volume.health == VolumeHealth::Online;
+        let begun = std::fs::read_to_string(self.formatting.join(&volume.name));
+        !volume.read_only && (is_empty || begun.is_ok_and(|id| id == volume.id.to_string()))
     }
 
     /// Mounts a volume for a caller. Returns where.
@@ -137,10 +164,14 @@ impl DockerVolumes {
             None => self.attach(volume)?,
         };
         let device = device_of(&attachment)?;
-        // A volume that was created by other means has no filesystem yet. One that was ever written is never taken
-        // for a new one, and a read-only one cannot get any.
-        let may_format = !volume.read_only && is_empty(volume);
-        let found = filesystem::prepare(device, may_format.then_some(FilesystemKind::Ext4))?;
+        let found = match filesystem::prepare(device, None) {
+            // A volume that was created by other means has no filesystem yet.
+            Err(AttachError::NoFilesystem { .. }) if self.is_new(volume) => {
+                filesystem::prepare(device, Some(FilesystemKind::Ext4))?
+            }
+            found => found?,
+        };
+        self.formatted(&volume.name);
         filesystem::mount(device, place, &found, MountOptions { is_read_only: volume.read_only })?;
         // One that is not empty stays.
         let _ = std::fs::remove_dir(place.join(LOST_AND_FOUND));
@@ -332,11 +363,6 @@ impl DockerVolumes {
         locks.retain(|_, lock| Arc::strong_count(lock) > 1);
         locks.entry(name.to_owned()).or_default().clone()
     }
-}
-
-/// True if nothing was ever written to a volume.
-fn is_empty(volume: &Volume) -> bool {
-    volume.used_bytes == Some(0)
 }
 
 fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {

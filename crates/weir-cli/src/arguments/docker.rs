@@ -20,7 +20,7 @@ pub struct DockerPluginArguments {
     #[arg(long = "alias", value_name = "NAME")]
     pub aliases: Vec<String>,
     /// Tenant of the volumes
-    #[arg(long, value_name = "TENANT", default_value = DEFAULT_TENANT)]
+    #[arg(long, value_name = "TENANT", visible_alias = "vserver", alias = "svm", default_value = DEFAULT_TENANT)]
     pub tenant: String,
     /// Size of a volume that is created without one
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "10GiB")]

@@ -178,13 +178,7 @@ impl Host for KernelHost {
         // The kernel ends a mount that nobody holds. Otherwise the device would wait for an answer below.
         self.let_go(attachment).unwrap_or_else(|error| report(&error));
         if let Some((device, file)) = device {
-            match loop_device::file_of(device) {
-                Ok(Some(found)) if found == file => {
-                    loop_device::detach_later(device).unwrap_or_else(|error| report(&error));
-                }
-                Ok(_) => {}
-                Err(error) => report(&error),
-            }
+            loop_device::detach_later(device, file).unwrap_or_else(|error| report(&error));
         }
         self.hide(attachment).unwrap_or_else(|error| report(&error));
     }

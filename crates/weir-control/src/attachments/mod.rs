@@ -146,6 +146,9 @@ impl Attachments {
     fn refuse_attach(&self, volume: &VolumeRecord, request: &AttachVolume) -> Outcome<()> {
         let model = self.core.model();
         model.refuse_attached(volume)?;
+        if !request.is_read_only {
+            self.serving.refuse_attached_now(volume)?;
+        }
         self.core.refuse_missing(volume)?;
         if volume.state != VolumeState::Online {
             return Err(ControlError::refused(format!("{} is being deleted", volume.title())));
@@ -285,10 +288,13 @@ impl Attachments {
         let seen = self.attachment(id)?;
         let mut change = self.core.begin_volume_change(&[seen.record.volume])?;
         let attachment = self.core.model().attachments.get(&id).cloned();
-        let attachment =
+        let mut attachment =
             attachment.ok_or_else(|| ControlError::not_found(format!("there is no attachment '{id}'")))?;
+        let was_made = attachment.record.is_made;
+        // From now on the device may become another program's at any time.
+        self.change(&mut attachment, |record| record.is_made = false)?;
         if let Err(error) = change.beside(|| self.unmake(&attachment.record)) {
-            self.note_leaving(attachment)?;
+            self.stays(attachment, was_made)?;
             let volume = format!("{}/{}", seen.tenant, seen.volume);
             let message = format!("volume '{volume}' cannot be detached: {}", in_words(&error));
             return Err(ControlError::refused(message));
@@ -296,15 +302,16 @@ impl Attachments {
         self.end(&attachment)
     }
 
-    /// A device that goes with its last user is not the attachment's any more: then, it may become another
-    /// program's.
-    fn note_leaving(&self, mut attachment: Versioned<AttachmentRecord>) -> Outcome<()> {
+    /// An attachment could not be ended. Its device is its own as before, unless it goes with its last user: then, it
+    /// may become another program's.
+    fn stays(&self, mut attachment: Versioned<AttachmentRecord>, was_made: bool) -> Outcome<()> {
         let Some(device) = attachment.record.device.clone() else { return Ok(()) };
-        if !self.host.is_leaving(&device) {
-            return Ok(());
+        if self.host.is_leaving(&device) {
+            self.host.unlink(&attachment.record.link, &device);
+        } else if was_made && self.has_device(&attachment.record).unwrap_or(true) {
+            self.change(&mut attachment, |record| record.is_made = true)?;
         }
-        self.host.unlink(&attachment.record.link, &device);
-        self.change(&mut attachment, |record| record.is_made = false)
+        Ok(())
     }
 
     fn unmake(&self, attachment: &AttachmentRecord) -> Result<(), HostError> {
@@ -334,6 +341,9 @@ impl Attachments {
 
     /// Ends whatever is left of an attachment.
     fn clear(&self, attachment: &AttachmentRecord) {
+        if let Some(device) = &attachment.device {
+            self.host.unlink(&attachment.link, device);
+        }
         // What serves it holds the mount too.
         self.end_service(attachment);
         let device = attachment.device.as_deref().zip(attachment.file.as_deref());
@@ -396,12 +406,16 @@ impl Attachments {
     fn taken_over(&self, mut attachment: Versioned<AttachmentRecord>) {
         let id = attachment.record.id;
         tracing::info!(attachment = %id, "taken over");
-        let is_leaving = attachment.record.device.as_ref().is_some_and(|device| self.host.is_leaving(device));
-        // The earlier daemon may have been killed before it had recorded this.
-        let is_noted = attachment.record.is_made || is_leaving;
-        let noted = is_noted || self.change(&mut attachment, |record| record.is_made = true).is_ok();
+        let Some(device) = attachment.record.device.clone() else { return };
+        // The earlier daemon may have been killed before it had recorded this, or as it ended the attachment.
+        let is_made = !self.host.is_leaving(&device);
+        if !is_made {
+            self.host.unlink(&attachment.record.link, &device);
+        }
+        let is_noted = attachment.record.is_made == is_made;
+        let noted = is_noted || self.change(&mut attachment, |record| record.is_made = is_made).is_ok();
         if !noted {
-            tracing::error!(attachment = %id, "the catalogue does not take that the attachment is made");
+            tracing::error!(attachment = %id, "the catalogue does not take the state of the attachment");
         }
     }
 
@@ -432,14 +446,9 @@ impl Attachments {
     }
 
     fn forget(&self, change: &mut Change<'_>, attachment: &Versioned<AttachmentRecord>) {
-        let AttachmentRecord { id, device, link, .. } = &attachment.record;
+        let AttachmentRecord { id, link, .. } = &attachment.record;
         tracing::warn!(attachment = %id, link = %link.display(), "an attachment is gone, and what is left of it is cleared");
-        change.beside(|| {
-            if let Some(device) = device {
-                self.host.unlink(link, device);
-            }
-            self.clear(&attachment.record);
-        });
+        change.beside(|| self.clear(&attachment.record));
         if let Err(error) = self.end(attachment) {
             tracing::error!(attachment = %id, %error, "the record of an attachment that is gone stays");
         }
