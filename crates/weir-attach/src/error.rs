@@ -1,5 +1,6 @@
 //! Errors of attaching.
 
+use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 
@@ -42,15 +43,15 @@ pub enum AttachError {
         /// The device.
         device: PathBuf,
     },
-    /// The folder is not one to mount on, or to unmount.
-    #[error("{} cannot be mounted on or unmounted: {why}", folder.display())]
+    /// A mount at the folder would hide something.
+    #[error("nothing is mounted at {}: {why}", folder.display())]
     MountPoint {
         /// The folder.
         folder: PathBuf,
-        /// Why not.
+        /// What it would hide, and what to do.
         why: &'static str,
     },
-    /// The device is in use.
+    /// The device, or the folder that it is mounted at, is in use.
     #[error("{} is in use{}", device.display(), where_it_is(mounts, users))]
     Busy {
         /// The device.
@@ -62,6 +63,12 @@ pub enum AttachError {
     },
 }
 
+/// An error with all its causes.
+pub fn in_words(error: &dyn Error) -> String {
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
+    causes.fold(error.to_string(), |words, cause| format!("{words}: {cause}"))
+}
+
 fn where_it_is(mounts: &[PathBuf], users: &[User]) -> String {
     let mounts = mounts.iter().map(|place| format!("it is mounted at {}", place.display()));
     let users = users.iter().map(|user| format!("{} (process {}) has opened it", user.program, user.process));
@@ -70,17 +77,6 @@ fn where_it_is(mounts: &[PathBuf], users: &[User]) -> String {
 }
 
 impl AttachError {
-    /// The error with all its causes.
-    pub fn in_words(&self) -> String {
-        let mut words = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(source) = cause {
-            words = format!("{words}: {source}");
-            cause = source.source();
-        }
-        words
-    }
-
     /// A call to the system failed, for use with `map_err`.
     pub(crate) fn system<E: Into<io::Error>>(
         action: &'static str,

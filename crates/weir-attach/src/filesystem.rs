@@ -15,6 +15,11 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use crate::error::AttachError;
 use crate::mount_table::{self, DeviceNumber};
 
+/// Why a folder with a mount is no place for another.
+const MOUNTED: &str = "something is mounted there; choose another folder";
+/// Why a folder with files is no place for a mount.
+const FILES: &str = "it has files, which a mount would hide; choose an empty folder";
+
 /// A filesystem that can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilesystemKind {
@@ -142,12 +147,11 @@ pub fn prepare(device: &Path, kind: Option<FilesystemKind>) -> Result<String, At
 pub fn check_folder(folder: &Path) -> Result<(), AttachError> {
     fs::create_dir_all(folder).map_err(AttachError::system("create", folder))?;
     if mounted_at(folder)?.is_some() {
-        return Err(AttachError::MountPoint { folder: folder.to_owned(), why: "something is mounted there" });
+        return Err(AttachError::MountPoint { folder: folder.to_owned(), why: MOUNTED });
     }
     let mut entries = fs::read_dir(folder).map_err(AttachError::system("read", folder))?;
     if entries.next().is_some() {
-        let why = "it has files, which the mount would hide";
-        return Err(AttachError::MountPoint { folder: folder.to_owned(), why });
+        return Err(AttachError::MountPoint { folder: folder.to_owned(), why: FILES });
     }
     Ok(())
 }
@@ -189,7 +193,7 @@ pub fn unmount(folder: &Path) -> Result<(), AttachError> {
     match rustix::mount::unmount(folder, UnmountFlags::NOFOLLOW) {
         Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
         Err(Errno::BUSY) => {
-            Err(AttachError::MountPoint { folder: folder.to_owned(), why: "files in it are in use" })
+            Err(AttachError::Busy { device: folder.to_owned(), mounts: Vec::new(), users: Vec::new() })
         }
         Err(error) => Err(AttachError::system("unmount", folder)(error)),
     }
@@ -230,6 +234,7 @@ fn failed(program: &'static str, output: &std::process::Output) -> AttachError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::in_words;
 
     #[test]
     fn type_is_found_in_the_output_for_programs() {
@@ -244,7 +249,7 @@ mod tests {
         assert!(probe(&folder.path().join("nowhere")).is_err());
         let empty = folder.path().join("empty");
         fs::write(&empty, "").unwrap();
-        assert!(probe(&empty).unwrap_err().in_words().contains("it has no bytes"));
+        assert!(in_words(&probe(&empty).unwrap_err()).contains("it has no bytes"));
         let blank = folder.path().join("blank");
         File::create(&blank).unwrap().set_len(3 << 20).unwrap();
         assert_eq!(probe(&blank).unwrap(), None);
@@ -255,7 +260,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let refused = |place: &Path| check_folder(place).unwrap_err().to_string();
         fs::write(folder.path().join("file"), "").unwrap();
-        assert!(refused(folder.path()).contains("it has files, which the mount would hide"));
+        assert!(refused(folder.path()).contains("it has files, which a mount would hide"));
         let inside = folder.path().join("file/inside");
         assert!(refused(&inside).contains("cannot create"), "{}", refused(&inside));
         check_folder(&folder.path().join("new/folder")).unwrap();

@@ -20,4 +20,4 @@ pub mod keeper;
 pub mod loop_device;
 pub mod mount_table;
 
-pub use error::AttachError;
+pub use error::{AttachError, in_words};

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use weir_api_types::{Attachment, AttachmentCreate, ErrorCode, IoPriority, Volume, VolumeHealth};
-use weir_attach::AttachError;
 use weir_attach::filesystem::{self, FilesystemKind, MountOptions};
 use weir_attach::mount_table;
+use weir_attach::{AttachError, in_words};
 use weir_client::{Client, ClientError, of_tenant};
 
 use crate::callers::{self, Caller, Callers, Engine};
@@ -40,11 +40,11 @@ pub enum CallError {
     #[error(transparent)]
     Daemon(#[from] ClientError),
     /// The host did not do it.
-    #[error("{}", .0.in_words())]
+    #[error("{}", in_words(.0))]
     Host(#[from] AttachError),
-    /// The files of callers cannot be used.
-    #[error("the folder of callers cannot be used: {0}")]
-    Callers(#[from] io::Error),
+    /// The plugin's own files cannot be used.
+    #[error("the folder of the plugin cannot be used: {0}")]
+    Folder(#[from] io::Error),
     /// The volume is not there.
     #[error("no such volume: {0}")]
     NoVolume(String),
@@ -158,8 +158,10 @@ impl DockerVolumes {
         let attachment = match self.attachment_of(&volume.name)? {
             Some(own) if own.consumer == CONSUMER => own,
             Some(other) => {
-                let (link, consumer) = (other.link, other.consumer);
-                return Err(CallError::Refused(format!("it is attached as {link} by '{consumer}'")));
+                let (name, link, consumer) = (&volume.name, other.link, other.consumer);
+                return Err(CallError::Refused(format!(
+                    "volume '{name}' is attached as {link} by '{consumer}'; 'weir detach {name}' ends that"
+                )));
             }
             None => self.attach(volume)?,
         };
@@ -168,6 +170,13 @@ impl DockerVolumes {
             // A volume that was created by other means has no filesystem yet.
             Err(AttachError::NoFilesystem { .. }) if self.is_new(volume) => {
                 filesystem::prepare(device, Some(FilesystemKind::Ext4))?
+            }
+            Err(AttachError::NoFilesystem { .. }) => {
+                let name = &volume.name;
+                return Err(CallError::Refused(format!(
+                    "volume '{name}' was written and has no filesystem; if its data are not needed, \
+                     'weir attach {name} --mount DIR --fs ext4' makes one"
+                )));
             }
             found => found?,
         };
@@ -375,7 +384,10 @@ fn is_absent(error: &ClientError) -> bool {
 
 fn device_of(attachment: &Attachment) -> Outcome<&Path> {
     let device = attachment.device.as_deref().map(Path::new);
-    device.ok_or_else(|| CallError::Refused("its block device is being made".to_owned()))
+    device.ok_or_else(|| {
+        let name = &attachment.volume;
+        CallError::Refused(format!("volume '{name}' is being attached or detached; try again"))
+    })
 }
 
 /// Refuses to take an existing volume for one with other options.

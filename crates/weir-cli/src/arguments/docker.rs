@@ -3,15 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use weir_types::UnitError;
-use weir_types::bounds::VOLUME_SIZE_GRANULE_BYTES;
 use weir_types::name::DEFAULT_TENANT;
 use weir_types::units::Size;
 
-/// Reads a size; a bare number counts in GiB.
-fn size(text: &str) -> Result<Size, UnitError> {
-    Size::parse_rounded_up(text, VOLUME_SIZE_GRANULE_BYTES)
-}
+use super::volume::size;
 
 /// Settings of the Docker plugin.
 #[derive(Debug, Args)]

@@ -12,7 +12,7 @@ use super::{
 use weir_api_types::{IoPriority, VolumeClassPolicy};
 
 /// Reads a volume size; a bare number counts in GiB.
-fn size(text: &str) -> Result<Size, weir_types::UnitError> {
+pub fn size(text: &str) -> Result<Size, weir_types::UnitError> {
     Size::parse_rounded_up(text, VOLUME_SIZE_GRANULE_BYTES)
 }
 

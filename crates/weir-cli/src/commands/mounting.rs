@@ -3,12 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use weir_api_types::Attachment;
-use weir_attach::AttachError;
 use weir_attach::filesystem::{self, MountOptions};
+use weir_attach::{AttachError, in_words};
 
 use super::super::arguments::MountArguments;
 use super::super::client::Client;
 use super::super::errors::CommandError;
+
+/// The answer while another command attaches or detaches the volume.
+const NOT_MADE: &str = "another command attaches or detaches the volume now; try again";
 
 /// A place for a mount, and the filesystem to make.
 pub struct Mounting {
@@ -29,7 +32,8 @@ impl Mounting {
     /// Mounts an attached volume, and makes a filesystem if it was asked for and there is nothing. Returns the
     /// place.
     pub fn mount(&self, attachment: &Attachment) -> Result<&Path, CommandError> {
-        let device = device_of(attachment)?;
+        let device = attachment.device.as_deref().map(Path::new);
+        let device = device.ok_or_else(|| CommandError::Failed(NOT_MADE.to_owned()))?;
         // A read-only device cannot get a filesystem.
         let kind = self.kind.filter(|_| !attachment.read_only);
         let found = filesystem::prepare(device, kind).map_err(|error| match error {
@@ -47,18 +51,14 @@ impl Mounting {
 /// Unmounts an attached volume from every place.
 pub fn unmount(client: &Client, attachment: &Attachment) -> Result<(), CommandError> {
     client.refuse_remote()?;
-    let places = filesystem::places_of(device_of(attachment)?).map_err(failed)?;
+    // A device that is not made, or is going, is not the volume's.
+    let Some(device) = &attachment.device else { return Ok(()) };
+    let places = filesystem::places_of(Path::new(device)).map_err(failed)?;
     // A later mount may hide an earlier one.
     places.iter().rev().try_for_each(|place| filesystem::unmount(place)).map_err(failed)
 }
 
-/// The block device, which is the volume's: the daemon names none that it has not made.
-fn device_of(attachment: &Attachment) -> Result<&Path, CommandError> {
-    let device = attachment.device.as_deref().map(Path::new);
-    device.ok_or_else(|| CommandError::Failed("its block device is not made, or is going".to_owned()))
-}
-
 /// An error with all its causes.
 fn failed(error: AttachError) -> CommandError {
-    CommandError::Failed(error.in_words())
+    CommandError::Failed(in_words(&error))
 }

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use uuid::Uuid;
+use weir_attach::in_words;
 use weir_engine_interface::ServedFile;
 use weir_types::control_bounds::ATTACHMENTS_MAX;
 use weir_types::{AttachmentId, Name, VolumeId};
@@ -115,8 +116,8 @@ impl Attachments {
     /// Makes a volume a block device of this host.
     ///
     /// # Errors
-    /// Refused if the volume is attached, if NBD clients use it and could meet other writers, or if the host has no way to make a device. Full if there are
-    /// [`ATTACHMENTS_MAX`] attachments. Nothing stays on the host then.
+    /// Refused if the volume is attached, if NBD clients have it and the device would be writable, or if the host has
+    /// no way to make a device. Full if there are [`ATTACHMENTS_MAX`] attachments. Nothing stays on the host then.
     pub fn attach(
         &self,
         tenant: Option<&Name>,
@@ -125,8 +126,9 @@ impl Attachments {
     ) -> Outcome<AttachmentView> {
         if !request.is_read_only {
             let volume = self.core.model().volume(tenant, name)?.record.clone();
+            // The connection of an attachment is no NBD client's.
             self.core.model().refuse_attached(&volume)?;
-            // Two writers that do not know each other would destroy a filesystem.
+            // Two writers that do not know each other would destroy a filesystem. Clients that leave get a moment.
             self.serving.refuse_attached(&volume)?;
         }
         let mut change = self.core.begin_change_of_volume(tenant, name)?;
@@ -296,7 +298,7 @@ impl Attachments {
         if let Err(error) = change.beside(|| self.unmake(&attachment.record)) {
             self.stays(attachment, was_made)?;
             let volume = format!("{}/{}", seen.tenant, seen.volume);
-            let message = format!("volume '{volume}' cannot be detached: {}", in_words(&error));
+            let message = format!("volume '{volume}' cannot be detached: {}", in_words(&*error));
             return Err(ControlError::refused(message));
         }
         self.end(&attachment)
@@ -370,7 +372,7 @@ impl Attachments {
             let resized = device.map_or(Ok(()), |device| self.host.resize_device(device));
             if let Err(error) = resized {
                 let title = volume.title();
-                tracing::warn!(error = in_words(&error), "the device of {title} keeps its old size");
+                tracing::warn!(error = in_words(&*error), "the device of {title} keeps its old size");
             }
         }
     }
@@ -460,16 +462,5 @@ fn view(record: &AttachmentRecord, volume: &VolumeRecord) -> AttachmentView {
 }
 
 fn host_error(volume: &VolumeRecord, error: &HostError) -> ControlError {
-    ControlError::refused(format!("{} cannot be attached: {}", volume.title(), in_words(error)))
-}
-
-/// An error with all its causes.
-fn in_words(error: &HostError) -> String {
-    let mut words = error.to_string();
-    let mut cause = error.source();
-    while let Some(source) = cause {
-        words = format!("{words}: {source}");
-        cause = source.source();
-    }
-    words
+    ControlError::refused(format!("{} cannot be attached: {}", volume.title(), in_words(&**error)))
 }

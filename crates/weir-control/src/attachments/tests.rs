@@ -164,19 +164,39 @@ fn device(number: usize) -> PathBuf {
     PathBuf::from(format!("/dev/loop{number}"))
 }
 
-/// The attachments of a control on a host that makes nothing.
-fn attachments(control: &Control, host: &FakeHost) -> Attachments {
-    Attachments::new(
-        control.core.clone(),
-        control.serving.clone(),
-        Box::new(host.clone()),
-        PathBuf::from("/dev/weir"),
-    )
+/// A control with volumes on a host that makes nothing.
+struct Scene {
+    world: World,
+    host: FakeHost,
+    attachments: Attachments,
+    /// It goes last.
+    _state: tempfile::TempDir,
 }
 
-/// Creates a volume of 8 MiB.
-fn create(world: &World, volume: &str) {
-    world.control.volumes.create_volume(crate::testing::volume(None, volume, 8 << 20)).unwrap();
+impl Scene {
+    /// Starts with volumes of 8 MiB.
+    fn with(volumes: &[&str]) -> Scene {
+        let state = tempfile::tempdir().unwrap();
+        let (world, host) = (World::start(state.path()), FakeHost::default());
+        let attachments = attachments(&world.control, &host);
+        let scene = Scene { world, host, attachments, _state: state };
+        volumes.iter().for_each(|volume| scene.create(volume));
+        scene
+    }
+
+    fn create(&self, volume: &str) {
+        self.world.control.volumes.create_volume(crate::testing::volume(None, volume, 8 << 20)).unwrap();
+    }
+
+    /// The attachments of the next daemon.
+    fn next(&self) -> Attachments {
+        attachments(&self.world.control, &self.host)
+    }
+}
+
+fn attachments(control: &Control, host: &FakeHost) -> Attachments {
+    let (core, serving) = (control.core.clone(), control.serving.clone());
+    Attachments::new(core, serving, Box::new(host.clone()), PathBuf::from("/dev/weir"))
 }
 
 fn asked() -> AttachVolume {
@@ -189,49 +209,40 @@ fn attach(attachments: &Attachments, volume: &str) -> Outcome<AttachmentView> {
 
 #[test]
 fn volume_is_attached_once_and_detached() {
-    let state = tempfile::tempdir().unwrap();
-    let world = World::start(state.path());
-    create(&world, "vol1");
-    let host = FakeHost::default();
-    let attachments = attachments(&world.control, &host);
-    let first = attach(&attachments, "vol1").unwrap();
+    let scene = Scene::with(&["vol1"]);
+    let (host, attachments) = (&scene.host, &scene.attachments);
+    let first = attach(attachments, "vol1").unwrap();
     assert_eq!(first.record.device, Some("/dev/loop0".into()));
     assert_eq!(first.record.link, PathBuf::from("/dev/weir/default/vol1"));
-    let second = attach(&attachments, "vol1").unwrap_err();
+    let second = attach(attachments, "vol1").unwrap_err();
     assert_eq!(second.kind, ErrorKind::Refused);
     assert!(second.to_string().contains("attached as /dev/weir/default/vol1"), "{second}");
     attachments.detach(first.record.id).unwrap();
     assert!(host.is_bare() && attachments.attachments().is_empty());
     assert_eq!(attachments.detach(first.record.id).unwrap_err().kind, ErrorKind::NotFound);
-    attach(&attachments, "vol1").unwrap();
+    attach(attachments, "vol1").unwrap();
 }
 
 #[test]
 fn nothing_stays_of_an_attachment_that_fails() {
-    let state = tempfile::tempdir().unwrap();
-    let world = World::start(state.path());
-    create(&world, "vol1");
-    let host = FakeHost::default();
-    let attachments = attachments(&world.control, &host);
+    let scene = Scene::with(&["vol1"]);
+    let (host, attachments) = (&scene.host, &scene.attachments);
     for what in ["mount", "device", "identity", "hiding", "link"] {
         host.refuse(what);
-        let error = attach(&attachments, "vol1").unwrap_err();
+        let error = attach(attachments, "vol1").unwrap_err();
         assert!(error.to_string().ends_with(&format!("cannot be attached: no {what} today")), "{error}");
         assert!(host.is_bare() && attachments.attachments().is_empty(), "{what}");
     }
     host.made().refused = None;
-    attach(&attachments, "vol1").unwrap();
+    attach(attachments, "vol1").unwrap();
 }
 
 #[test]
 fn device_that_another_program_takes_first_is_not_ours() {
-    let state = tempfile::tempdir().unwrap();
-    let world = World::start(state.path());
-    create(&world, "vol1");
-    let host = FakeHost::default();
+    let scene = Scene::with(&["vol1"]);
+    let (host, attachments) = (&scene.host, &scene.attachments);
     host.made().taken_first = Some(device(0));
-    let attachments = attachments(&world.control, &host);
-    let attached = attach(&attachments, "vol1").unwrap();
+    let attached = attach(attachments, "vol1").unwrap();
     assert_eq!(attached.record.device, Some(device(1)));
     assert!(host.made().visible.is_empty());
     attachments.detach(attached.record.id).unwrap();
@@ -240,12 +251,10 @@ fn device_that_another_program_takes_first_is_not_ours() {
 
 #[test]
 fn next_daemon_completes_a_device_whose_daemon_was_killed_as_it_made_it() {
-    let state = tempfile::tempdir().unwrap();
-    let world = World::start(state.path());
-    create(&world, "vol1");
-    let host = FakeHost::default();
-    let attached = attach(&attachments(&world.control, &host), "vol1").unwrap();
-    let next = attachments(&world.control, &host);
+    let scene = Scene::with(&["vol1"]);
+    let (host, attachments) = (&scene.host, &scene.attachments);
+    let attached = attach(attachments, "vol1").unwrap();
+    let next = scene.next();
     // The device was made, and the steps behind it were not.
     host.made().links.clear();
     host.made().visible.insert(attached.record.id);
@@ -262,12 +271,9 @@ fn next_daemon_completes_a_device_whose_daemon_was_killed_as_it_made_it() {
 
 #[test]
 fn device_that_goes_with_its_last_user_is_shown_no_more() {
-    let state = tempfile::tempdir().unwrap();
-    let world = World::start(state.path());
-    create(&world, "vol1");
-    let host = FakeHost::default();
-    let attachments = attachments(&world.control, &host);
-    let attached = attach(&attachments, "vol1").unwrap().record;
+    let scene = Scene::with(&["vol1"]);
+    let (host, attachments) = (&scene.host, &scene.attachments);
+    let attached = attach(attachments, "vol1").unwrap().record;
     assert!(attached.is_made);
     host.refuse("removal");
     host.made().leaving.insert(device(0));
@@ -283,15 +289,12 @@ fn device_that_goes_with_its_last_user_is_shown_no_more() {
 
 #[test]
 fn numbers_of_an_earlier_boot_mean_nothing() {
-    let state = tempfile::tempdir().unwrap();
-    let world = World::start(state.path());
-    create(&world, "vol1");
-    let host = FakeHost::default();
-    let before = attachments(&world.control, &host);
-    attach(&before, "vol1").unwrap();
+    let scene = Scene::with(&["vol1"]);
+    let (host, attachments) = (&scene.host, &scene.attachments);
+    attach(attachments, "vol1").unwrap();
     // Another program has a device of the same number, on a file with the same identity.
     host.made().boots += 1;
-    let next = attachments(&world.control, &host);
+    let next = scene.next();
     next.take_over_all();
     assert!(next.attachments().is_empty());
     assert_eq!(host.made().devices.len(), 1, "it is not ours to take away");
@@ -299,12 +302,9 @@ fn numbers_of_an_earlier_boot_mean_nothing() {
 
 #[test]
 fn device_in_use_stays_attached() {
-    let state = tempfile::tempdir().unwrap();
-    let world = World::start(state.path());
-    create(&world, "vol1");
-    let host = FakeHost::default();
-    let attachments = attachments(&world.control, &host);
-    let attached = attach(&attachments, "vol1").unwrap();
+    let scene = Scene::with(&["vol1"]);
+    let (host, attachments) = (&scene.host, &scene.attachments);
+    let attached = attach(attachments, "vol1").unwrap();
     for what in ["removal", "keeper"] {
         host.refuse(what);
         let error = attachments.detach(attached.record.id).unwrap_err();
@@ -318,12 +318,10 @@ fn device_in_use_stays_attached() {
 
 #[test]
 fn attached_volume_keeps_its_size_and_its_life() {
-    let state = tempfile::tempdir().unwrap();
-    let world = World::start(state.path());
-    create(&world, "vol1");
-    let attachments = attachments(&world.control, &FakeHost::default());
-    let attached = attach(&attachments, "vol1").unwrap();
-    let volumes = &world.control.volumes;
+    let scene = Scene::with(&["vol1"]);
+    let attachments = &scene.attachments;
+    let attached = attach(attachments, "vol1").unwrap();
+    let volumes = &scene.world.control.volumes;
     let vol1 = name("vol1");
     let refused = [
         volumes
@@ -338,14 +336,10 @@ fn attached_volume_keeps_its_size_and_its_life() {
 
 #[test]
 fn next_daemon_takes_over_what_is_there_and_clears_the_rest() {
-    let state = tempfile::tempdir().unwrap();
-    let world = World::start(state.path());
-    let host = FakeHost::default();
-    let attachments = attachments(&world.control, &host);
-    let ids = ["there", "unmounted", "without-device"].map(|volume| {
-        create(&world, volume);
-        attach(&attachments, volume).unwrap().record.id
-    });
+    let volumes = ["there", "unmounted", "without-device"];
+    let scene = Scene::with(&volumes);
+    let (host, attachments) = (&scene.host, &scene.attachments);
+    let ids = volumes.map(|volume| attach(attachments, volume).unwrap().record.id);
     host.made().mounts.remove(&ids[1]);
     host.made().devices.remove(&ids[2]);
     attachments.take_over_all();
@@ -359,13 +353,11 @@ fn next_daemon_takes_over_what_is_there_and_clears_the_rest() {
 
 #[test]
 fn attachment_that_cannot_be_examined_waits_and_is_never_cleared() {
-    let state = tempfile::tempdir().unwrap();
-    let world = World::start(state.path());
-    create(&world, "vol1");
-    let host = FakeHost::default();
-    let attached = attach(&attachments(&world.control, &host), "vol1").unwrap();
+    let scene = Scene::with(&["vol1"]);
+    let (host, attachments) = (&scene.host, &scene.attachments);
+    let attached = attach(attachments, "vol1").unwrap();
     // The next daemon cannot ask the kernel for a while.
-    let next = attachments(&world.control, &host);
+    let next = scene.next();
     host.refuse("identity");
     next.take_over_all();
     assert_eq!((next.attachments().len(), host.made().mounts.len()), (1, 1));
@@ -377,14 +369,12 @@ fn attachment_that_cannot_be_examined_waits_and_is_never_cleared() {
 
 #[test]
 fn link_leads_to_one_volume_alone() {
-    let state = tempfile::tempdir().unwrap();
-    let world = World::start(state.path());
-    create(&world, "vol1");
-    let attachments = attachments(&world.control, &FakeHost::default());
-    attach(&attachments, "vol1").unwrap();
+    let scene = Scene::with(&["vol1"]);
+    let attachments = &scene.attachments;
+    attach(attachments, "vol1").unwrap();
     let renamed = crate::ModifyVolume { name: Some(name("vol2")), ..Default::default() };
-    world.control.volumes.modify_volume(None, &name("vol1"), renamed).unwrap();
-    create(&world, "vol1");
-    let error = attach(&attachments, "vol1").unwrap_err().to_string();
+    scene.world.control.volumes.modify_volume(None, &name("vol1"), renamed).unwrap();
+    scene.create("vol1");
+    let error = attach(attachments, "vol1").unwrap_err().to_string();
     assert!(error.contains("/dev/weir/default/vol1 leads to volume 'vol2'"), "{error}");
 }

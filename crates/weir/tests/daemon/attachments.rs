@@ -3,7 +3,7 @@
 //! `WEIR_ATTACH_KILLS` is the number of kills of the daemon under a verified load.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
@@ -376,6 +376,34 @@ fn daemon_killed_as_it_attaches_or_detaches_leaves_nothing_unknown() {
     if !devices().is_empty() {
         daemon.ok(&["detach", "v1"]);
     }
+    assert_nothing_left(&daemon);
+}
+
+#[test]
+fn device_whose_user_the_daemon_cannot_see_goes_with_that_user() {
+    if !can_be_tested() || !has(&["setpriv"]) {
+        return;
+    }
+    let _alone = alone();
+    let state = State::new();
+    let served = state.serve(&[]);
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"]);
+    command.arg(served.get_program()).args(served.get_args());
+    let daemon = Daemon::spawn(&state, command).ready();
+    daemon.create("v1", "64MiB");
+    let disk = Disk::attach(&daemon, "v1", &[]);
+    let opened = fs::File::open(&disk.path).unwrap();
+    let message = daemon.refused(1, &["detach", "v1"]);
+    assert!(message.contains("is in use"), "{message}");
+    // The device may become another program's from now on: nothing leads to it.
+    assert!(only(&daemon).get("device").is_none() && !Path::new(&disk.path).exists());
+    let message = daemon.refused(1, &["detach", "v1", "--unmount"]);
+    assert!(message.contains("is in use"), "{message}");
+    let daemon = daemon.kill().start(&[]);
+    assert!(only(&daemon).get("device").is_none() && !Path::new(&disk.path).exists());
+    drop(opened);
+    daemon.ok(&["detach", "v1"]);
     assert_nothing_left(&daemon);
 }
 
