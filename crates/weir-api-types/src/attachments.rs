@@ -5,15 +5,19 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// How a volume becomes a block device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+/// How a volume is attached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum AttachMethod {
-    /// A FUSE filesystem of one file, with a loop device on it.
+    /// A block device: a FUSE filesystem of one file, with a loop device on it.
+    #[default]
     Fuse,
+    /// A file: a FUSE filesystem of one file. Limits of cgroups apply to the processes that use it.
+    FuseFile,
 }
 
-/// An attachment: a volume that is a block device of a host.
+/// An attachment: a volume that is a block device or a file of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Attachment {
     /// ID of the attachment.
@@ -24,16 +28,16 @@ pub struct Attachment {
     pub volume: String,
     /// How the volume is attached.
     pub method: AttachMethod,
-    /// Path of the block device; absent while the device is made.
+    /// Path of the block device, or of the file; absent while it is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// Path of a link to the block device. The path stays the same.
+    /// Path of a link to the block device or file. The path stays the same.
     pub link: String,
-    /// True if the block device refuses writes.
+    /// True if the block device or file refuses writes.
     pub read_only: bool,
     /// The consumer of the attachment, in its own words.
     pub consumer: String,
-    /// ID of the node of the block device.
+    /// ID of the node of the block device or file.
     pub node: Uuid,
     /// Time at which the attachment was created.
     #[schema(value_type = String, format = DateTime)]
@@ -54,7 +58,10 @@ pub struct AttachmentList {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AttachmentCreate {
-    /// True if the block device refuses writes. A read-only volume can be attached only so.
+    /// How to attach the volume; by default, as a block device.
+    #[serde(default)]
+    pub method: AttachMethod,
+    /// True if the block device or file refuses writes. A read-only volume can be attached only so.
     #[serde(default)]
     pub read_only: bool,
     /// The consumer of the attachment, in its own words; at most 255 characters.

@@ -7,6 +7,7 @@
 mod alarms;
 mod attachments;
 mod background;
+mod cgroups;
 mod classes;
 mod drives;
 mod errors;
@@ -35,6 +36,9 @@ pub use attachments::{AttachMethod, Attachment, AttachmentCreate, AttachmentList
 pub use background::{
     BackgroundJob, BackgroundJobList, BackgroundKind, BackgroundPolicy, BackgroundPolicyEntry,
     BackgroundPolicyList, BackgroundPolicyModify, BackgroundState,
+};
+pub use cgroups::{
+    CgroupBinding, CgroupBindingCreate, CgroupBindingList, CgroupBindingModify, CgroupOperations,
 };
 pub use drives::{
     Drive, DriveCreate, DriveDevice, DriveDrain, DriveEmulation, DriveEmulationCreate, DriveList, DriveState,

@@ -410,6 +410,8 @@ pub enum LevelScope {
     PolicyGroup,
     /// The volume alone.
     Volume,
+    /// The processes of a cgroup, on the volume alone.
+    Cgroup,
 }
 
 /// One level of the policy tree above a volume.

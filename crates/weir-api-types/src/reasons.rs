@@ -222,6 +222,7 @@ impl From<&weir_types::Scope> for LevelScope {
             weir_types::Scope::Tenant(_) => LevelScope::Tenant,
             weir_types::Scope::Group(_) => LevelScope::PolicyGroup,
             weir_types::Scope::Volume(_) => LevelScope::Volume,
+            weir_types::Scope::Cgroup(_) => LevelScope::Cgroup,
         }
     }
 }

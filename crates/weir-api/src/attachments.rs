@@ -17,7 +17,7 @@ use weir_types::AttachmentId;
 /// Longest description of a consumer, in characters.
 const CONSUMER_CHARACTERS_MAX: usize = 255;
 
-/// List attachments: volumes that are block devices.
+/// List attachments: volumes that are block devices or files.
 #[utoipa::path(
     get, path = "/v1/attachments", tag = "volumes", operation_id = "listAttachments", params(TenantQuery),
     responses((status = 200, description = "All attachments, or those of one tenant", body = AttachmentList))
@@ -47,7 +47,7 @@ pub(super) async fn inspect(State(context): State<Context>, Path(id): Path<Uuid>
     Ok(Json(view.into_api()))
 }
 
-/// Detach a volume whose block device is not in use.
+/// Detach a volume whose block device or file is not in use.
 #[utoipa::path(
     delete, path = "/v1/attachments/{attachment}", tag = "volumes", operation_id = "deleteAttachment",
     params(("attachment" = Uuid, Path, description = "ID of the attachment")),
@@ -82,9 +82,9 @@ pub(super) async fn list_of_volume(
     Ok(Json(AttachmentList { items, next_page_token }))
 }
 
-/// Attach a volume: make it a block device of this host.
+/// Attach a volume: make it a block device or a file of this host.
 ///
-/// The block device stays while the daemon restarts: its I/O waits meanwhile.
+/// The block device or file stays while the daemon restarts: its I/O waits meanwhile.
 #[utoipa::path(
     post, path = "/v1/tenants/{tenant}/volumes/{volume}/attachments", tag = "volumes",
     operation_id = "attachVolume", request_body = AttachmentCreate,
@@ -103,7 +103,8 @@ pub(super) async fn create(
         let message = format!("a consumer has at most {CONSUMER_CHARACTERS_MAX} characters, all printable");
         return Err(ControlError::invalid(message).of_field("consumer").into());
     }
-    let request = AttachVolume { is_read_only: request.read_only, consumer };
+    let method = convert::method_asked(request.method);
+    let request = AttachVolume { method, is_read_only: request.read_only, consumer };
     let attach =
         move |control: &weir_control::Control| control.attachments.attach(tenant.as_ref(), &name, request);
     let view = context.run(attach).await?;

@@ -10,6 +10,7 @@ mod attachments;
 mod audit;
 mod background;
 mod body;
+mod cgroups;
 mod convert;
 mod description;
 mod drives;
@@ -170,6 +171,8 @@ fn routes() -> OpenApiRouter<Context> {
         .routes(routes!(attachments::list))
         .routes(routes!(attachments::inspect, attachments::delete))
         .routes(routes!(attachments::list_of_volume, attachments::create))
+        .routes(routes!(cgroups::list, cgroups::create))
+        .routes(routes!(cgroups::inspect, cgroups::modify, cgroups::delete))
         .routes(routes!(snapshots::list))
         .routes(routes!(snapshots::create))
         .routes(routes!(snapshots::list_of_volume))

@@ -12,6 +12,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+mod cgroups;
 mod description;
 mod events;
 mod idempotency;
@@ -79,9 +80,10 @@ impl World {
     }
 
     /// Calls an operation by its template path, requires a status, and checks the form of the answer. The
-    /// name may be `TENANT/NAME`.
+    /// name may be `TENANT/NAME`, or `VOLUME#BINDING`.
     fn call(&mut self, method: &str, template: &str, name: &str, body: Option<Value>, status: u16) -> Value {
         let (tenant, name) = name.split_once('/').unwrap_or(("default", name));
+        let (name, binding) = name.split_once('#').unwrap_or((name, ""));
         let mut path =
             template.replace("{tenant}", if template.ends_with("{tenant}") { name } else { tenant });
         for noun in [
@@ -96,7 +98,7 @@ impl World {
         ] {
             path = path.replace(noun, name);
         }
-        let path = path.replace("{snapshot}", SNAPSHOT);
+        let path = path.replace("{snapshot}", SNAPSHOT).replace("{binding}", binding);
         let (template, _) = template.split_once('?').unwrap_or((template, ""));
         let request = self
             .client
@@ -444,6 +446,7 @@ fn every_operation_matches_its_description() {
     api.call("POST", "/v1/recordings", "", Some(json!({"volumes": [], "seconds": 1})), 400);
     adapt(api);
     export_and_apply(api);
+    cgroups::call_cgroups(api);
     pools::call_pools(api);
     call_templates(api);
     api.call("DELETE", VOLUME, "svm01/vol1", None, 204);

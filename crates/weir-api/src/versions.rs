@@ -10,7 +10,8 @@ use serde::Serialize;
 use super::entity_tag::tagged_version;
 use super::error::ApiError;
 use weir_api_types::{
-    AdaptivePolicyGroup, BackgroundPolicy, Drive, IfVersionQuery, PolicyGroup, Pool, Template, Tenant, Volume,
+    AdaptivePolicyGroup, BackgroundPolicy, CgroupBinding, Drive, IfVersionQuery, PolicyGroup, Pool, Template,
+    Tenant, Volume,
 };
 use weir_control::ControlError;
 
@@ -30,7 +31,17 @@ macro_rules! has_version {
     };
 }
 
-has_version!(Volume, Tenant, Template, PolicyGroup, AdaptivePolicyGroup, Pool, Drive, BackgroundPolicy);
+has_version!(
+    Volume,
+    Tenant,
+    Template,
+    PolicyGroup,
+    AdaptivePolicyGroup,
+    Pool,
+    Drive,
+    BackgroundPolicy,
+    CgroupBinding
+);
 
 /// The answer that shows one object, with the version as the `ETag`.
 pub(super) struct Tagged<T>(pub T);

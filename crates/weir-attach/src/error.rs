@@ -43,6 +43,12 @@ pub enum AttachError {
         /// The device.
         device: PathBuf,
     },
+    /// The folder is no cgroup.
+    #[error("{} is no cgroup: it is no folder of a mounted hierarchy, such as those below /sys/fs/cgroup", folder.display())]
+    NoCgroup {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// A mount at the folder would hide something.
     #[error("nothing is mounted at {}: {why}", folder.display())]
     MountPoint {

@@ -1,8 +1,8 @@
 //! FUSE mount: a filesystem of one file, mounted on a file.
 //!
 //! Whoever holds the device of the mount serves it. The mount ends once nobody holds the device, or nobody uses the
-//! file. It is visible only until the file has its user: a mount that nobody serves for a while holds up whoever
-//! looks at it, as `df` does.
+//! file. A mount below a block device is visible only until the file has its user: a mount that nobody serves for a while
+//! holds up whoever looks at it, as `df` does.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -13,7 +13,10 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
+use crate::busy::waiting;
+use crate::device_users;
 use crate::error::AttachError;
+use crate::mount_table;
 
 /// The device of the kernel's FUSE client.
 const DEVICE: &str = "/dev/fuse";
@@ -58,6 +61,34 @@ pub fn identity(place: &Path) -> Result<String, AttachError> {
     let found = rustix::fs::stat(place).map_err(AttachError::system("examine", place))?;
     let (major, minor) = (rustix::fs::major(found.st_dev), rustix::fs::minor(found.st_dev));
     Ok(format!("{major}:{minor}:{}", found.st_ino))
+}
+
+/// Returns the identity of the file that is mounted at a place; `None` if nothing is mounted there. The file must be
+/// served.
+///
+/// # Errors
+/// If the mount table or the file cannot be examined.
+pub fn identity_of_mounted(place: &Path) -> Result<Option<String>, AttachError> {
+    let mounts = mount_table::read().map_err(AttachError::system("read the mount table for", place))?;
+    match mounts.iter().any(|mount| mount.place == place) {
+        true => identity(place).map(Some),
+        false => Ok(None),
+    }
+}
+
+/// Ends a mount that nobody uses.
+///
+/// # Errors
+/// If it is in use, or the caller may not unmount.
+pub fn unmount(place: &Path) -> Result<(), AttachError> {
+    waiting(|| match rustix::mount::unmount(place, UnmountFlags::NOFOLLOW) {
+        Err(Errno::BUSY) => Err(AttachError::Busy {
+            device: place.to_owned(),
+            mounts: Vec::new(),
+            users: device_users::users_of_file(place),
+        }),
+        ended => ended.map_err(AttachError::system("unmount", place)),
+    })
 }
 
 /// Takes the mount out of sight and removes the file it was mounted on. It stays for whoever has opened the file. A

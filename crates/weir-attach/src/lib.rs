@@ -6,12 +6,15 @@
 //! * [`fuse_mount`]: the mount of a filesystem of one file.
 //! * [`loop_device`]: a loop device on the file.
 //! * [`filesystem`]: a filesystem on a block device, and its mount.
+//! * [`cgroup_folder`]: which cgroup a folder is.
 //! * [`mount_table`]: where a device is mounted.
-//! * [`device_users`]: which processes have opened a device.
+//! * [`device_users`]: which processes have opened a device or a file.
 //! * [`keeper`]: the process that keeps mounts alive while no daemon runs.
 
 #![forbid(unsafe_code)]
 
+mod busy;
+pub mod cgroup_folder;
 pub mod device_users;
 mod error;
 pub mod filesystem;

@@ -4,11 +4,11 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::busy::waiting;
 use crate::device_users;
 use crate::error::AttachError;
 use crate::mount_table::{self, DeviceNumber};
@@ -19,12 +19,6 @@ const LOSETUP: &str = "losetup";
 const ENDS_WITH_CALLER: [&str; 4] = ["setpriv", "--pdeathsig", "KILL", LOSETUP];
 /// Logical block size of the device in bytes: what every filesystem takes.
 const SECTOR_BYTES: &str = "512";
-
-/// How long a device may be busy, or stay after it was given back. Whoever looks at new and old devices, as udev does,
-/// keeps one open for a moment.
-const BUSY_TIME_MAX: Duration = Duration::from_secs(2);
-/// Pause between two tries.
-const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 /// Returns the path of a device that is on no file. Another program may get it first.
 ///
@@ -133,19 +127,6 @@ fn is_on_file(device: &Path) -> bool {
 
 fn attributes_of(device: &Path) -> PathBuf {
     Path::new("/sys/block").join(device.file_name().unwrap_or_default()).join("loop")
-}
-
-/// Repeats what finds the device busy, for a while. A mount does not go by itself.
-fn waiting<T>(attempt: impl Fn() -> Result<T, AttachError>) -> Result<T, AttachError> {
-    let until = Instant::now() + BUSY_TIME_MAX;
-    loop {
-        match attempt() {
-            Err(AttachError::Busy { mounts, .. }) if mounts.is_empty() && Instant::now() < until => {
-                std::thread::sleep(BUSY_PAUSE)
-            }
-            result => return result,
-        }
-    }
 }
 
 /// Opens a device so that it cannot be mounted meanwhile. Refuses one that is mounted, that another device or program

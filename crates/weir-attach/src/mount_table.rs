@@ -28,8 +28,14 @@ impl DeviceNumber {
 pub struct Mount {
     /// The device of its filesystem.
     pub device: DeviceNumber,
+    /// The part of the filesystem that is mounted.
+    pub root: PathBuf,
     /// Where it is.
     pub place: PathBuf,
+    /// Type of the filesystem.
+    pub kind: String,
+    /// Options of the filesystem, separated by commas.
+    pub options: String,
 }
 
 /// Returns all mounts in the mount namespace of the caller. Of those at one place the last one is visible.
@@ -66,17 +72,24 @@ fn is_same(seen: &Path, place: &Path) -> bool {
     place.strip_prefix("/").is_ok_and(|inside| seen.ends_with(inside))
 }
 
-fn parse(table: &[u8]) -> Vec<Mount> {
+pub(crate) fn parse(table: &[u8]) -> Vec<Mount> {
     table.split(|byte| *byte == b'\n').filter_map(mount_in).collect()
 }
 
 fn mount_in(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
     let (major, minor) = std::str::from_utf8(fields.nth(2)?).ok()?.split_once(':')?;
-    // The root of the mount comes before its place.
-    let place = fields.nth(1)?;
     let device = DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? };
-    Some(Mount { device, place: PathBuf::from(OsString::from_vec(unescaped(place))) })
+    let (root, place) = (path_of(fields.next()?), path_of(fields.next()?));
+    // A dash ends the fields whose number varies.
+    fields.by_ref().find(|field| *field == b"-")?;
+    let mut text = || fields.next().map(|field| String::from_utf8_lossy(field).into_owned());
+    let (kind, _source, options) = (text()?, text()?, text()?);
+    Some(Mount { device, root, place, kind, options })
+}
+
+fn path_of(field: &[u8]) -> PathBuf {
+    PathBuf::from(OsString::from_vec(unescaped(field)))
 }
 
 /// Replaces octal escapes such as `\040` for a space.
@@ -101,10 +114,12 @@ mod tests {
         let table = b"22 28 0:21 / /proc rw - proc proc rw\n\
             95 28 7:3 / /mnt/a\\040b rw,relatime shared:5 - ext4 /dev/loop3 rw\n\
             96 28 7:30 / /mnt/c rw - ext4 /dev/loop30 rw\n\
-            97 28 7:3 /sub /mnt/d rw - ext4 /dev/loop3 rw\nshort\n98 28 x:3 / /mnt/e rw";
+            97 28 7:3 /sub /mnt/d rw - ext4 /dev/loop3 rw,discard\nshort\n98 28 x:3 / /mnt/e rw - a b c\n";
         let found: Vec<_> = parse(table).into_iter().map(|mount| (mount.device.minor, mount.place)).collect();
         let expected = [(21, "/proc"), (3, "/mnt/a b"), (30, "/mnt/c"), (3, "/mnt/d")];
         assert_eq!(found, expected.map(|(minor, place)| (minor, PathBuf::from(place))));
+        let last = parse(table).pop().unwrap();
+        assert_eq!((&*last.kind, &*last.options, last.root), ("ext4", "rw,discard", PathBuf::from("/sub")));
         assert_eq!(unescaped(b"\\134\\9\\"), b"\\\\9\\");
         let place = Path::new("/run/weir-docker/mounts/vol");
         assert!(is_same(place, place) && is_same(Path::new("/host/run/weir-docker/mounts/vol"), place));

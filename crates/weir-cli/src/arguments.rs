@@ -3,6 +3,7 @@
 mod alarm;
 mod attachment;
 mod background;
+mod cgroup;
 mod docker;
 mod drive;
 mod dry_run;
@@ -29,6 +30,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use alarm::{AlarmCommand, AlarmFilter, EventCommand};
 pub use attachment::{AttachArguments, AttachmentCommand, DetachArguments, MountArguments};
 pub use background::{BackgroundPolicyCommand, BackgroundStatisticsCommand};
+pub use cgroup::{CgroupCommand, CgroupOfVolume};
 pub use docker::DockerPluginArguments;
 pub use drive::{DriveChanges, DriveCommand};
 pub use dry_run::{LoadArguments, RecordArguments, SimulateArguments};

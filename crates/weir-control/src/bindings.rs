@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use weir_types::{PolicyGroupId, Scope, Terms};
+use weir_engine_interface::CgroupLimit;
+use weir_types::{PolicyGroupId, Scope, Terms, Throughput};
 
 use crate::core::Core;
 use crate::error::Outcome;
@@ -33,7 +34,21 @@ impl Bindings {
         let own = levels.last().map(|level| level.terms).unwrap_or_default();
         self.core.engine.bind(volume.id, path(volume, levels))?;
         self.remember_own_terms(volume, own);
-        Ok(())
+        self.limit_cgroups(volume)
+    }
+
+    /// Puts the limits of a volume's cgroups into effect.
+    pub(crate) fn limit_cgroups(&self, volume: &VolumeRecord) -> Outcome<()> {
+        let model = self.core.model();
+        let limits = volume.cgroups.iter().map(|binding| CgroupLimit {
+            binding: binding.id,
+            cgroup: binding.cgroup.clone(),
+            terms: model
+                .group_by_id(binding.policy_group)
+                .map(|group| without_floor(group.terms))
+                .unwrap_or_default(),
+        });
+        Ok(self.core.engine.limit_cgroups(volume.id, limits.collect())?)
     }
 
     /// Applies the recorded terms of volumes whose place in the policy tree is unchanged.
@@ -95,6 +110,7 @@ impl Bindings {
             self.core.engine.change_terms(&changes)?;
         }
         let volumes = self.volumes_under(new.id);
+        self.limit_cgroups_of(new.id)?;
         if old.parent != new.parent {
             return self.bind_all(&volumes);
         }
@@ -102,6 +118,14 @@ impl Bindings {
             return Ok(());
         }
         self.change_own_terms(&volumes)
+    }
+
+    /// Puts changed terms of a group into effect for the cgroups that are bound to it.
+    fn limit_cgroups_of(&self, group: PolicyGroupId) -> Outcome<()> {
+        let model = self.core.model();
+        let volumes = model.volumes.values().map(|volume| &volume.record);
+        let limited = volumes.filter(|volume| volume.cgroups.iter().any(|bound| bound.policy_group == group));
+        limited.filter(|volume| self.is_served(volume)).try_for_each(|volume| self.limit_cgroups(volume))
     }
 
     /// The volumes that are bound to a group or to a group below it.
@@ -155,4 +179,9 @@ impl Bindings {
             model.group_totals.leave(group, record.id, now);
         });
     }
+}
+
+/// The terms for a cgroup: floors are admitted for volumes alone.
+fn without_floor(terms: Terms) -> Terms {
+    Terms { floor: Throughput::default(), ..terms }
 }

@@ -98,6 +98,7 @@ impl Clones {
             template: model.template_of(source).map(|template| template.name.clone()),
             generation: 0,
             policy_group: policy_for_new(&model, &source.tenant, request.policy.as_ref(), None)?,
+            cgroups: Vec::new(),
             is_read_only: false,
             snapshot: None,
             cloned_from: Some(source.export_name()),

@@ -7,9 +7,12 @@ use std::sync::Arc;
 use crate::absences::Absences;
 use crate::alarm_list::{AlarmList, OfRecords, Since};
 use crate::apply::PolicySets;
+use weir_attach::cgroup_folder::cgroup_at;
+
 use crate::attachments::{Attachments, KernelHost};
 use crate::background::Background;
 use crate::bindings::Bindings;
+use crate::cgroups::Cgroups;
 use crate::clones::Clones;
 use crate::configuration::ControlConfig;
 use crate::core::Core;
@@ -69,6 +72,8 @@ pub struct Control {
     pub(crate) serving: Arc<Serving>,
     /// Makes volumes devices of this host.
     pub attachments: Arc<Attachments>,
+    /// Binds cgroups to policy groups.
+    pub cgroups: Arc<Cgroups>,
     /// Empties drives.
     pub(crate) drains: Arc<Drains>,
     /// Operations on drives.
@@ -286,6 +291,7 @@ fn volume_parts(core: &Arc<Core>, storage: &Storage) -> VolumeParts {
 /// The components of policies: who may use how much.
 struct PolicyParts {
     groups: Arc<PolicyGroups>,
+    cgroups: Arc<Cgroups>,
     tenants: Arc<Tenants>,
     templates: Arc<Templates>,
     policy_sets: Arc<PolicySets>,
@@ -297,6 +303,8 @@ fn policy_parts(core: &Arc<Core>, storage: &Storage) -> PolicyParts {
         pools: storage.pools.clone(),
         bindings: storage.bindings.clone(),
     });
+    let cgroups =
+        Arc::new(Cgroups { core: core.clone(), bindings: storage.bindings.clone(), find: cgroup_at });
     let tenants = Arc::new(Tenants {
         core: core.clone(),
         pools: storage.pools.clone(),
@@ -312,7 +320,7 @@ fn policy_parts(core: &Arc<Core>, storage: &Storage) -> PolicyParts {
         bindings: storage.bindings.clone(),
         groups: groups.clone(),
     });
-    PolicyParts { groups, tenants, templates, policy_sets }
+    PolicyParts { groups, cgroups, tenants, templates, policy_sets }
 }
 
 fn alarm_list(core: &Arc<Core>, space: &Arc<StateSpace>, storage: &Storage, parts: &DriveParts) -> AlarmList {
@@ -383,7 +391,7 @@ impl Control {
             ..
         } = storage;
         let DriveParts { drains, drives, returns } = parts;
-        let PolicyParts { groups, tenants, templates, policy_sets } = policies;
+        let PolicyParts { groups, cgroups, tenants, templates, policy_sets } = policies;
         let VolumeParts { views, volumes, snapshots, clones } = volumes;
         Control {
             core,
@@ -399,6 +407,7 @@ impl Control {
             scrubs,
             serving,
             attachments,
+            cgroups,
             drains,
             drives,
             returns,

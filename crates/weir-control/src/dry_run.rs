@@ -85,6 +85,7 @@ fn volume_record(number: u128, tenant: Name, name: Name, size_bytes: u64) -> Vol
         class_policy: ClassPolicy::Any,
         generation: 0,
         policy_group: None,
+        cgroups: Vec::new(),
         is_read_only: false,
         snapshot: None,
         cloned_from: None,

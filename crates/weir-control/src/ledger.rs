@@ -156,6 +156,8 @@ impl Claim {
             Scope::Tenant(_) => 0,
             Scope::Group(_) => 1,
             Scope::Volume(_) => 2,
+            // A cgroup has no floor.
+            Scope::Cgroup(_) => 3,
         };
         (&self.tenant, rank, &self.name)
     }

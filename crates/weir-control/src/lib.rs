@@ -28,6 +28,7 @@ mod background;
 mod background_job;
 mod bindings;
 pub mod catalogue;
+mod cgroups;
 mod clones;
 mod configuration;
 mod control;
@@ -86,6 +87,7 @@ pub use apply::{
 pub use attachments::{AttachVolume, AttachmentView};
 pub use background::{BackgroundPolicyChange, BackgroundPolicyView};
 pub use background_job::BackgroundJob;
+pub use cgroups::{BindCgroup, CgroupBindingView, Cgroups};
 pub use clones::CloneVolume;
 pub use configuration::{ConfiguredDrive, ControlConfig};
 pub use control::Control;

@@ -122,6 +122,16 @@ fn refuse_used(model: &Model, record: &PolicyGroupRecord) -> Outcome<()> {
              release them first with 'volume modify -volume NAME {option} none'"
         )));
     }
+    let volumes = model.volumes.values().map(|volume| &volume.record);
+    let of_cgroups =
+        volumes.filter(|volume| volume.cgroups.iter().any(|bound| bound.policy_group == record.id));
+    let of_cgroups = list_names(of_cgroups.map(|volume| &volume.name));
+    if !of_cgroups.is_empty() {
+        return Err(ControlError::refused(format!(
+            "policy group '{name}' limits cgroups on the volumes: {of_cgroups}; \
+             release them first with 'qos cgroup unbind'"
+        )));
+    }
     let groups = model.groups.values().map(|group| &group.record);
     let children =
         list_names(groups.filter(|group| group.parent == Some(record.id)).map(|group| &group.name));

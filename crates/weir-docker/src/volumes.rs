@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use weir_api_types::{Attachment, AttachmentCreate, ErrorCode, IoPriority, Volume, VolumeHealth};
+use weir_api_types::{
+    AttachMethod, Attachment, AttachmentCreate, ErrorCode, IoPriority, Volume, VolumeHealth,
+};
 use weir_attach::filesystem::{self, FilesystemKind, MountOptions};
 use weir_attach::mount_table;
 use weir_attach::{AttachError, in_words};
@@ -355,7 +357,11 @@ impl DockerVolumes {
 
     fn attach(&self, volume: &Volume) -> Outcome<Attachment> {
         let path = format!("{}/attachments", self.path_of(&volume.name));
-        let request = AttachmentCreate { read_only: volume.read_only, consumer: Some(CONSUMER.to_owned()) };
+        let request = AttachmentCreate {
+            read_only: volume.read_only,
+            consumer: Some(CONSUMER.to_owned()),
+            ..AttachmentCreate::default()
+        };
         Ok(self.client.post(&path, &request)?)
     }
 
@@ -383,6 +389,12 @@ fn is_absent(error: &ClientError) -> bool {
 }
 
 fn device_of(attachment: &Attachment) -> Outcome<&Path> {
+    if attachment.method == AttachMethod::FuseFile {
+        let name = &attachment.volume;
+        return Err(CallError::Refused(format!(
+            "volume '{name}' is attached as a file; 'weir detach {name}' ends that"
+        )));
+    }
     let device = attachment.device.as_deref().map(Path::new);
     device.ok_or_else(|| {
         let name = &attachment.volume;

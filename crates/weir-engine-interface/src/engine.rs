@@ -11,8 +11,9 @@ use weir_volume::mirror::{RecoveredExtent, ReplicaMetadata, Slots};
 use crate::JobProgress;
 use crate::measure::{MeasureError, MeasureSpec, RunningMeasurement};
 use crate::{
-    Alarm, DriveQueueDepth, EngineError, JournalSpec, OpenFile, OpenVolume, PolicyLevel, ReclaimSpec,
-    Recording, ScrubProgress, ServedFile, SnapshotSpec, SpaceLook, VolumeHome, VolumeLayout, VolumeSpec,
+    Alarm, CgroupLimit, DriveQueueDepth, EngineError, JournalSpec, OpenFile, OpenVolume, PolicyLevel,
+    ReclaimSpec, Recording, ScrubProgress, ServedFile, SnapshotSpec, SpaceLook, VolumeHome, VolumeLayout,
+    VolumeSpec,
 };
 
 /// Serves volumes. Every command is in effect when its method returns.
@@ -96,6 +97,14 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
     fn bind(&self, volume: VolumeId, path: Vec<PolicyLevel>) -> Result<(), EngineError>;
+
+    /// Sets the limits of cgroups on a volume. They hold for requests that name their process, which are those of
+    /// mounted files, and add to the volume's own. In effect when this call returns; a process that has asked
+    /// before, or has gone to another cgroup, is known as before for up to 0.1 s.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    fn limit_cgroups(&self, volume: VolumeId, limits: Vec<CgroupLimit>) -> Result<(), EngineError>;
 
     /// Changes the terms of levels for all volumes below them. In effect when this call returns.
     ///

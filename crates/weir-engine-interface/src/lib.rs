@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod alarm;
+mod cgroup_limit;
 mod engine;
 mod error;
 mod export_table;
@@ -24,6 +25,7 @@ pub mod statistics;
 mod volume_status;
 
 pub use alarm::Alarm;
+pub use cgroup_limit::CgroupLimit;
 pub use engine::Engine;
 pub use error::EngineError;
 pub use export_table::{Export, ExportTable};

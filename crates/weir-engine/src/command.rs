@@ -3,20 +3,20 @@
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use weir_engine_interface::{OpenFile, OpenVolume, PolicyLevel, ServedFile, VolumeSpec};
+use weir_engine_interface::{OpenFile, OpenVolume, ServedFile, VolumeSpec};
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, VolumeId};
 
 use super::background::NewReclaim;
 use super::ceilings::PolicyTree;
 use super::clients::{NewClient, Tap};
+use super::policy_path::VolumePolicy;
 use super::volumes::command::{NewJournal, VolumeCommand};
 use super::volumes::lifecycle::NewSize;
 use super::volumes::volume_files::NewHome;
 
-/// The policies of a volume: all levels from the top, and the policy tree of its ceilings, if it has
-/// ceilings.
+/// The policy of a volume, and the policy tree of its ceilings, if it has ceilings.
 pub(super) struct PolicyBinding {
-    pub path: Vec<PolicyLevel>,
+    pub policy: VolumePolicy,
     pub policy_tree: Option<Arc<PolicyTree>>,
 }
 

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cgroup;
 pub mod choices;
 pub mod docker;
 pub mod documented;

@@ -69,9 +69,12 @@ pub const POOL_FULL_PERCENT: RangeInclusive<u8> = 50..=100;
 /// to be taken seriously.
 pub const POOL_FULL_PERCENT_DEFAULT: u8 = 95;
 
-/// Maximum nesting of policy groups: all levels, without the pool, the tenant, the volume and its
+/// Maximum nesting of policy groups: all levels, without the tenant, the volume, a cgroup and
 /// connections.
 pub const GROUP_DEPTH_MAX: usize = crate::bounds::POLICY_DEPTH_MAX - 4;
+
+/// Maximum number of cgroups with limits of their own on one volume: more than a host has tenants of one volume.
+pub const CGROUP_BINDINGS_MAX: usize = 64;
 
 /// Maximum number of damaged ranges of a volume that are listed. With more damage, an operator needs a backup
 /// and not a list.

@@ -51,6 +51,11 @@ identity! {
     AttachmentId
 }
 
+identity! {
+    /// Identity of the binding of a cgroup to a policy group. Each new binding has another one.
+    CgroupBindingId
+}
+
 impl DriveId {
     /// The drive in the state folder. Every daemon has it.
     pub const DEFAULT: DriveId = DriveId(uuid::Uuid::nil());

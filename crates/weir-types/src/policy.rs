@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Name, PolicyGroupId, VolumeId};
+use crate::{CgroupBindingId, Name, PolicyGroupId, VolumeId};
 
 /// Owner of policy terms.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -14,6 +14,8 @@ pub enum Scope {
     Group(PolicyGroupId),
     /// A single volume.
     Volume(VolumeId),
+    /// The processes of a cgroup, in what they do to one volume.
+    Cgroup(CgroupBindingId),
 }
 
 /// Performance class of a drive, pool or volume.

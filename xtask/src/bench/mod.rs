@@ -20,6 +20,7 @@ mod replicas;
 mod scheduler;
 mod shared;
 mod snapshots;
+mod throttle;
 
 use std::path::PathBuf;
 
@@ -47,7 +48,7 @@ const BASELINE: &str = "WEIR_BASELINE";
 
 type Bench = fn(&Options) -> Result<Report>;
 
-const BENCHES: [(&str, Bench); 17] = [
+const BENCHES: [(&str, Bench); 18] = [
     ("nbd", nbd::run),
     ("ceiling", ceiling::run),
     ("shared", shared::run),
@@ -60,6 +61,7 @@ const BENCHES: [(&str, Bench); 17] = [
     ("isolation", isolation::run),
     ("classes", classes::run),
     ("containers", containers::run),
+    ("throttle", throttle::run),
     ("hybrid", hybrid::run),
     ("replicas", replicas::run),
     ("baseline", baseline::run),

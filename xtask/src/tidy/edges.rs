@@ -29,7 +29,7 @@ const ALLOWED_EDGES: [(&str, &[&str]); 25] = [
     ),
     ("weir-reactor", &["weir-types"]),
     ("weir-host", &["weir-types", "weir-testkit"]),
-    ("weir-attach", &[]),
+    ("weir-attach", &["weir-types"]),
     ("weir-store", &["weir-types", "weir-volume", "weir-journal", "weir-reactor", "weir-testkit"]),
     (
         "weir-engine-interface",

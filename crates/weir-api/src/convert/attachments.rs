@@ -11,9 +11,7 @@ impl FromControl<AttachmentView> for Attachment {
             id: record.id.0,
             tenant: view.tenant.into(),
             volume: view.volume.into(),
-            method: match record.method {
-                weir_control::AttachMethod::Fuse => AttachMethod::Fuse,
-            },
+            method: method_shown(record.method),
             // Until it is made, the device may be another program's.
             device: record.device.filter(|_| record.is_made).map(|device| device.display().to_string()),
             link: record.link.display().to_string(),
@@ -22,5 +20,20 @@ impl FromControl<AttachmentView> for Attachment {
             node: record.node,
             created_at: record.created_at,
         }
+    }
+}
+
+/// The method that a request asks for.
+pub fn method_asked(method: AttachMethod) -> weir_control::AttachMethod {
+    match method {
+        AttachMethod::Fuse => weir_control::AttachMethod::Fuse,
+        AttachMethod::FuseFile => weir_control::AttachMethod::FuseFile,
+    }
+}
+
+fn method_shown(method: weir_control::AttachMethod) -> AttachMethod {
+    match method {
+        weir_control::AttachMethod::Fuse => AttachMethod::Fuse,
+        weir_control::AttachMethod::FuseFile => AttachMethod::FuseFile,
     }
 }

@@ -2,6 +2,7 @@
 
 mod attachments;
 mod background;
+mod cgroups;
 mod codes;
 mod drives;
 mod from_control;
@@ -16,6 +17,7 @@ mod templates;
 use weir_engine_interface::statistics::{Bucket, OperationCounters, ReplicationCounters};
 use weir_types::Name;
 
+pub use attachments::method_asked;
 pub use from_control::{FromControl, IntoApi};
 
 use weir_api_types::{

@@ -122,6 +122,7 @@ fn credit_labels(credit: &BurstCredit) -> Labels {
         Scope::Tenant(_) => {}
         Scope::Group(_) => labels.push(("policy_group", credit.name.clone())),
         Scope::Volume(_) => labels.push(("volume", credit.name.clone())),
+        Scope::Cgroup(_) => labels.push(("cgroup", credit.name.clone())),
     }
     labels.push(("limit", limit_name(credit.dimension).to_owned()));
     labels

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use weir_api_types::AttachMethod;
 use weir_attach::filesystem::FilesystemKind;
 
 use super::{OptionalVolumeName, ReadArguments, TenantFilter, TenantOfShown, TenantOption, VolumeName};
@@ -14,7 +15,10 @@ pub struct AttachArguments {
     pub name: VolumeName,
     #[command(flatten)]
     pub tenant: TenantOption,
-    /// Make a device that refuses writes
+    /// How to attach it: 'fuse' makes a block device, 'fuse-file' a file whose users can have limits of their own
+    #[arg(long, value_name = "METHOD", value_enum, default_value = "fuse")]
+    pub method: AttachMethod,
+    /// Refuse writes
     #[arg(long)]
     pub read_only: bool,
     /// Consumer of the attachment, as 'attachment list' shows it

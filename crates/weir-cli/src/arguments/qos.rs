@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 
 use super::{
-    AdaptivePolicyGroupCommand, BackgroundPolicyCommand, ExplainArguments, PolicyGroupCommand,
+    AdaptivePolicyGroupCommand, BackgroundPolicyCommand, CgroupCommand, ExplainArguments, PolicyGroupCommand,
     SimulateArguments, StatisticsCommand,
 };
 
@@ -32,6 +32,13 @@ pub enum QosCommand {
         /// The command about background policies.
         #[command(subcommand)]
         command: BackgroundPolicyCommand,
+    },
+    /// Limit what the processes of a cgroup do to a volume
+    #[command(after_help = "Example:\n  weir qos cgroup list vol1")]
+    Cgroup {
+        /// The command about cgroups.
+        #[command(subcommand)]
+        command: CgroupCommand,
     },
     /// Apply a YAML file to all policies and bindings, as a whole or not at all
     ///

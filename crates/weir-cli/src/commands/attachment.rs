@@ -30,8 +30,11 @@ const COLUMNS: &[ListColumn<Attachment>] = &[
 pub fn attach(client: &Client, arguments: &AttachArguments) -> Result<(), CommandError> {
     let mounting = Mounting::of(client, &arguments.mount)?;
     let path = path(arguments.tenant.tenant.as_deref(), arguments.name.get());
-    let request =
-        AttachmentCreate { read_only: arguments.read_only, consumer: Some(arguments.consumer.clone()) };
+    let request = AttachmentCreate {
+        method: arguments.method,
+        read_only: arguments.read_only,
+        consumer: Some(arguments.consumer.clone()),
+    };
     let was_there = Cell::new(false);
     let existing = || {
         was_there.set(true);
@@ -101,6 +104,7 @@ fn path(tenant: Option<&str>, volume: &str) -> String {
 fn method(attachment: &Attachment) -> &'static str {
     match attachment.method {
         AttachMethod::Fuse => "fuse",
+        AttachMethod::FuseFile => "fuse-file",
     }
 }
 

@@ -84,6 +84,7 @@ fn describe(level: &PolicyLevel) -> String {
         LevelScope::Tenant => "tenant",
         LevelScope::PolicyGroup => "policy group",
         LevelScope::Volume => "volume",
+        LevelScope::Cgroup => "cgroup",
     };
     let ceiling = Throughput::from(level.terms.limits.total);
     let says = match (&level.origin, ceiling.is_unlimited()) {

@@ -3,6 +3,7 @@
 pub mod alarm;
 pub mod attachment;
 pub mod background;
+pub mod cgroup;
 pub mod documents;
 mod drain;
 pub mod drive;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use weir_api_types::Attachment;
+use weir_api_types::{AttachMethod, Attachment};
 use weir_attach::filesystem::{self, MountOptions};
 use weir_attach::{AttachError, in_words};
 
@@ -12,6 +12,10 @@ use super::super::errors::CommandError;
 
 /// The answer while another command attaches or detaches the volume.
 const NOT_MADE: &str = "another command attaches or detaches the volume now; try again";
+
+/// The answer about an attachment that has no block device.
+const NO_DEVICE: &str =
+    "the volume is attached as a file, which cannot be mounted; '--method fuse' makes a block device";
 
 /// A place for a mount, and the filesystem to make.
 pub struct Mounting {
@@ -32,6 +36,9 @@ impl Mounting {
     /// Mounts an attached volume, and makes a filesystem if it was asked for and there is nothing. Returns the
     /// place.
     pub fn mount(&self, attachment: &Attachment) -> Result<&Path, CommandError> {
+        if attachment.method == AttachMethod::FuseFile {
+            return Err(CommandError::Failed(NO_DEVICE.to_owned()));
+        }
         let device = attachment.device.as_deref().map(Path::new);
         let device = device.ok_or_else(|| CommandError::Failed(NOT_MADE.to_owned()))?;
         // A read-only device cannot get a filesystem.

@@ -177,6 +177,7 @@ fn claim(claim: &PoolClaim) -> Vec<String> {
         LevelScope::Tenant => "tenant",
         LevelScope::PolicyGroup => "policy group",
         LevelScope::Volume => "volume",
+        LevelScope::Cgroup => "cgroup",
     };
     let dash = || "-".to_owned();
     vec![

@@ -6,7 +6,7 @@ use super::super::arguments::{
 };
 use super::super::client::Client;
 use super::super::errors::CommandError;
-use super::{background, policy, policy_set, reasons, simulate, statistics};
+use super::{background, cgroup, policy, policy_set, reasons, simulate, statistics};
 use crate::Local;
 
 /// Runs a command about quality of service.
@@ -15,6 +15,7 @@ pub fn run(client: &Client, local: &dyn Local, command: QosCommand) -> Result<()
         QosCommand::PolicyGroup { command } => policy::fixed(client, command),
         QosCommand::AdaptivePolicyGroup { command } => policy::adaptive(client, command),
         QosCommand::BackgroundPolicy { command } => background::policy(client, command),
+        QosCommand::Cgroup { command } => cgroup::run(client, command),
         QosCommand::Apply { file, dry_run, force, prune } => {
             policy_set::apply(client, &file, dry_run, (force, prune))
         }

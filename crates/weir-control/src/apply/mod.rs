@@ -425,6 +425,7 @@ impl Plan {
                 Scope::Tenant(_) => None,
                 Scope::Group(id) => Some(*id),
                 Scope::Volume(id) => self.volumes.get(id).and_then(|volume| volume.policy_group),
+                Scope::Cgroup(_) => None,
             };
             // A checked plan has no cycles.
             let parent = |id: &PolicyGroupId| self.groups.get(id).and_then(|group| group.parent);
@@ -445,6 +446,7 @@ impl Plan {
             Scope::Tenant(name) => (self.tenants.get(name).and_then(|tenant| tenant.policy_group), None),
             Scope::Volume(id) => (self.volumes.get(id).and_then(|volume| volume.policy_group), None),
             Scope::Group(id) => (None, changed.below.get(id)),
+            Scope::Cgroup(_) => (None, None),
         };
         let group = group.map(Scope::Group);
         let sources = || [&claim.scope].into_iter().chain(&group);

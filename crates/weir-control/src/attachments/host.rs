@@ -32,6 +32,9 @@ pub trait Host: Send + Sync {
     /// The device of a mount that an earlier daemon made; `None` if it is gone.
     fn take_over(&self, attachment: AttachmentId) -> Result<Option<OwnedFd>, HostError>;
 
+    /// Where the file of an attachment is while its mount is in sight.
+    fn place(&self, attachment: AttachmentId) -> PathBuf;
+
     /// Identity of the file, which is served by now.
     fn identity(&self, attachment: AttachmentId) -> Result<String, HostError>;
 
@@ -49,11 +52,11 @@ pub trait Host: Send + Sync {
     /// Takes the mount out of sight; its block device keeps it.
     fn hide(&self, attachment: AttachmentId) -> Result<(), HostError>;
 
-    /// Identity of the file that a block device is on; `None` if it is on none. The file must be served: the
+    /// Identity of the file that a block device is on, or that is mounted at a place; `None` if there is none. The file must be served: the
     /// kernel may ask it.
     fn file_of(&self, device: &Path) -> Result<Option<String>, HostError>;
 
-    /// Makes the block device as large as the file, which is served.
+    /// Makes the block device as large as the file, which is served. A file is so large already.
     fn resize_device(&self, device: &Path) -> Result<(), HostError>;
 
     /// Makes a link to a block device, instead of an earlier one.
@@ -62,7 +65,8 @@ pub trait Host: Send + Sync {
     /// Removes a link, if it leads to the device.
     fn unlink(&self, link: &Path, device: &Path);
 
-    /// Gives a block device back that nobody uses, and that is on the file with this identity.
+    /// Gives a block device back that nobody uses, and that is on the file with this identity. A file without a block
+    /// device is unmounted, if nobody uses it.
     fn remove_device(&self, device: &Path, file: &str) -> Result<(), HostError>;
 
     /// Lets go of the mount, whose block device is gone.
@@ -85,8 +89,9 @@ impl KernelHost {
         KernelHost { folder: state.join(FOLDER), keeper: Keeper::new(state.join(KEEPER_SOCKET), program) }
     }
 
-    fn place(&self, attachment: AttachmentId) -> PathBuf {
-        self.folder.join(attachment.to_string())
+    /// True if this is the file of an attachment that has no block device.
+    fn is_file(&self, device: &Path) -> bool {
+        device.starts_with(&self.folder)
     }
 }
 
@@ -113,6 +118,10 @@ impl Host for KernelHost {
         Ok(self.keeper.give(&attachment.to_string())?)
     }
 
+    fn place(&self, attachment: AttachmentId) -> PathBuf {
+        self.folder.join(attachment.to_string())
+    }
+
     fn identity(&self, attachment: AttachmentId) -> Result<String, HostError> {
         Ok(fuse_mount::identity(&self.place(attachment))?)
     }
@@ -135,11 +144,18 @@ impl Host for KernelHost {
     }
 
     fn file_of(&self, device: &Path) -> Result<Option<String>, HostError> {
-        Ok(loop_device::file_of(device)?)
+        match self.is_file(device) {
+            true => Ok(fuse_mount::identity_of_mounted(device)?),
+            false => Ok(loop_device::file_of(device)?),
+        }
     }
 
     fn resize_device(&self, device: &Path) -> Result<(), HostError> {
-        Ok(loop_device::resize(device)?)
+        // A file has the size that its server tells.
+        if !self.is_file(device) {
+            loop_device::resize(device)?;
+        }
+        Ok(())
     }
 
     fn link(&self, link: &Path, device: &Path) -> Result<(), HostError> {
@@ -164,7 +180,10 @@ impl Host for KernelHost {
     }
 
     fn remove_device(&self, device: &Path, file: &str) -> Result<(), HostError> {
-        Ok(loop_device::detach(device, file)?)
+        match self.is_file(device) {
+            true => Ok(fuse_mount::unmount(device)?),
+            false => Ok(loop_device::detach(device, file)?),
+        }
     }
 
     fn let_go(&self, attachment: AttachmentId) -> Result<(), HostError> {
@@ -177,7 +196,7 @@ impl Host for KernelHost {
         };
         // The kernel ends a mount that nobody holds. Otherwise the device would wait for an answer below.
         self.let_go(attachment).unwrap_or_else(|error| report(&error));
-        if let Some((device, file)) = device {
+        if let Some((device, file)) = device.filter(|(device, _)| !self.is_file(device)) {
             loop_device::detach_later(device, file).unwrap_or_else(|error| report(&error));
         }
         self.hide(attachment).unwrap_or_else(|error| report(&error));

@@ -1,4 +1,4 @@
-//! Attachments: volumes that are devices of this host.
+//! Attachments: volumes that are devices or files of this host.
 //!
 //! The record of an attachment comes first and goes last. In between are the mount, the engine that serves it, the
 //! device and the link. So a daemon that is killed in between leaves a record that tells the next one what to
@@ -36,6 +36,8 @@ const DEVICE_ATTEMPTS_MAX: usize = 16;
 /// Request for an attachment.
 #[derive(Clone, Debug)]
 pub struct AttachVolume {
+    /// How the volume becomes a device.
+    pub method: AttachMethod,
     /// Whether the device refuses writes.
     pub is_read_only: bool,
     /// Who asks, in the consumer's own words.
@@ -113,7 +115,7 @@ impl Attachments {
         Ok(model.attachments_of(volume.id).map(|attachment| view(&attachment.record, volume)).collect())
     }
 
-    /// Makes a volume a block device of this host.
+    /// Makes a volume a block device or a file of this host.
     ///
     /// # Errors
     /// Refused if the volume is attached, if NBD clients have it and the device would be writable, or if the host has
@@ -188,7 +190,7 @@ impl Attachments {
             id: AttachmentId(Uuid::new_v4()),
             volume: volume.id,
             node: self.core.node,
-            method: AttachMethod::Fuse,
+            method: request.method,
             is_read_only: request.is_read_only,
             consumer: request.consumer,
             device: None,
@@ -238,8 +240,11 @@ impl Attachments {
         let mount = self.host.mount(id, &volume.export_name()).map_err(failed)?;
         self.serve(&attachment.record, volume, mount, false)?;
         let file = self.host.identity(id).map_err(failed)?;
-        let device = self.make_device(attachment, file, failed)?;
-        self.host.hide(id).map_err(failed)?;
+        let device = match attachment.record.method {
+            AttachMethod::Fuse => self.make_device(attachment, file, failed)?,
+            AttachMethod::FuseFile => self.make_file(attachment, file)?,
+        };
+        self.hide_below_device(&attachment.record).map_err(failed)?;
         self.host.link(&attachment.record.link, &device).map_err(failed)?;
         self.change(attachment, |record| record.is_made = true)
     }
@@ -266,6 +271,24 @@ impl Attachments {
             }
         }
         Err(failed("other programs got every block device first".into()))
+    }
+
+    /// Records the file that takes the place of a device.
+    fn make_file(&self, attachment: &mut Versioned<AttachmentRecord>, file: String) -> Outcome<PathBuf> {
+        let place = self.host.place(attachment.record.id);
+        self.change(attachment, |record| {
+            record.device = Some(place.clone());
+            record.file = Some(file);
+        })?;
+        Ok(place)
+    }
+
+    /// A mount is hidden below its block device. A file stays in sight for its users.
+    fn hide_below_device(&self, attachment: &AttachmentRecord) -> Result<(), HostError> {
+        match attachment.method {
+            AttachMethod::Fuse => self.host.hide(attachment.id),
+            AttachMethod::FuseFile => Ok(()),
+        }
     }
 
     fn serve(
@@ -440,7 +463,7 @@ impl Attachments {
         // The volume may have grown without its device.
         self.host.resize_device(device).map_err(failed)?;
         // The earlier daemon may have been killed while it made these.
-        self.host.hide(attachment.id).map_err(failed)?;
+        self.hide_below_device(attachment).map_err(failed)?;
         if !self.host.is_leaving(device) {
             self.host.link(&attachment.link, device).map_err(failed)?;
         }

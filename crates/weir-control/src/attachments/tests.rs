@@ -83,6 +83,10 @@ impl Host for FakeHost {
         Ok(self.made().mounts.contains(&attachment).then(some_file))
     }
 
+    fn place(&self, attachment: AttachmentId) -> PathBuf {
+        PathBuf::from(format!("/state/{attachment}"))
+    }
+
     fn identity(&self, attachment: AttachmentId) -> Result<String, HostError> {
         self.check("identity")?;
         Ok(attachment.to_string())
@@ -119,8 +123,10 @@ impl Host for FakeHost {
     fn file_of(&self, device: &std::path::Path) -> Result<Option<String>, HostError> {
         self.check("identity")?;
         let made = self.made();
-        let found = made.devices.iter().find(|(_, found)| *found == device);
-        Ok(found.map(|(attachment, _)| attachment.to_string()))
+        let on_device =
+            made.devices.iter().find(|(_, found)| *found == device).map(|(attachment, _)| attachment);
+        let in_sight = made.visible.iter().find(|attachment| self.place(**attachment) == device);
+        Ok(on_device.or(in_sight).map(|attachment| attachment.to_string()))
     }
 
     fn resize_device(&self, _device: &std::path::Path) -> Result<(), HostError> {
@@ -139,7 +145,9 @@ impl Host for FakeHost {
 
     fn remove_device(&self, device: &std::path::Path, _file: &str) -> Result<(), HostError> {
         self.check("removal")?;
-        self.made().devices.retain(|_, found| found != device);
+        let mut made = self.made();
+        made.devices.retain(|_, found| found != device);
+        made.visible.retain(|attachment| self.place(*attachment) != device);
         Ok(())
     }
 
@@ -200,7 +208,7 @@ fn attachments(control: &Control, host: &FakeHost) -> Attachments {
 }
 
 fn asked() -> AttachVolume {
-    AttachVolume { is_read_only: false, consumer: "a test".to_owned() }
+    AttachVolume { method: AttachMethod::Fuse, is_read_only: false, consumer: "a test".to_owned() }
 }
 
 fn attach(attachments: &Attachments, volume: &str) -> Outcome<AttachmentView> {
@@ -377,4 +385,34 @@ fn link_leads_to_one_volume_alone() {
     scene.create("vol1");
     let error = attach(attachments, "vol1").unwrap_err().to_string();
     assert!(error.contains("/dev/weir/default/vol1 leads to volume 'vol2'"), "{error}");
+}
+
+#[test]
+fn file_stays_in_sight_until_it_is_detached() {
+    let scene = Scene::with(&["vol1"]);
+    let (host, attachments) = (&scene.host, &scene.attachments);
+    let asked = AttachVolume { method: AttachMethod::FuseFile, ..asked() };
+    let attached = attachments.attach(None, &name("vol1"), asked).unwrap().record;
+    let id = attached.id;
+    assert_eq!(attached.device, Some(host.place(id)));
+    assert!(attached.is_made && host.made().visible.contains(&id) && host.made().devices.is_empty());
+    scene.next().take_over_all();
+    assert!(scene.next().attachment(id).unwrap().record.is_made && host.made().visible.contains(&id));
+    host.refuse("removal");
+    assert!(attachments.detach(id).is_err());
+    assert!(attachments.attachment(id).unwrap().record.is_made && !host.made().links.is_empty());
+    host.made().refused = None;
+    attachments.detach(id).unwrap();
+    assert!(host.is_bare());
+}
+
+#[test]
+fn file_that_was_unmounted_is_an_attachment_no_more() {
+    let scene = Scene::with(&["vol1"]);
+    let asked = AttachVolume { method: AttachMethod::FuseFile, ..asked() };
+    let id = scene.attachments.attach(None, &name("vol1"), asked).unwrap().record.id;
+    scene.host.made().visible.remove(&id);
+    let next = scene.next();
+    next.take_over_all();
+    assert!(next.attachments().is_empty() && scene.host.is_bare());
 }

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use weir_engine_interface::Export;
-use weir_types::VolumeId;
+use weir_types::{Name, VolumeId};
 
 use crate::catalogue::{Revision, Transaction};
 use crate::core::Core;
-use crate::error::Outcome;
+use crate::error::{ControlError, Outcome, refuse_other_version};
+use crate::model::Versioned;
 use crate::records::{VolumeRecord, VolumeState, keys};
 
 impl Core {
@@ -19,6 +20,23 @@ impl Core {
         let revision = self.catalogue.commit(transaction)?;
         self.update(|model| model.put_volume(record.clone(), revision));
         Ok(revision)
+    }
+
+    /// A volume that is not being deleted and has the requested version, with its revision.
+    pub(crate) fn usable_volume(
+        &self,
+        tenant: Option<&Name>,
+        name: &Name,
+        if_version: Option<u64>,
+    ) -> Outcome<(VolumeRecord, Revision)> {
+        let Versioned { record, revision } = self.model().volume(tenant, name)?.clone();
+        refuse_other_version(record.title(), revision.0, if_version)?;
+        match record.state {
+            VolumeState::Online => Ok((record, revision)),
+            _ => Err(ControlError::refused(format!(
+                "volume '{name}' is being deleted; 'volume delete' finishes it"
+            ))),
+        }
     }
 
     /// Lets new clients attach a volume, with the size and mode of its record.

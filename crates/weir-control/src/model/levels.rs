@@ -47,7 +47,8 @@ impl Model {
             .flat_map(|tenant| [tenant.policy_group, tenant.default_policy_group])
             .flatten();
         let mut groups: Vec<&PolicyGroupRecord> = Vec::new();
-        for start in volume.policy_group.into_iter().chain(named) {
+        let of_cgroups = volume.cgroups.iter().map(|bound| bound.policy_group);
+        for start in volume.policy_group.into_iter().chain(of_cgroups).chain(named) {
             for group in self.upwards(start) {
                 if !is_built_in(group.id) && groups.iter().all(|known| known.id != group.id) {
                     groups.push(group);

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use weir_engine_interface::statistics::BoundTotals;
 use weir_qos::{Dimension, Limit, Rate};
-use weir_types::{Name, PolicyGroupId, Scope, Terms};
+use weir_types::{CgroupBindingId, Name, PolicyGroupId, Scope, Terms};
 
 use crate::model::built_in::is_built_in;
 use crate::model::levels::levels_in_effect;
 use crate::model::{Level, Model};
 use crate::reasons::Reasons;
-use crate::records::{GroupKind, VolumeRecord};
+use crate::records::{CgroupBindingRecord, GroupKind, VolumeRecord};
 
 /// A policy group by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +103,7 @@ pub fn scope_name(scope: &Scope) -> &'static str {
         Scope::Tenant(_) => "tenant",
         Scope::Group(_) => "policy_group",
         Scope::Volume(_) => "volume",
+        Scope::Cgroup(_) => "cgroup",
     }
 }
 
@@ -164,7 +165,7 @@ impl<'a> Namer<'a> {
     }
 
     fn named(&self, scope: &Scope, limit: Limit) -> NamedLimit {
-        let terms = self.levels.iter().find(|level| level.scope == *scope).map(|level| level.terms);
+        let terms = self.terms_of(scope);
         let value = terms.and_then(|terms| rate_of(limit, &terms));
         let saved_ns = self.credits.get(&(scope.clone(), limit.dimension)).copied();
         NamedLimit {
@@ -177,14 +178,28 @@ impl<'a> Namer<'a> {
         }
     }
 
+    fn terms_of(&self, scope: &Scope) -> Option<Terms> {
+        match scope {
+            Scope::Cgroup(id) => Some(self.model.group_by_id(self.cgroup(*id)?.policy_group)?.terms),
+            _ => self.levels.iter().find(|level| level.scope == *scope).map(|level| level.terms),
+        }
+    }
+
     fn name_of(&self, scope: &Scope) -> String {
         match scope {
             Scope::Tenant(name) => name.to_string(),
             Scope::Volume(_) => self.volume.name.to_string(),
+            Scope::Cgroup(id) => {
+                self.cgroup(*id).map_or_else(|| id.to_string(), |bound| bound.folder.display().to_string())
+            }
             Scope::Group(id) => {
                 self.model.group_by_id(*id).map_or_else(|| id.to_string(), |group| group.name.to_string())
             }
         }
+    }
+
+    fn cgroup(&self, id: CgroupBindingId) -> Option<&'a CgroupBindingRecord> {
+        self.volume.cgroups.iter().find(|bound| bound.id == id)
     }
 
     /// The policy group that sets a level's terms.
@@ -193,6 +208,7 @@ impl<'a> Namer<'a> {
             Scope::Tenant(name) => self.model.tenants.get(name)?.record.policy_group?,
             Scope::Group(id) => *id,
             Scope::Volume(_) => self.volume.policy_group?,
+            Scope::Cgroup(id) => self.cgroup(*id)?.policy_group,
         };
         let record = self.model.group_by_id(id)?;
         let kind = if record.adaptive.is_some() { GroupKind::Adaptive } else { GroupKind::Fixed };
@@ -215,6 +231,13 @@ fn level_of(model: &Model, scope: &Scope) -> Option<(Name, String, Terms)> {
             let volume = &model.volumes.get(id)?.record;
             let own = levels_in_effect(model, volume).pop()?;
             Some((volume.tenant.clone(), volume.name.to_string(), own.terms))
+        }
+        Scope::Cgroup(id) => {
+            let volumes = model.volumes.values().map(|volume| &volume.record);
+            let mut all = volumes.flat_map(|volume| volume.cgroups.iter().map(move |bound| (volume, bound)));
+            let (volume, bound) = all.find(|(_, bound)| bound.id == *id)?;
+            let terms = model.group_by_id(bound.policy_group)?.terms;
+            Some((volume.tenant.clone(), bound.folder.display().to_string(), terms))
         }
     }
 }

@@ -204,7 +204,7 @@ pub(super) fn sharers(model: &Model, volume: &VolumeRecord, finding: &Finding) -
         Some(scope @ Scope::Group(_)) => others(model, volume, |other| {
             levels_in_effect(model, other).iter().any(|level| level.scope == *scope)
         }),
-        Some(Scope::Volume(_)) | None => NamedVolumes::default(),
+        Some(Scope::Volume(_) | Scope::Cgroup(_)) | None => NamedVolumes::default(),
     }
 }
 

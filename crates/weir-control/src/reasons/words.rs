@@ -89,6 +89,8 @@ fn whose(limit: &NamedLimit) -> String {
         (Scope::Group(_), _) => format!("shared policy group {}", limit.name),
         (Scope::Volume(_), Some(group)) => format!("the volume itself ({group})"),
         (Scope::Volume(_), None) => "the volume itself".to_owned(),
+        (Scope::Cgroup(_), Some(group)) => format!("cgroup {} ({group})", limit.name),
+        (Scope::Cgroup(_), None) => format!("cgroup {}", limit.name),
     }
 }
 

@@ -13,6 +13,8 @@ use weir_types::{AttachmentId, VolumeId};
 pub enum AttachMethod {
     /// A FUSE filesystem of one file, with a loop device on it.
     Fuse,
+    /// A FUSE filesystem of one file, which stays in sight. The kernel tells which process makes each request.
+    FuseFile,
 }
 
 /// An attachment. The record exists before anything is made on the host, and until all of it is gone.
@@ -30,7 +32,8 @@ pub struct AttachmentRecord {
     pub is_read_only: bool,
     /// Who asked for it, in the consumer's own words.
     pub consumer: String,
-    /// The block device, recorded before it is made; `None` while nothing needs it yet.
+    /// The block device, or the file that takes its place. It is recorded before it is made; `None` while nothing
+    /// needs it yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<PathBuf>,
     /// The identity of the file that the device is on, as the kernel has it.

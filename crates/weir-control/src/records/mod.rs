@@ -19,8 +19,8 @@ use weir_types::control_bounds::{
     OVER_COMMIT_PERCENT, OVER_PROVISION_PERCENT, REPLICAS_MAX, RESERVE_PERCENT,
 };
 use weir_types::{
-    AdaptiveTerms, Class, ClassPolicy, DriveId, Emulation, ExtentIndex, MeasuredDirection, Name,
-    PolicyGroupId, Terms, VolumeId,
+    AdaptiveTerms, Cgroup, CgroupBindingId, Class, ClassPolicy, DriveId, Emulation, ExtentIndex,
+    MeasuredDirection, Name, PolicyGroupId, Terms, VolumeId,
 };
 
 use crate::error::{ControlError, Outcome};
@@ -225,6 +225,9 @@ pub struct VolumeRecord {
     pub generation: u64,
     /// The policy group that it is bound to.
     pub policy_group: Option<PolicyGroupId>,
+    /// The cgroups with limits of their own on it. Records from before there were any lack it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cgroups: Vec<CgroupBindingRecord>,
     /// Whether clients may only read it. Records from before this setting existed lack it.
     #[serde(default)]
     pub is_read_only: bool,
@@ -241,6 +244,21 @@ pub struct VolumeRecord {
     /// Time of its deletion, if it is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_at: Option<Timestamp>,
+}
+
+/// A cgroup that is bound to a policy group, for what its processes do to a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CgroupBindingRecord {
+    /// Identity of the binding.
+    pub id: CgroupBindingId,
+    /// The cgroup.
+    pub cgroup: Cgroup,
+    /// The folder of the cgroup, as it was given.
+    pub folder: PathBuf,
+    /// The policy group, which is not shared.
+    pub policy_group: PolicyGroupId,
+    /// Time of its creation.
+    pub created_at: Timestamp,
 }
 
 /// The origin of a snapshot.

@@ -69,6 +69,7 @@ fn snapshot_record(source: &VolumeRecord, name: Name) -> VolumeRecord {
         placement: placement_like(source),
         generation: 0,
         policy_group: None,
+        cgroups: Vec::new(),
         is_read_only: true,
         snapshot: Some(snapshot_of(source)),
         cloned_from: None,

@@ -61,6 +61,7 @@ fn levels(control: &Control, volume: &str) -> Vec<String> {
             Scope::Tenant(_) => "tenant",
             Scope::Group(_) => "group",
             Scope::Volume(_) => "volume",
+            Scope::Cgroup(_) => "cgroup",
         };
         format!("{scope} {} {}", level.name, level.terms.limits.total)
     };

@@ -16,11 +16,10 @@ use crate::bindings::Bindings;
 use crate::catalogue::{Revision, Transaction};
 use crate::core::Core;
 use crate::core::locks::Change;
-use crate::error::{ControlError, Outcome, refuse_other_version};
+use crate::error::{ControlError, Outcome};
 use crate::extents::Extents;
 use crate::journals::Journals;
 use crate::measurements::Measurements;
-use crate::model::Versioned;
 use crate::model::projected_state::Proposal;
 use crate::moves::Moves;
 use crate::placing::{Placing, check_replicas, class_policy};
@@ -164,6 +163,7 @@ impl Volumes {
             class_policy,
             generation: 0,
             policy_group,
+            cgroups: Vec::new(),
             is_read_only: false,
             snapshot: None,
             cloned_from: None,
@@ -206,7 +206,7 @@ impl Volumes {
     ) -> Outcome<VolumeView> {
         check_size(size_bytes)?;
         let mut change = self.core.begin_change_of_volume(tenant, name)?;
-        let (record, revision) = self.usable_volume(tenant, name, if_version)?;
+        let (record, revision) = self.core.usable_volume(tenant, name, if_version)?;
         self.refuse_resize(&record, size_bytes, force)?;
         let new = self.resized(&mut change, &record, revision, size_bytes)?;
         drop(change);
@@ -313,7 +313,7 @@ impl Volumes {
             if record.is_read_only { Ok(()) } else { self.serving.refuse_attached(record) }?;
         }
         let mut change = self.core.begin_change_of_volume(tenant, name)?;
-        let (old, revision) = self.usable_volume(tenant, name, request.if_version)?;
+        let (old, revision) = self.core.usable_volume(tenant, name, request.if_version)?;
         let mut new = self.modified(&old, request)?;
         if is_to_move(&old, &new) {
             self.moves.refuse_unreachable(&new)?;
@@ -437,22 +437,5 @@ impl Volumes {
         all.push(record);
         all.iter().try_for_each(|record| self.serving.refuse_deletion(record, force))?;
         all.iter().try_for_each(|record| self.serving.tear_down(&mut change, record))
-    }
-
-    /// A volume that is not being deleted and has the requested version, with its revision.
-    fn usable_volume(
-        &self,
-        tenant: Option<&Name>,
-        name: &Name,
-        if_version: Option<u64>,
-    ) -> Outcome<(VolumeRecord, Revision)> {
-        let Versioned { record, revision } = self.core.model().volume(tenant, name)?.clone();
-        refuse_other_version(record.title(), revision.0, if_version)?;
-        match record.state {
-            VolumeState::Online => Ok((record, revision)),
-            _ => Err(ControlError::refused(format!(
-                "volume '{name}' is being deleted; 'volume delete' finishes it"
-            ))),
-        }
     }
 }

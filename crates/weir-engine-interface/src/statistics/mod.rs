@@ -4,6 +4,7 @@
 //! not know how the values are shown.
 
 mod bounds;
+mod cgroups;
 mod checksums;
 mod histogram;
 mod journals;
@@ -13,6 +14,7 @@ mod sizes;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 pub use bounds::{BoundTotals, Bounds};
+pub use cgroups::{CgroupOperations, CgroupStatistics, CgroupTotals};
 pub use checksums::{ChecksumCounters, ChecksumStatistics};
 use histogram::add;
 pub use histogram::{Bucket, Histogram, HistogramCounters};
@@ -38,6 +40,8 @@ pub struct VolumeStatistics {
     pub connections: AtomicU64,
     /// Delays of requests, by limit.
     pub bounds: Bounds,
+    /// Totals of cgroups with limits.
+    pub cgroups: CgroupStatistics,
     /// State of the replicas.
     pub replication: ReplicationStatistics,
     /// State of the write journals.

@@ -8,14 +8,14 @@
 
 mod policy_tree;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use slab::Slab;
-use weir_engine_interface::PolicyLevel;
 use weir_qos::{Cost, NodeId};
-use weir_types::Scope;
+use weir_types::{CgroupBindingId, Scope};
 
+use crate::policy_path::VolumePolicy;
 use crate::shared_state::{Admitted, Bound, SharedState};
 use crate::token::{ConnectionIndex, Ticket, VolumeIndex};
 use policy_tree::Arrival;
@@ -38,6 +38,23 @@ struct Position {
     tree: TreeIndex,
     node: NodeId,
     path: Vec<Scope>,
+    /// The nodes of cgroups below the volume.
+    cgroups: Vec<(CgroupBindingId, NodeId)>,
+}
+
+/// Who asks, below a volume: a connection, and the cgroup with a limit that the process is in.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker {
+    pub connection: ConnectionIndex,
+    pub cgroup: Option<CgroupBindingId>,
+}
+
+/// A request that waits, taken out of its tree.
+struct Waiting {
+    ticket: Ticket,
+    cgroup: Option<CgroupBindingId>,
+    cost: Cost,
+    arrived_ns: u64,
 }
 
 /// The ceilings of a reactor's volumes.
@@ -49,15 +66,28 @@ pub struct Ceilings {
     positions: Vec<Option<Position>>,
     /// The leaf of each connection of such a volume.
     leaves: Vec<Option<NodeId>>,
+    /// The leaves of connections below cgroups, once a process of the cgroup has asked for something.
+    cgroup_leaves: BTreeMap<(ConnectionIndex, CgroupBindingId), NodeId>,
     shared_state: Arc<SharedState>,
     /// Number of the reactor.
     reactor: usize,
 }
 
+/// The identities between which all bindings are.
+const FIRST_BINDING: CgroupBindingId = CgroupBindingId::from_bytes([0; 16]);
+const LAST_BINDING: CgroupBindingId = CgroupBindingId::from_bytes([u8::MAX; 16]);
+
 impl Ceilings {
     pub fn new(shared_state: Arc<SharedState>, reactor: usize) -> Ceilings {
-        let (positions, leaves) = (Vec::new(), Vec::new());
-        Ceilings { trees: Slab::new(), deadlines: BTreeSet::new(), positions, leaves, shared_state, reactor }
+        Ceilings {
+            trees: Slab::new(),
+            deadlines: BTreeSet::new(),
+            positions: Vec::new(),
+            leaves: Vec::new(),
+            cgroup_leaves: BTreeMap::new(),
+            shared_state,
+            reactor,
+        }
     }
 
     /// The next time at which requests may be released, in nanoseconds.
@@ -67,8 +97,15 @@ impl Ceilings {
 
     /// Submits a request of a volume to the ceilings above its connection. True if it may run now. Otherwise
     /// it is released later.
-    pub fn arrive(&mut self, now_ns: u64, volume: VolumeIndex, ticket: Ticket, cost: Cost) -> bool {
-        let Some((tree, leaf)) = self.leaf_of(volume, ticket.0) else { return true };
+    pub fn arrive(
+        &mut self,
+        now_ns: u64,
+        volume: VolumeIndex,
+        (ticket, cgroup): (Ticket, Option<CgroupBindingId>),
+        cost: Cost,
+    ) -> bool {
+        let asker = Asker { connection: ticket.0, cgroup };
+        let Some((tree, leaf)) = self.leaf_of(now_ns, volume, asker) else { return true };
         let policy_tree = &self.trees[tree].policy_tree;
         match policy_tree.arrive(now_ns, leaf, (self.reactor, ticket), cost) {
             Arrival::Run => true,
@@ -80,8 +117,8 @@ impl Ceilings {
     }
 
     /// Charges a request to its ceilings without delaying it.
-    pub fn charge(&mut self, now_ns: u64, volume: VolumeIndex, connection: ConnectionIndex, cost: Cost) {
-        if let Some((tree, leaf)) = self.leaf_of(volume, connection) {
+    pub fn charge(&mut self, now_ns: u64, volume: VolumeIndex, asker: Asker, cost: Cost) {
+        if let Some((tree, leaf)) = self.leaf_of(now_ns, volume, asker) {
             self.trees[tree].policy_tree.charge(now_ns, leaf, cost);
         }
     }
@@ -90,15 +127,40 @@ impl Ceilings {
         self.positions.get(volume)?.as_ref()
     }
 
-    fn leaf_of(&self, volume: VolumeIndex, connection: ConnectionIndex) -> Option<(TreeIndex, NodeId)> {
+    fn leaf_of(&mut self, now_ns: u64, volume: VolumeIndex, asker: Asker) -> Option<(TreeIndex, NodeId)> {
         let position = self.position(volume)?;
-        let leaf = self.leaves.get(connection).copied().flatten()?;
-        Some((position.tree, leaf))
+        let tree = position.tree;
+        let own = self.leaves.get(asker.connection).copied().flatten()?;
+        let Some(binding) = asker.cgroup else { return Some((tree, own)) };
+        // A request may have arrived while its cgroup had a limit, and wait since.
+        let node = position.cgroups.iter().find(|(known, _)| *known == binding).map(|(_, node)| *node);
+        let Some(node) = node else { return Some((tree, own)) };
+        let policy_tree = &self.trees[tree].policy_tree;
+        let leaf = self.cgroup_leaves.entry((asker.connection, binding));
+        Some((tree, *leaf.or_insert_with(|| policy_tree.add_leaf(node, now_ns))))
     }
 
-    /// The owner of the limit that delayed a request of a volume.
-    pub fn scope_of(&self, volume: VolumeIndex, bound: Bound) -> Option<&Scope> {
-        self.position(volume)?.path.get(usize::from(bound.level))
+    /// The leaves of a connection, with their cgroups.
+    fn leaves_of(&self, connection: ConnectionIndex) -> Vec<(Option<CgroupBindingId>, NodeId)> {
+        let own = self.leaves.get(connection).copied().flatten().map(|leaf| (None, leaf));
+        let all = (connection, FIRST_BINDING)..=(connection, LAST_BINDING);
+        let cgroups = self.cgroup_leaves.range(all).map(|(key, leaf)| (Some(key.1), *leaf));
+        own.into_iter().chain(cgroups).collect()
+    }
+
+    /// The owner of the limit that delayed a request of a volume, from a process of this cgroup.
+    pub fn scope_of(
+        &self,
+        volume: VolumeIndex,
+        cgroup: Option<CgroupBindingId>,
+        bound: Bound,
+    ) -> Option<Scope> {
+        let path = &self.position(volume)?.path;
+        match path.get(usize::from(bound.level)) {
+            Some(scope) => Some(scope.clone()),
+            // The level below the volume.
+            None => cgroup.map(Scope::Cgroup),
+        }
     }
 
     fn set_deadline(&mut self, tree: TreeIndex, next_ns: Option<u64>) {
@@ -154,56 +216,74 @@ impl Ceilings {
         self.leaves[connection] = leaf;
     }
 
-    /// Removes the leaf of a connection from its policy tree. Answers the requests that waited there.
-    pub fn leave(
-        &mut self,
-        now_ns: u64,
-        volume: VolumeIndex,
-        connection: ConnectionIndex,
-    ) -> Vec<(Ticket, Cost, u64)> {
-        let Some((tree, leaf)) = self.leaf_of(volume, connection) else { return Vec::new() };
-        self.leaves[connection] = None;
-        self.trees[tree].policy_tree.remove_leaf(leaf, now_ns)
+    /// Removes the leaves of a connection from its policy tree, with the requests that waited there.
+    pub fn leave(&mut self, now_ns: u64, volume: VolumeIndex, connection: ConnectionIndex) {
+        self.take_out(now_ns, volume, connection);
+    }
+
+    /// Removes the leaves of a connection from its policy tree. Answers the requests that waited there.
+    fn take_out(&mut self, now_ns: u64, volume: VolumeIndex, connection: ConnectionIndex) -> Vec<Waiting> {
+        let Some(tree) = self.position(volume).map(|position| position.tree) else { return Vec::new() };
+        let mut all = Vec::new();
+        for (cgroup, leaf) in self.leaves_of(connection) {
+            let waiting = self.trees[tree].policy_tree.remove_leaf(leaf, now_ns);
+            all.extend(waiting.into_iter().map(|(ticket, cost, arrived_ns)| Waiting {
+                ticket,
+                cgroup,
+                cost,
+                arrived_ns,
+            }));
+            match cgroup {
+                Some(binding) => _ = self.cgroup_leaves.remove(&(connection, binding)),
+                None => self.leaves[connection] = None,
+            }
+        }
+        all
     }
 
     /// Drops the requests of a connection that wait for its ceilings.
     pub fn forget(&mut self, now_ns: u64, volume: VolumeIndex, connection: ConnectionIndex) {
-        let Some((tree, leaf)) = self.leaf_of(volume, connection) else { return };
-        self.trees[tree].policy_tree.forget(now_ns, leaf);
+        let Some(tree) = self.position(volume).map(|position| position.tree) else { return };
+        for (_, leaf) in self.leaves_of(connection) {
+            self.trees[tree].policy_tree.forget(now_ns, leaf);
+        }
         self.shared_state.forget(self.reactor, connection);
         let next_ns = self.trees[tree].policy_tree.arm(self.reactor);
         self.set_deadline(tree, next_ns);
     }
 
-    /// Puts a volume under the ceilings of a path. Answers the requests that may run now.
+    /// Puts a volume under the ceilings of a policy. Answers the requests that may run now.
     pub fn bind(
         &mut self,
         now_ns: u64,
         volume: VolumeIndex,
-        (policy_tree, path): (Option<&Arc<PolicyTree>>, &[PolicyLevel]),
+        (policy_tree, policy): (Option<&Arc<PolicyTree>>, &VolumePolicy),
         connections: &[ConnectionIndex],
     ) -> Vec<Admitted> {
-        if !self.is_bound_to(volume, policy_tree, path) {
-            return self.move_to(now_ns, volume, (policy_tree, path), connections);
+        if !self.is_bound_to(volume, policy_tree, policy) {
+            return self.move_to(now_ns, volume, (policy_tree, policy), connections);
         }
         // The volume stays at its position, with changed terms.
         let Some(tree) = self.position(volume).map(|position| position.tree) else { return Vec::new() };
-        self.trees[tree].policy_tree.plant(path, now_ns);
+        plant(&self.trees[tree].policy_tree, policy, now_ns);
         self.release(now_ns, tree)
     }
 
-    /// True if a volume is in this policy tree under this path.
+    /// True if a volume is in this policy tree, under the same levels and with the same cgroups.
     fn is_bound_to(
         &self,
         volume: VolumeIndex,
         policy_tree: Option<&Arc<PolicyTree>>,
-        path: &[PolicyLevel],
+        policy: &VolumePolicy,
     ) -> bool {
         match (self.position(volume), policy_tree) {
             (None, None) => true,
             (Some(position), Some(policy_tree)) => {
-                let is_same_path = position.path.iter().eq(path.iter().map(|level| &level.scope));
-                is_same_path && Arc::ptr_eq(&self.trees[position.tree].policy_tree, policy_tree)
+                let is_same_path = position.path.iter().eq(policy.path.iter().map(|level| &level.scope));
+                let bindings = position.cgroups.iter().map(|(binding, _)| binding);
+                let has_same_cgroups = bindings.eq(policy.cgroups.iter().map(|cgroup| &cgroup.binding));
+                let is_same_tree = Arc::ptr_eq(&self.trees[position.tree].policy_tree, policy_tree);
+                is_same_path && has_same_cgroups && is_same_tree
             }
             _ => false,
         }
@@ -214,30 +294,31 @@ impl Ceilings {
         &mut self,
         now_ns: u64,
         volume: VolumeIndex,
-        (policy_tree, path): (Option<&Arc<PolicyTree>>, &[PolicyLevel]),
+        (policy_tree, policy): (Option<&Arc<PolicyTree>>, &VolumePolicy),
         connections: &[ConnectionIndex],
     ) -> Vec<Admitted> {
-        let leave = |connection: &ConnectionIndex| self.leave(now_ns, volume, *connection);
-        let waiting: Vec<_> = connections.iter().flat_map(leave).collect();
+        let take_out = |connection: &ConnectionIndex| self.take_out(now_ns, volume, *connection);
+        let waiting: Vec<_> = connections.iter().flat_map(take_out).collect();
         self.remove_volume(now_ns, volume);
         let Some(policy_tree) = policy_tree else {
-            let free = |(ticket, _, arrived_ns): (Ticket, Cost, u64)| Admitted {
-                ticket,
-                waited_ns: now_ns.saturating_sub(arrived_ns),
+            let free = |waiting: Waiting| Admitted {
+                ticket: waiting.ticket,
+                waited_ns: now_ns.saturating_sub(waiting.arrived_ns),
                 bound_by: None,
             };
             return waiting.into_iter().map(free).collect();
         };
-        let node = policy_tree.plant(path, now_ns);
+        let (node, cgroups) = plant(policy_tree, policy, now_ns);
         let tree = self.use_tree(policy_tree);
-        let path = path.iter().map(|level| level.scope.clone()).collect();
+        let path = policy.path.iter().map(|level| level.scope.clone()).collect();
         if self.positions.len() <= volume {
             self.positions.resize_with(volume + 1, || None);
         }
-        self.positions[volume] = Some(Position { tree, node, path });
+        self.positions[volume] = Some(Position { tree, node, path, cgroups });
         connections.iter().for_each(|connection| self.join(now_ns, volume, *connection));
-        for (ticket, cost, arrived_ns) in waiting {
-            let leaf = self.leaves[ticket.0].expect("every connection has just joined");
+        for Waiting { ticket, cgroup, cost, arrived_ns } in waiting {
+            let asker = Asker { connection: ticket.0, cgroup };
+            let (_, leaf) = self.leaf_of(now_ns, volume, asker).expect("every connection has just joined");
             let policy_tree = &self.trees[tree].policy_tree;
             policy_tree.move_in(now_ns, leaf, (self.reactor, ticket), cost, arrived_ns);
         }
@@ -248,6 +329,11 @@ impl Ceilings {
     pub fn remove_volume(&mut self, now_ns: u64, volume: VolumeIndex) {
         let Some(position) = self.positions.get_mut(volume).and_then(Option::take) else { return };
         let used = &mut self.trees[position.tree];
+        for (binding, _) in position.cgroups {
+            let own = Scope::Cgroup(binding);
+            let path: Vec<Scope> = position.path.iter().cloned().chain([own]).collect();
+            used.policy_tree.uproot(&path, now_ns);
+        }
         used.policy_tree.uproot(&position.path, now_ns);
         used.volumes -= 1;
         self.drop_if_unused(position.tree);
@@ -261,4 +347,18 @@ impl Ceilings {
         self.trees[tree].volumes += 1;
         tree
     }
+}
+
+/// Adds the nodes of a policy, or changes their terms. Answers the nodes of the volume and of its cgroups.
+fn plant(
+    policy_tree: &PolicyTree,
+    policy: &VolumePolicy,
+    now_ns: u64,
+) -> (NodeId, Vec<(CgroupBindingId, NodeId)>) {
+    let node = policy_tree.plant(&policy.path, now_ns);
+    let cgroups = policy.cgroups.iter().map(|cgroup| {
+        let path = policy.path_of(cgroup);
+        (cgroup.binding, policy_tree.plant(&path, now_ns))
+    });
+    (node, cgroups.collect())
 }

@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use weir_qos::Cost;
+use weir_types::CgroupBindingId;
 use weir_volume::Kind;
 use weir_volume::geometry::Part;
 
@@ -16,7 +17,7 @@ use crate::token::{ConnectionIndex, Ticket, VolumeIndex};
 /// What the reactor has to do for a client.
 pub enum ClientEffect {
     /// A request has arrived. It runs once the ceilings above it admit it; without a cost at once.
-    Arrived { ticket: Ticket, volume: VolumeIndex, cost: Option<Cost> },
+    Arrived { ticket: Ticket, volume: VolumeIndex, cgroup: Option<CgroupBindingId>, cost: Option<Cost> },
     /// Start an operation for a part of a request.
     Start { ticket: Ticket, volume: VolumeIndex, part: Part, kind: Kind, memory: Option<Memory> },
     /// Flush the volume.

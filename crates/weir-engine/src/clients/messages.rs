@@ -70,6 +70,7 @@ impl Connection {
 
     fn begin_message(&mut self, asked: &weir_fuse::Request, length: usize, desk: &mut Desk<'_>) {
         let mut request = ActiveRequest::of_message(asked, desk.io.now_ns);
+        request.cgroup = desk.volume.cgroup_of(asked.caller.process, desk.io.now_ns);
         if let Command::Write { .. } = request.request.command {
             let buffers = take_buffers(&request, &mut self.holdings, desk);
             let door = self.door.fuse();

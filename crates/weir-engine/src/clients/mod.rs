@@ -5,6 +5,7 @@
 //! with [`ClientEffect`]s what has to be done for its requests. The reactor carries them out, and reports
 //! what came of them.
 
+mod bound_cgroups;
 mod connection;
 mod desk;
 mod door;
@@ -27,14 +28,14 @@ mod volume;
 use std::io;
 
 use slab::Slab;
-use weir_engine_interface::OpenVolume;
+use weir_engine_interface::{CgroupLimit, OpenVolume};
 use weir_nbd::NbdError;
 use weir_qos::Limit;
 use weir_reactor::Carried;
-use weir_types::Scope;
 use weir_types::bounds::{
     CLIENT_STALL_NS_MAX, CONNECTIONS_PER_VOLUME_MAX, CONNECTIONS_SHARED_PER_REACTOR_MAX,
 };
+use weir_types::{CgroupBindingId, Scope};
 use weir_volume::{Content, Fault};
 
 use crate::helper::Run;
@@ -158,6 +159,16 @@ impl Clients {
     /// Ends the sockets of all connections, because the daemon ends.
     pub fn shut_down(&self) {
         self.connections.iter().for_each(|(_, connection)| connection.door.shut_down());
+    }
+
+    /// The cgroups of a volume that have limits from now on.
+    pub fn set_cgroups(&mut self, volume: VolumeIndex, limits: &[CgroupLimit]) {
+        self.volume(volume).set_cgroups(limits);
+    }
+
+    /// The cgroup with a limit that a request, which is not answered, comes from.
+    pub fn cgroup_of(&self, ticket: Ticket) -> Option<CgroupBindingId> {
+        self.connections.get(ticket.0)?.requests.get(ticket.1)?.cgroup
     }
 
     /// Parses a connection's input until there is an effect to carry out, and answers true: parsing then

@@ -6,6 +6,7 @@ use weir_nbd::reply::{self, ReplyHeader};
 use weir_nbd::{Command, Cookie, NbdError, Request};
 use weir_qos::{Cost, Kind};
 use weir_reactor::Buffer;
+use weir_types::CgroupBindingId;
 use weir_volume::Fault;
 use weir_volume::geometry::{Part, next_piece};
 
@@ -24,6 +25,8 @@ pub struct ActiveRequest {
     pub spent: OperationTime,
     /// Time up to which the request's time is attributed to a cause, in nanoseconds.
     accounted_ns: u64,
+    /// The cgroup with a limit that the process is in.
+    pub cgroup: Option<CgroupBindingId>,
     /// A ceiling delays the request.
     pub is_delayed: bool,
     /// The request was admitted.
@@ -53,6 +56,7 @@ impl ActiveRequest {
             waited_ns: 0,
             spent: OperationTime::default(),
             accounted_ns: now_ns,
+            cgroup: None,
             is_delayed: false,
             is_running: false,
             position: 0,

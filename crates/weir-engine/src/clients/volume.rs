@@ -2,11 +2,12 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use weir_engine_interface::OpenVolume;
+use weir_engine_interface::{CgroupLimit, OpenVolume};
 use weir_nbd::Command;
 use weir_qos::Limit;
-use weir_types::Scope;
+use weir_types::{CgroupBindingId, Scope};
 
+use super::bound_cgroups::BoundCgroups;
 use super::recording::Tap;
 use super::request::ActiveRequest;
 use crate::token::ConnectionIndex;
@@ -21,11 +22,13 @@ pub struct VolumeClients {
     delayed_requests: usize,
     /// The volume's part of a recording, while there is one.
     tap: Option<Tap>,
+    cgroups: BoundCgroups,
 }
 
 impl VolumeClients {
     pub fn new(open: OpenVolume) -> VolumeClients {
-        VolumeClients { open, connections: 0, open_requests: 0, delayed_requests: 0, tap: None }
+        let cgroups = BoundCgroups::default();
+        VolumeClients { open, connections: 0, open_requests: 0, delayed_requests: 0, tap: None, cgroups }
     }
 
     pub fn connections(&self) -> usize {
@@ -38,6 +41,17 @@ impl VolumeClients {
 
     pub fn set_tap(&mut self, tap: Option<Tap>) {
         self.tap = tap;
+    }
+
+    pub fn set_cgroups(&mut self, limits: &[CgroupLimit]) {
+        self.cgroups = BoundCgroups::of(limits);
+        let bindings: Vec<_> = limits.iter().map(|limit| limit.binding).collect();
+        self.open.statistics.cgroups.keep(&bindings);
+    }
+
+    /// The binding of a cgroup that a process is under.
+    pub fn cgroup_of(&mut self, process: u32, now_ns: u64) -> Option<CgroupBindingId> {
+        self.cgroups.binding_of(process, now_ns)
     }
 
     pub fn connected(&mut self) {
@@ -87,6 +101,13 @@ impl VolumeClients {
             Command::Read { .. } => self.open.statistics.read.record(served),
             Command::Write { .. } => self.open.statistics.write.record(served),
             _ => self.open.statistics.other.record(served),
+        }
+        if let Some(binding) = request.cgroup {
+            self.open.statistics.cgroups.record(binding, |totals| match request.request.command {
+                Command::Read { .. } => totals.read.record(served),
+                Command::Write { .. } => totals.write.record(served),
+                _ => totals.other.record(served),
+            });
         }
         if let Some(tap) = &self.tap {
             tap.note((reactor, connection), now_ns, request);

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use weir_engine_interface::measure::{MeasureError, MeasureSpec, RunningMeasurement};
 use weir_engine_interface::{
-    Alarm, DriveQueueDepth, Engine, EngineError, JournalSpec, OpenFile, OpenVolume, PolicyLevel, ReclaimSpec,
-    Recording, ScrubProgress, ServedFile, SnapshotSpec, SpaceLook, VolumeHome, VolumeLayout, VolumeSpec,
+    Alarm, CgroupLimit, DriveQueueDepth, Engine, EngineError, JournalSpec, OpenFile, OpenVolume, PolicyLevel,
+    ReclaimSpec, Recording, ScrubProgress, ServedFile, SnapshotSpec, SpaceLook, VolumeHome, VolumeLayout,
+    VolumeSpec,
 };
 use weir_qos::Credits;
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, ExtentIndex, Scope, Terms, VolumeId};
@@ -69,6 +70,10 @@ impl Engine for DataPlane {
 
     fn bind(&self, volume: VolumeId, path: Vec<PolicyLevel>) -> Result<(), EngineError> {
         DataPlane::bind(self, volume, path)
+    }
+
+    fn limit_cgroups(&self, volume: VolumeId, limits: Vec<CgroupLimit>) -> Result<(), EngineError> {
+        DataPlane::limit_cgroups(self, volume, limits)
     }
 
     fn change_terms(&self, changes: &[(Scope, Terms)]) -> Result<(), EngineError> {

@@ -9,7 +9,7 @@ mod recordings;
 mod replicas;
 mod snapshots;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::panic::AssertUnwindSafe;
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 
 use weir_engine_interface::{
-    Alarm, DriveQueueDepth, DriveSpec, EngineError, JournalSpec, OpenVolume, PolicyLevel, ReclaimSpec,
-    Recording, ServedFile, VolumeHome, VolumeLayout, VolumeSpec,
+    Alarm, CgroupLimit, DriveQueueDepth, DriveSpec, EngineError, JournalSpec, OpenVolume, PolicyLevel,
+    ReclaimSpec, Recording, ServedFile, VolumeHome, VolumeLayout, VolumeSpec,
 };
 use weir_qos::{Credits, DriveQueue};
 use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Waker};
@@ -36,7 +36,7 @@ use crate::drive_queue::SharedDriveQueue;
 use crate::emulation::SharedEmulation;
 use crate::helper::Helper;
 use crate::locks::locked;
-use crate::policy_path::policy_tree_scope;
+use crate::policy_path::VolumePolicy;
 use crate::reactor::{Reactor, Surroundings};
 use crate::shared_state::SharedState;
 use crate::volumes::command::VolumeCommand;
@@ -57,8 +57,8 @@ pub struct DataPlane {
     pub(crate) reactors: Vec<ReactorHandle>,
     /// The reactor of each volume.
     pub(crate) placements: Mutex<BTreeMap<VolumeId, usize>>,
-    /// The policy levels of each volume.
-    pub(crate) paths: Mutex<BTreeMap<VolumeId, Vec<PolicyLevel>>>,
+    /// The policy of each volume.
+    pub(crate) policies: Mutex<BTreeMap<VolumeId, VolumePolicy>>,
     /// The policy trees of all volumes with ceilings, by the topmost level that has a ceiling.
     pub(crate) policy_trees: Mutex<BTreeMap<Scope, Weak<PolicyTree>>>,
     /// The drive queues of all drives on which a volume was ever opened, until the drive is forgotten.
@@ -105,7 +105,7 @@ impl DataPlane {
         Ok(Arc::new(DataPlane {
             reactors,
             placements: Mutex::default(),
-            paths: Mutex::default(),
+            policies: Mutex::default(),
             policy_trees: Mutex::default(),
             drive_queues: Mutex::default(),
             shared_state,
@@ -269,7 +269,7 @@ impl DataPlane {
         let reactor = self.reactor_of(volume)?;
         self.ask(reactor, volume, |done| Command::Close { volume, done })?;
         locked(&self.placements).remove(&volume);
-        locked(&self.paths).remove(&volume);
+        locked(&self.policies).remove(&volume);
         self.forget(&Scope::Volume(volume));
         Ok(())
     }
@@ -344,14 +344,33 @@ impl DataPlane {
     /// If the volume is not open or the reactor has stopped.
     pub fn bind(&self, volume: VolumeId, path: Vec<PolicyLevel>) -> Result<(), EngineError> {
         assert!(path.len() < POLICY_DEPTH_MAX, "control bounds how deep policies are nested");
+        self.change_policy(volume, |policy| policy.path = path)
+    }
+
+    /// Sets the limits of cgroups on a volume. In effect when this call returns.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    pub fn limit_cgroups(&self, volume: VolumeId, limits: Vec<CgroupLimit>) -> Result<(), EngineError> {
+        self.change_policy(volume, |policy| policy.cgroups = limits)
+    }
+
+    /// Changes a volume's policy, and puts the volume under it.
+    pub(crate) fn change_policy(
+        &self,
+        volume: VolumeId,
+        change: impl FnOnce(&mut VolumePolicy),
+    ) -> Result<(), EngineError> {
         let reactor = self.reactor_of(volume)?;
-        let policy_tree = policy_tree_scope(&path).map(|scope| self.domain_of(scope));
-        locked(&self.paths).insert(volume, path.clone());
-        self.ask(reactor, volume, |done| Command::Bind {
-            volume,
-            binding: PolicyBinding { path, policy_tree },
-            done,
-        })
+        let policy = {
+            let mut policies = locked(&self.policies);
+            let policy = policies.entry(volume).or_default();
+            change(policy);
+            policy.clone()
+        };
+        let policy_tree = policy.tree_scope().map(|scope| self.domain_of(scope));
+        let binding = PolicyBinding { policy, policy_tree };
+        self.ask(reactor, volume, |done| Command::Bind { volume, binding, done })
     }
 
     /// The one policy tree below a level.
@@ -371,13 +390,13 @@ impl DataPlane {
     /// # Errors
     /// If a reactor has stopped.
     pub fn change_terms(&self, changes: &[(Scope, Terms)]) -> Result<(), EngineError> {
-        let mut moved = BTreeMap::new();
+        let mut moved = BTreeSet::new();
         for (scope, terms) in changes {
             moved.extend(self.change_paths(scope, *terms));
             self.change_where_it_stands(scope, terms);
         }
-        for (volume, path) in moved {
-            self.bind(volume, path)?;
+        for volume in moved {
+            self.bind_again(volume)?;
         }
         for reactor in 0..self.reactors.len() {
             self.ask(reactor, VolumeId(uuid::Uuid::nil()), |done| Command::LookAtPolicyTrees { done })?;
@@ -396,14 +415,14 @@ impl DataPlane {
     }
 
     /// Records changed terms. Answers the volumes whose topmost level with a ceiling has changed.
-    fn change_paths(&self, scope: &Scope, terms: Terms) -> Vec<(VolumeId, Vec<PolicyLevel>)> {
+    fn change_paths(&self, scope: &Scope, terms: Terms) -> Vec<VolumeId> {
         let mut moved = Vec::new();
-        for (volume, path) in locked(&self.paths).iter_mut() {
-            let before = policy_tree_scope(path);
-            let Some(level) = path.iter_mut().find(|level| level.scope == *scope) else { continue };
+        for (volume, policy) in locked(&self.policies).iter_mut() {
+            let before = policy.tree_scope();
+            let Some(level) = policy.path.iter_mut().find(|level| level.scope == *scope) else { continue };
             level.terms = terms;
-            if policy_tree_scope(path) != before {
-                moved.push((*volume, path.clone()));
+            if policy.tree_scope() != before {
+                moved.push(*volume);
             }
         }
         moved

@@ -66,8 +66,8 @@ impl DataPlane {
 
     /// Puts a volume under its policies again, also on drives that are new to it.
     pub(crate) fn bind_again(&self, volume: VolumeId) -> Result<(), EngineError> {
-        let path = locked(&self.paths).get(&volume).cloned();
-        path.map_or(Ok(()), |path| self.bind(volume, path))
+        let is_bound = locked(&self.policies).contains_key(&volume);
+        if is_bound { self.change_policy(volume, |_| ()) } else { Ok(()) }
     }
 
     /// Adds a journal to an open volume. False if the volume has a journal on that drive, or is about to

@@ -179,14 +179,16 @@ impl Reactor {
 
     fn bind(&mut self, id: VolumeId, binding: &PolicyBinding, done: SyncSender<()>) {
         if let Some(index) = self.volumes.index_of(id) {
-            let PolicyBinding { path, policy_tree } = binding;
+            let PolicyBinding { policy, policy_tree } = binding;
+            self.clients.set_cgroups(index, &policy.cgroups);
             let (volume, desk) = self.volumes.at(&mut self.io, index);
             let homes = volume.files.homes.iter_mut().map(|home| &mut home.queue).collect();
-            desk.queues.bind(desk.io.now_ns, index, homes, path);
+            desk.queues.bind(desk.io.now_ns, index, homes, &policy.path);
             let homes = self.volumes[index].files.homes.iter();
             let queues: Vec<_> = homes.map(|home| home.queue.shared().clone()).collect();
             queues.iter().for_each(|drive_queue| self.release_drive_queue(drive_queue));
-            let (ceilings, connections) = ((policy_tree.as_ref(), &**path), self.clients.of_volume(index));
+            let connections = self.clients.of_volume(index);
+            let ceilings = (policy_tree.as_ref(), policy);
             let admitted = self.ceilings.bind(self.io.now_ns, index, ceilings, &connections);
             admitted.into_iter().for_each(|admitted| self.admitted(admitted));
         }

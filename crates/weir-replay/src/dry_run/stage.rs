@@ -96,6 +96,7 @@ impl<'a> Scene<'a> {
             Scope::Tenant(_) => "tenant",
             Scope::Group(_) => "policy group",
             Scope::Volume(_) => "volume",
+            Scope::Cgroup(_) => "cgroup",
         };
         Some(BoundBy {
             level: kind,

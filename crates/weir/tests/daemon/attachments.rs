@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::common::attached::{
-    alone, assert_no_mount_in_sight, assert_nothing_left, can_be_tested, devices, visible_files,
+    AttachedFile, alone, assert_no_mount_in_sight, assert_nothing_left, can_be_tested, devices, visible_files,
 };
 use crate::common::daemon::{Daemon, State, end_keeper, keeper};
 use crate::common::program::{find, has, tool};
@@ -402,6 +402,40 @@ fn device_whose_user_the_daemon_cannot_see_goes_with_that_user() {
     assert!(message.contains("is in use"), "{message}");
     let daemon = daemon.kill().start(&[]);
     assert!(only(&daemon).get("device").is_none() && !Path::new(&disk.path).exists());
+    drop(opened);
+    daemon.ok(&["detach", "v1"]);
+    assert_nothing_left(&daemon);
+}
+
+#[test]
+fn file_of_a_volume_outlives_killed_daemons_and_grows() {
+    if !can_be_tested() {
+        return;
+    }
+    let _alone = alone();
+    let state = State::new();
+    let mut daemon = state.start(&[]);
+    daemon.create("v1", "64MiB");
+    let attached = AttachedFile::of(&daemon, "v1");
+    let mut command = Command::new(find("fio").unwrap());
+    command.args(["--name=load", "--size=48M", "--rw=randwrite", "--bsrange=512-64k", "--ioengine=psync"]);
+    command.args(["--numjobs=1", "--verify=crc32c", "--verify_fatal=1", "--io_size=100M", "--fsync=64"]);
+    command.args(["--verify_state_save=0", &format!("--filename={}", attached.path.display())]);
+    let mut load = command.stdout(Stdio::null()).spawn().unwrap();
+    for _ in 0..setting("WEIR_ATTACH_KILLS", 5) {
+        let written =
+            || daemon.json(&["volume", "inspect", "v1"])["statistics"]["write"]["operations"].as_u64();
+        wait_until("the daemon serves requests", || {
+            written().unwrap() > 50 || load.try_wait().unwrap().is_some()
+        });
+        daemon = daemon.kill().start(&[]);
+    }
+    assert!(load.wait().unwrap().success());
+    daemon.ok(&["volume", "resize", "v1", "--size", "128MiB"]);
+    assert_eq!(fs::metadata(&attached.path).unwrap().len(), 128 * MIB);
+    let opened = fs::File::open(&attached.path).unwrap();
+    let message = daemon.refused(1, &["detach", "v1"]);
+    assert!(message.contains(&format!("(process {}) has opened it", std::process::id())), "{message}");
     drop(opened);
     daemon.ok(&["detach", "v1"]);
     assert_nothing_left(&daemon);

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use crate::common::attached::{AttachedFile, alone, assert_nothing_left, can_be_tested};
 use crate::common::daemon::{Daemon, State};
 use crate::common::program::{find, has, is_root, tool};
 use crate::common::random::Random;
@@ -93,4 +94,19 @@ fn volumes_are_exercised_as_files_of_libnbd() {
         let mounted = NbdFuse::mount(&daemon, volume);
         exercise(daemon.state(), &mounted.file);
     }
+}
+
+#[test]
+fn volumes_are_exercised_as_files_of_their_own() {
+    if !has(&["fsx"]) || !can_be_tested() {
+        return;
+    }
+    let _alone = alone();
+    let daemon = Daemon::fresh_in_memory();
+    for volume in volumes(&daemon) {
+        let attached = AttachedFile::of(&daemon, volume);
+        exercise(daemon.state(), &attached.path);
+        daemon.ok(&["detach", volume]);
+    }
+    assert_nothing_left(&daemon);
 }

@@ -12,6 +12,7 @@ mod bad_input;
 mod block_devices;
 mod bursts;
 mod ceilings;
+mod cgroups;
 mod classes;
 mod common;
 mod control_survives_kill;

@@ -20,9 +20,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use weir_engine_interface::measure::{MeasureError, MeasureSpec, RunningMeasurement};
 use weir_engine_interface::{
-    Alarm, DriveQueueDepth, DriveSpec, EngineError, JournalSpec, OpenFile, PolicyLevel, ReclaimSpec,
-    Recording, ScrubEnd, ScrubProgress, ServedFile, SnapshotSpec, SpaceLook, VolumeHome, VolumeLayout,
-    VolumeSpec,
+    Alarm, CgroupLimit, DriveQueueDepth, DriveSpec, EngineError, JournalSpec, OpenFile, PolicyLevel,
+    ReclaimSpec, Recording, ScrubEnd, ScrubProgress, ServedFile, SnapshotSpec, SpaceLook, VolumeHome,
+    VolumeLayout, VolumeSpec,
 };
 use weir_qos::{Credits, DepthOrigin};
 use weir_types::{
@@ -119,6 +119,11 @@ impl FakeEngine {
     /// The terms that a volume is under, from the top.
     pub fn terms_of(&self, volume: VolumeId) -> Vec<(Scope, Terms)> {
         self.state().volumes.get(&volume).map(|volume| volume.path.clone()).unwrap_or_default()
+    }
+
+    /// The limits of cgroups on a volume.
+    pub fn cgroups(&self, volume: VolumeId) -> Vec<CgroupLimit> {
+        self.state().volumes.get(&volume).map(|volume| volume.cgroups.clone()).unwrap_or_default()
     }
 
     /// Sets the number of clients that are attached to a volume.
@@ -233,6 +238,11 @@ impl Engine for FakeEngine {
     fn bind(&self, volume: VolumeId, path: Vec<PolicyLevel>) -> Done {
         let levels = path.into_iter().map(|level| (level.scope, level.terms)).collect();
         self.state().volume(volume)?.path = levels;
+        Ok(())
+    }
+
+    fn limit_cgroups(&self, volume: VolumeId, limits: Vec<CgroupLimit>) -> Done {
+        self.state().volume(volume)?.cgroups = limits;
         Ok(())
     }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use weir_engine_interface::statistics::JournalUsage;
 use weir_engine_interface::{
-    Content, FileIdentity, JournalSpec, OpenFile, OpenVolume, PublishedStatus, ScrubEnd, ScrubProgress,
-    SnapshotSpec, VolumeLayout, VolumeSpec,
+    CgroupLimit, Content, FileIdentity, JournalSpec, OpenFile, OpenVolume, PublishedStatus, ScrubEnd,
+    ScrubProgress, SnapshotSpec, VolumeLayout, VolumeSpec,
 };
 use weir_store::extent_count;
 use weir_store::journal::log_path;
@@ -26,6 +26,8 @@ pub struct FakeVolume {
     open: OpenVolume,
     /// The terms of its levels, from the top.
     pub path: Vec<(Scope, Terms)>,
+    /// The limits of cgroups below it.
+    pub cgroups: Vec<CgroupLimit>,
     epoch_records: PathBuf,
     extents: Vec<FakeExtent>,
     /// An extent has, or had, several replicas.
@@ -50,6 +52,7 @@ impl FakeVolume {
             status,
             open: open.clone(),
             path: Vec::new(),
+            cgroups: Vec::new(),
             epoch_records: spec.epoch_records,
             extents: Vec::new(),
             is_replicated: !spec.recovered_extents.is_empty(),

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::json;
 
-use super::daemon::{Daemon, State};
+use super::daemon::{Daemon, State, end_keeper};
 use super::program::{has, is_root};
 use super::skip;
 
@@ -30,6 +31,32 @@ pub fn alone() -> MutexGuard<'static, ()> {
 pub fn visible_files(state: &State) -> Vec<PathBuf> {
     let entries = fs::read_dir(state.path().join("attachments"));
     entries.into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
+}
+
+/// A volume that is attached as a file. Dropping it ends what is left of it, also of a failed test: whoever looks at a
+/// file whose daemon is gone would wait for ever.
+pub struct AttachedFile {
+    state: State,
+    pub path: PathBuf,
+}
+
+impl AttachedFile {
+    pub fn of(daemon: &Daemon, volume: &str) -> AttachedFile {
+        let path = daemon.ok(&["attach", volume, "--method", "fuse-file"]);
+        AttachedFile { state: daemon.state().clone(), path: PathBuf::from(path.trim()) }
+    }
+}
+
+impl Drop for AttachedFile {
+    fn drop(&mut self) {
+        if visible_files(&self.state).is_empty() {
+            return;
+        }
+        end_keeper(&self.state);
+        for file in visible_files(&self.state) {
+            let _ = Command::new("umount").arg("-l").arg(file).stderr(Stdio::null()).status();
+        }
+    }
 }
 
 /// Block devices on files of hidden mounts.

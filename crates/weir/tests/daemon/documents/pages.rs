@@ -57,7 +57,7 @@ const DRIVES_OF_HYBRID: Step = Run("for drive in high1 high2 high3 low1 low2; do
      weir drive add /srv/$drive --class ${drive%[123]} --no-measurement; done");
 
 /// All pages with commands.
-pub const PAGES: [Page; 21] = [
+pub const PAGES: [Page; 22] = [
     Page {
         name: "add-a-drive",
         preparation: &[Run("mkdir /srv/drive1 /srv/drive2 /srv/left /srv/disk /srv/slow /srv/far")],
@@ -160,6 +160,7 @@ pub const PAGES: [Page; 21] = [
         ..PLAIN
     },
     Page { name: "limit-a-neighbour", preparation: &[Run("weir volume create vol1 --size 1")], ..PLAIN },
+    Page { name: "limit-processes", preparation: &[Run("weir volume create data --size 1")], ..PLAIN },
     Page {
         name: "move-a-volume",
         preparation: &[

@@ -45,7 +45,10 @@ fn mapping(page: &Page, state: &State) -> Vec<(String, String)> {
     let own = format!("{}/", state.path().display());
     let states = STATE_FOLDERS.map(|folder| (folder.to_owned(), own.clone()));
     let devices = ("/dev/weir/".to_owned(), format!("{own}devices/"));
-    words.chain(groups).chain(folders).chain(states).chain([devices]).collect()
+    let hierarchy = weir_testkit::cgroup::hierarchy().unwrap().unwrap_or_default();
+    let cgroup = format!("{}/weir-e2e-{}-backup", hierarchy.display(), std::process::id());
+    let cgroups = ("/sys/fs/cgroup/backup".to_owned(), cgroup);
+    words.chain(groups).chain(folders).chain(states).chain([devices, cgroups]).collect()
 }
 
 impl World<'_> {
