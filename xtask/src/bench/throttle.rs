@@ -59,7 +59,7 @@ pub fn run(options: &Options) -> Result<Report> {
     let daemon = Daemon::start(&options.binary, &folder.path().join("state"), &["--reactors", "1"])?;
     daemon.run("volume create vol1 --size 256MiB")?;
     let file = PathBuf::from(daemon.run("attach vol1 --method fuse-file")?.trim());
-    let cgroups = cgroups()?;
+    let cgroups = cgroups("weir")?;
     for (cgroup, limit) in cgroups.iter().zip(LIMITS_MIB) {
         let place = cgroup.folder().display();
         daemon.run(&format!(
@@ -90,8 +90,10 @@ pub fn run(options: &Options) -> Result<Report> {
     Ok(report)
 }
 
-fn cgroups() -> Result<Vec<Cgroup>> {
-    let create = |limit| Cgroup::create(&format!("weir-bench-{limit}")).context("cannot create a cgroup");
+fn cgroups(whose: &str) -> Result<Vec<Cgroup>> {
+    let create = |limit| {
+        Cgroup::create(&format!("weir-bench-{whose}-{limit}")).context("cannot create a cgroup")
+    };
     LIMITS_MIB.into_iter().map(create).collect()
 }
 
@@ -158,7 +160,7 @@ fn kernel(options: &Options) -> Result<Option<Vec<Vec<f64>>>> {
     let file = folder.path().join("file");
     fs::write(&file, "")?;
     let Some(device) = whole_device(&file)? else { return Ok(None) };
-    let cgroups = cgroups()?;
+    let cgroups = cgroups("blkio")?;
     for (cgroup, limit) in cgroups.iter().zip(LIMITS_MIB) {
         for direction in ["read", "write"] {
             let setting = cgroup.folder().join(format!("blkio.throttle.{direction}_bps_device"));
