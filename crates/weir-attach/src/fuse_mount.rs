@@ -4,19 +4,19 @@
 //! file. A mount below a block device is visible only until the file has its user: a mount that nobody serves for a while
 //! holds up whoever looks at it, as `df` does.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::busy::waiting;
 use crate::device_users;
 use crate::error::AttachError;
-use crate::mount_table;
+use crate::mount_table::{self, DeviceNumber};
 
 /// The device of the kernel's FUSE client.
 const DEVICE: &str = "/dev/fuse";
@@ -30,7 +30,7 @@ pub fn is_available() -> bool {
     Path::new(DEVICE).exists()
 }
 
-/// Mounts a new filesystem at a file, which is created. `source` is shown in the mount table. Returns the device.
+/// Mounts a new filesystem at a node, which is created. `source` is shown in the mount table. Returns the device.
 /// The mount is complete once a server reads from the device.
 ///
 /// # Errors
@@ -40,12 +40,18 @@ pub fn mount(place: &Path, source: &str) -> Result<OwnedFd, AttachError> {
         let created = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         created.map_err(AttachError::system("create", folder))?;
     }
-    let created = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(place);
-    created.map_err(AttachError::system("create", place))?;
+    // A socket cannot be opened: while nothing is mounted there, nobody takes it for the volume.
+    match rustix::fs::mknodat(CWD, place, FileType::Socket, Mode::RUSR | Mode::WUSR, 0) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(AttachError::system("create", place)(error)),
+    }
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let device = rustix::fs::open(DEVICE, flags, Mode::empty());
     let device = device.map_err(AttachError::system("open", DEVICE))?;
-    let options = format!("fd={},rootmode={ROOT_MODE},user_id=0,group_id=0,allow_other", device.as_raw_fd());
+    let options = format!(
+        "fd={},rootmode={ROOT_MODE},user_id=0,group_id=0,allow_other,default_permissions",
+        device.as_raw_fd()
+    );
     let options = std::ffi::CString::new(options).expect("the options have no zero byte");
     let flags = MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC | MountFlags::NOATIME;
     let mounted = rustix::mount::mount(source, place, KIND, flags, options.as_c_str());
@@ -70,7 +76,8 @@ pub fn identity(place: &Path) -> Result<String, AttachError> {
 /// If the mount table or the file cannot be examined.
 pub fn identity_of_mounted(place: &Path) -> Result<Option<String>, AttachError> {
     let mounts = mount_table::read().map_err(AttachError::system("read the mount table for", place))?;
-    match mounts.iter().any(|mount| mount.place == place) {
+    let real = real_place(place);
+    match mounts.iter().any(|mount| mount.place == real) {
         true => identity(place).map(Some),
         false => Ok(None),
     }
@@ -81,14 +88,38 @@ pub fn identity_of_mounted(place: &Path) -> Result<Option<String>, AttachError> 
 /// # Errors
 /// If it is in use, or the caller may not unmount.
 pub fn unmount(place: &Path) -> Result<(), AttachError> {
+    let real = real_place(place);
+    let found = rustix::fs::stat(place).map_err(AttachError::system("examine", place))?;
+    let device = DeviceNumber::of(found.st_dev);
+    let busy = || {
+        let mounts = mount_table::places_of(device).unwrap_or_default();
+        let mounts = mounts.into_iter().filter(|mount| *mount != real).collect();
+        let users = device_users::users_of_file(&real);
+        AttachError::Busy { device: place.to_owned(), mounts, users }
+    };
+    // Whoever has it mounted elsewhere, as a container has, does not hold this mount.
+    if mount_table::is_mounted_elsewhere(device, &real) {
+        return Err(busy());
+    }
     waiting(|| match rustix::mount::unmount(place, UnmountFlags::NOFOLLOW) {
-        Err(Errno::BUSY) => Err(AttachError::Busy {
-            device: place.to_owned(),
-            mounts: Vec::new(),
-            users: device_users::users_of_file(place),
-        }),
+        Err(Errno::BUSY) => Err(busy()),
         ended => ended.map_err(AttachError::system("unmount", place)),
     })
+}
+
+/// The place as the kernel's tables have it: without links in its path.
+fn real_place(place: &Path) -> PathBuf {
+    let folder = place.parent().and_then(|folder| folder.canonicalize().ok());
+    folder.zip(place.file_name()).map_or_else(|| place.to_owned(), |(folder, name)| folder.join(name))
+}
+
+/// True if the caller sees that nothing is mounted at the place of a mount, as one in another mount namespace does.
+/// Without the right to look, the answer is false.
+pub fn is_out_of_sight(place: &Path) -> bool {
+    match fs::metadata(place) {
+        Ok(found) => !found.is_file(),
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    }
 }
 
 /// Takes the mount out of sight and removes the file it was mounted on. It stays for whoever has opened the file. A

@@ -28,7 +28,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use alarm::{AlarmCommand, AlarmFilter, EventCommand};
-pub use attachment::{AttachArguments, AttachmentCommand, DetachArguments, MountArguments};
+pub use attachment::{AttachArguments, AttachmentCommand, DetachArguments, MountArguments, NbdProgram};
 pub use background::{BackgroundPolicyCommand, BackgroundStatisticsCommand};
 pub use cgroup::{CgroupCommand, CgroupOfVolume};
 pub use docker::DockerPluginArguments;
@@ -124,7 +124,7 @@ pub enum Command {
     },
     /// Make a volume a block device of the daemon's host, and print the path of the device
     #[command(
-        after_help = "Example:\n  weir attach vol1\n  mkfs.ext4 /dev/weir/default/vol1\n\nThe device stays while the daemon restarts: its I/O waits meanwhile."
+        after_help = "Example:\n  weir attach vol1\n  mkfs.ext4 /dev/weir/default/vol1\n  weir attach vol1 --print-command qemu\n\nThe device stays while the daemon restarts: its I/O waits meanwhile."
     )]
     Attach(AttachArguments),
     /// Remove the block device of a volume; a device in use is refused

@@ -39,6 +39,9 @@ impl Bindings {
 
     /// Puts the limits of a volume's cgroups into effect.
     pub(crate) fn limit_cgroups(&self, volume: &VolumeRecord) -> Outcome<()> {
+        if !self.is_served(volume) {
+            return Ok(());
+        }
         let model = self.core.model();
         let limits = volume.cgroups.iter().map(|binding| CgroupLimit {
             binding: binding.id,
@@ -125,7 +128,7 @@ impl Bindings {
         let model = self.core.model();
         let volumes = model.volumes.values().map(|volume| &volume.record);
         let limited = volumes.filter(|volume| volume.cgroups.iter().any(|bound| bound.policy_group == group));
-        limited.filter(|volume| self.is_served(volume)).try_for_each(|volume| self.limit_cgroups(volume))
+        limited.into_iter().try_for_each(|volume| self.limit_cgroups(volume))
     }
 
     /// The volumes that are bound to a group or to a group below it.

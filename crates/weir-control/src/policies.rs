@@ -109,7 +109,29 @@ pub(crate) fn new_record(tenant: Name, name: Name, number: u64) -> PolicyGroupRe
 pub(crate) fn check_group(model: &Model, record: &PolicyGroupRecord) -> Outcome<()> {
     record.terms.check()?;
     record.adaptive.map_or(Ok(()), |adaptive| adaptive.check())?;
+    refuse_parent_of_limited(model, record)?;
     model.check_tree(&record.tenant, Some(record), None)
+}
+
+/// Refuses a parent of a group that limits cgroups: its terms would not hold for them.
+pub(crate) fn refuse_parent_of_limited(model: &Model, record: &PolicyGroupRecord) -> Outcome<()> {
+    let volumes = list_names(volumes_with_cgroups_of(model, record).map(|volume| &volume.name));
+    if record.parent.is_none() || volumes.is_empty() {
+        return Ok(());
+    }
+    Err(ControlError::refused(format!(
+        "policy group '{}' limits cgroups on the volumes: {volumes}; such a group has no parent",
+        record.name
+    )))
+}
+
+/// The volumes with cgroups that a group limits.
+fn volumes_with_cgroups_of<'a>(
+    model: &'a Model,
+    group: &PolicyGroupRecord,
+) -> impl Iterator<Item = &'a VolumeRecord> {
+    let (id, volumes) = (group.id, model.volumes.values().map(|volume| &volume.record));
+    volumes.filter(move |volume| volume.cgroups.iter().any(|bound| bound.policy_group == id))
 }
 
 fn refuse_used(model: &Model, record: &PolicyGroupRecord) -> Outcome<()> {
@@ -122,10 +144,7 @@ fn refuse_used(model: &Model, record: &PolicyGroupRecord) -> Outcome<()> {
              release them first with 'volume modify -volume NAME {option} none'"
         )));
     }
-    let volumes = model.volumes.values().map(|volume| &volume.record);
-    let of_cgroups =
-        volumes.filter(|volume| volume.cgroups.iter().any(|bound| bound.policy_group == record.id));
-    let of_cgroups = list_names(of_cgroups.map(|volume| &volume.name));
+    let of_cgroups = list_names(volumes_with_cgroups_of(model, record).map(|volume| &volume.name));
     if !of_cgroups.is_empty() {
         return Err(ControlError::refused(format!(
             "policy group '{name}' limits cgroups on the volumes: {of_cgroups}; \

@@ -66,5 +66,6 @@ pub(crate) const FILE_MODE: u32 = 0o100_600;
 
 /// Largest read or write that the kernel sends, in bytes: one piece, so that one buffer holds it.
 pub const IO_BYTES_MAX: u32 = weir_types::bounds::PIECE_BYTES as u32;
-/// Largest number of requests in flight that no system call waits for. The kernel keeps further ones.
-pub(crate) const BACKGROUND_MAX: u16 = 64;
+/// Largest number of requests in flight that no system call waits for. The kernel keeps further ones, of whichever
+/// process: with fewer, one process that is limited and asks for much would hold up the others.
+pub(crate) const BACKGROUND_MAX: u16 = 512;

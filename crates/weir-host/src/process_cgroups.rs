@@ -10,8 +10,9 @@ use weir_types::Cgroup;
 /// # Errors
 /// If there is no such process, or it cannot be examined.
 pub fn cgroups_of(process: u32) -> io::Result<Vec<Cgroup>> {
-    let lines = fs::read_to_string(format!("/proc/{process}/cgroup"))?;
-    Ok(lines.lines().filter_map(Cgroup::parse).collect())
+    // The name of a cgroup below may be any bytes.
+    let lines = fs::read(format!("/proc/{process}/cgroup"))?;
+    Ok(String::from_utf8_lossy(&lines).lines().filter_map(Cgroup::parse).collect())
 }
 
 #[cfg(test)]

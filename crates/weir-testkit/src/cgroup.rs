@@ -1,5 +1,6 @@
 //! A cgroup of its own, in which tests and benches run programs.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,16 @@ impl Cgroup {
         Ok(Cgroup { folder })
     }
 
+    /// Creates a cgroup below this one.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn below(&self, name: &OsStr) -> io::Result<Cgroup> {
+        let folder = self.folder.join(name);
+        fs::create_dir(&folder)?;
+        Ok(Cgroup { folder })
+    }
+
     /// Its folder.
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -31,8 +42,8 @@ impl Cgroup {
     /// A command that runs a program in the cgroup.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("sh");
-        let enter = format!("echo $$ > '{}/cgroup.procs' && exec \"$0\" \"$@\"", self.folder.display());
-        command.arg("-c").arg(enter).arg(program);
+        command.arg("-c").arg("echo $$ > \"$PLACE\" && exec \"$0\" \"$@\"").arg(program);
+        command.env("PLACE", self.folder.join("cgroup.procs"));
         command
     }
 

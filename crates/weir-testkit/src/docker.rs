@@ -27,12 +27,23 @@ impl Engine {
     /// # Panics
     /// If a program fails.
     pub fn start(folder: &Path, more: &[&str]) -> Engine {
+        Engine::try_start(folder, more).unwrap_or_else(|why| panic!("dockerd has ended: {why}"))
+    }
+
+    /// Starts an engine as [`Engine::start`] does, where it can run.
+    ///
+    /// # Errors
+    /// The end of its log, if it ends at once.
+    ///
+    /// # Panics
+    /// If another program fails.
+    pub fn try_start(folder: &Path, more: &[&str]) -> Result<Engine, String> {
         let more = more.iter().map(|option| (*option).to_owned()).collect();
         let mut engine = Engine { folder: folder.to_owned(), process: None, more };
         fs::create_dir_all(folder).expect("the folder can be created");
-        engine.begin();
+        engine.try_begin()?;
         engine.import();
-        engine
+        Ok(engine)
     }
 
     /// Starts the engine on what an earlier one left.
@@ -40,6 +51,10 @@ impl Engine {
     /// # Panics
     /// If it does not answer.
     pub fn begin(&mut self) {
+        self.try_begin().unwrap_or_else(|why| panic!("dockerd has ended: {why}"));
+    }
+
+    fn try_begin(&mut self) -> Result<(), String> {
         let place = |name: &str| self.folder.join(name).display().to_string();
         let mut command = Command::new(path("dockerd"));
         command.args(["--iptables=false", "--bridge=none", "--storage-driver=vfs", "-H", &self.socket()]);
@@ -53,8 +68,18 @@ impl Engine {
         ]);
         let log = File::options().append(true).create(true).open(place("log")).expect("a log can be written");
         command.args(&self.more).stdout(Stdio::null()).stderr(log);
-        self.process = Some(command.spawn().expect("dockerd can be started"));
-        wait_until("the engine answers", || self.run(&["version"]).status.success());
+        let mut process = command.spawn().expect("dockerd can be started");
+        let mut has_ended = false;
+        wait_until("the engine answers", || {
+            has_ended = process.try_wait().is_ok_and(|status| status.is_some());
+            has_ended || self.run(&["version"]).status.success()
+        });
+        self.process = Some(process).filter(|_| !has_ended);
+        if has_ended { Err(self.last_line()) } else { Ok(()) }
+    }
+
+    fn last_line(&self) -> String {
+        self.log_end().lines().last().unwrap_or_default().to_owned()
     }
 
     /// Kills the engine as a crash would.

@@ -80,6 +80,12 @@ pub const HANDSHAKE_SECONDS_MAX: u64 = 10;
 /// Bytes read ahead from one connection's socket.
 pub const RECEIVE_BUFFER_BYTES: usize = 256 << 10;
 
+/// Memory of one reactor for the payloads of writes that wait for limits of cgroups, in bytes.
+pub const HELD_PAYLOAD_BYTES_MAX: usize = 256 << 20;
+
+/// Part of that memory that one file may use, in bytes. Beyond it, all processes that use the file wait.
+pub const HELD_PAYLOAD_BYTES_OF_FILE_MAX: usize = 16 << 20;
+
 /// Requests of one connection that may be waiting or in service. Beyond this number its socket is not read.
 pub const CONNECTION_REQUESTS_MAX: usize = 1024;
 

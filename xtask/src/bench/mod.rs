@@ -1,5 +1,6 @@
 //! Benches (`cargo xtask bench NAME`): measurements of Weir and its peers, in turn in one run, as ratios.
 
+mod attach;
 mod baseline;
 mod burst;
 mod ceiling;
@@ -48,7 +49,7 @@ const BASELINE: &str = "WEIR_BASELINE";
 
 type Bench = fn(&Options) -> Result<Report>;
 
-const BENCHES: [(&str, Bench); 18] = [
+const BENCHES: [(&str, Bench); 19] = [
     ("nbd", nbd::run),
     ("ceiling", ceiling::run),
     ("shared", shared::run),
@@ -62,6 +63,7 @@ const BENCHES: [(&str, Bench); 18] = [
     ("classes", classes::run),
     ("containers", containers::run),
     ("throttle", throttle::run),
+    ("attach", attach::run),
     ("hybrid", hybrid::run),
     ("replicas", replicas::run),
     ("baseline", baseline::run),

@@ -91,9 +91,8 @@ pub fn run(options: &Options) -> Result<Report> {
 }
 
 fn cgroups(whose: &str) -> Result<Vec<Cgroup>> {
-    let create = |limit| {
-        Cgroup::create(&format!("weir-bench-{whose}-{limit}")).context("cannot create a cgroup")
-    };
+    let create =
+        |limit| Cgroup::create(&format!("weir-bench-{whose}-{limit}")).context("cannot create a cgroup");
     LIMITS_MIB.into_iter().map(create).collect()
 }
 

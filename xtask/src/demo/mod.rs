@@ -1,9 +1,9 @@
 //! Demo (`cargo xtask demo`): volumes find their requested class, and a noisy neighbour is limited, first by
 //! fairness and then by policies that change online.
 //!
-//! The first act has a daemon of its own. In the second act, fio uses three volumes on one drive, and one of
+//! The first and the last act have daemons of their own. In the second act, fio uses three volumes on one drive, and one of
 //! them turns noisy. Ceilings are set, raised and shared, and a volume whose policy follows its size is
-//! resized.
+//! resized. In the last act, containers use volumes of three classes.
 //!
 //! The drives are emulated in memory and slower than any machine. The volumes therefore share the drives, and
 //! not the cores and the disk of the machine. All figures come from fio's own logs.
@@ -11,6 +11,7 @@
 mod chart;
 mod claims;
 mod classes;
+mod containers;
 mod phases;
 
 use std::path::{Path, PathBuf};
@@ -101,7 +102,10 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
     let chart = output.join("timeline.svg");
     std::fs::write(&chart, chart::draw(&demo.logs, &windows, &PHASES))?;
     println!("timeline: {}\n", chart.display());
-    let verdict = report(&found, &counted).finish(Some(&output.join("demo.json")));
+    let contained = containers::play(&binary)?;
+    let mut report = report(&found, &counted);
+    contained.iter().for_each(|found| containers::judge(found, &mut report));
+    let verdict = report.finish(Some(&output.join("demo.json")));
     if is_kept {
         demo.leave_running(&binary);
         folder.keep();

@@ -12,7 +12,7 @@ impl FromControl<CgroupBindingView> for CgroupBinding {
             tenant: view.tenant.into(),
             volume: view.volume.into(),
             cgroup: view.record.folder.display().to_string(),
-            policy_group: view.policy_group.into(),
+            policy_group: view.policy_group.map(String::from).unwrap_or_default(),
             read: operations(view.totals.read),
             write: operations(view.totals.write),
             other: operations(view.totals.other),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use weir_api_types::AttachMethod;
 use weir_attach::filesystem::FilesystemKind;
 
@@ -26,6 +26,26 @@ pub struct AttachArguments {
     pub consumer: String,
     #[command(flatten)]
     pub mount: MountArguments,
+    /// Attach nothing: print how this program opens the volume by NBD
+    #[arg(long, value_name = "PROGRAM", value_enum, conflicts_with_all = ["mount", "fs", "read_only"])]
+    pub print_command: Option<NbdProgram>,
+}
+
+/// A program that speaks NBD.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum NbdProgram {
+    /// A virtual machine.
+    Qemu,
+    /// A disk of a virtual machine under libvirt, as XML.
+    Libvirt,
+    /// The kernel's NBD client.
+    NbdClient,
+    /// A file, by libnbd and FUSE.
+    Nbdfuse,
+    /// A disk image that is read or written as a whole.
+    Nbdcopy,
+    /// The tool for disk images.
+    QemuImg,
 }
 
 /// Where to mount an attached volume.

@@ -1,14 +1,21 @@
 //! `weir attach`, `weir detach` and `weir attachment`: commands about attachments.
 
 use std::cell::Cell;
+use std::path::Path;
 
 use super::super::arguments::{AttachArguments, AttachmentCommand, DetachArguments, ReadArguments};
 use super::super::client::{Client, of_tenant};
 use super::super::errors::CommandError;
 use super::super::output::{self, ListColumn, or_dash};
 use super::mounting::{self, Mounting};
+use super::nbd_program;
 use weir_api_types::{AttachMethod, Attachment, AttachmentCreate};
+use weir_attach::fuse_mount::is_out_of_sight;
 use weir_client::Items;
+
+/// The answer if the file is not seen here.
+const OUT_OF_SIGHT: &str = "the file cannot be seen here: the daemon has a mount namespace of its own, as a unit of systemd \
+     may give it; run it without one, or use '--method fuse'";
 
 /// Width of the labels of `show`.
 const LABEL_WIDTH: usize = 16;
@@ -28,6 +35,10 @@ const COLUMNS: &[ListColumn<Attachment>] = &[
 
 /// Attaches a volume, and prints the path of its device, or of its mount.
 pub fn attach(client: &Client, arguments: &AttachArguments) -> Result<(), CommandError> {
+    if let Some(program) = arguments.print_command {
+        let volume = (arguments.tenant.tenant.as_deref(), arguments.name.get());
+        return nbd_program::print(client, volume, program);
+    }
     let mounting = Mounting::of(client, &arguments.mount)?;
     let path = path(arguments.tenant.tenant.as_deref(), arguments.name.get());
     let request = AttachmentCreate {
@@ -42,9 +53,8 @@ pub fn attach(client: &Client, arguments: &AttachArguments) -> Result<(), Comman
         Ok(found.items.into_iter().next())
     };
     let attachment: Attachment = client.create(&path, &request, existing)?;
-    let Some(mounting) = mounting else { return client.tell(&attachment.link) };
-    match mounting.mount(&attachment) {
-        Ok(place) => client.tell(&place.display().to_string()),
+    match use_of(client, &attachment, mounting.as_ref()) {
+        Ok(place) => client.tell(&place),
         Err(error) => {
             // Nothing stays of what failed.
             if !was_there.get() {
@@ -53,6 +63,22 @@ pub fn attach(client: &Client, arguments: &AttachArguments) -> Result<(), Comman
             Err(error)
         }
     }
+}
+
+/// Where the volume can be used: at its mount, or at its link.
+fn use_of(
+    client: &Client,
+    attachment: &Attachment,
+    mounting: Option<&Mounting>,
+) -> Result<String, CommandError> {
+    if let Some(mounting) = mounting {
+        return Ok(mounting.mount(attachment)?.display().to_string());
+    }
+    let is_file = attachment.method == AttachMethod::FuseFile;
+    if is_file && client.refuse_remote().is_ok() && is_out_of_sight(Path::new(&attachment.link)) {
+        return Err(CommandError::Failed(OUT_OF_SIGHT.to_owned()));
+    }
+    Ok(attachment.link.clone())
 }
 
 /// Detaches a volume.

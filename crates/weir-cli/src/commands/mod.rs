@@ -13,6 +13,7 @@ pub mod journal;
 mod measuring;
 pub mod mounting;
 pub mod moving;
+pub mod nbd_program;
 pub mod operation;
 pub mod policy;
 pub mod policy_set;

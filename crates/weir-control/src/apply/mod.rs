@@ -28,7 +28,7 @@ use crate::model::Model;
 use crate::model::built_in::refuse_built_in_name;
 use crate::model::projected_state::Proposal;
 use crate::model::tree::PolicyTree;
-use crate::policies::{PolicyGroups, new_record};
+use crate::policies::{PolicyGroups, new_record, refuse_parent_of_limited};
 use crate::records::{GroupKind, PolicyGroupRecord, TenantRecord, VolumeRecord, VolumeState, keys};
 
 /// Place of an entry in its file, for errors.
@@ -373,12 +373,16 @@ impl Plan {
             if let Some(group) = gone(volume.policy_group) {
                 return Err(still_used(group, &format!("volume '{}'", volume.export_name())));
             }
+            if let Some(group) = volume.cgroups.iter().find_map(|bound| gone(Some(bound.policy_group))) {
+                return Err(still_used(group, &format!("a cgroup on volume '{}'", volume.export_name())));
+            }
         }
         for tenant in self.tenants.values() {
             if let Some(group) = gone(tenant.policy_group).or_else(|| gone(tenant.default_policy_group)) {
                 return Err(still_used(group, &format!("tenant '{}'", tenant.name)));
             }
         }
+        self.groups.values().try_for_each(|group| refuse_parent_of_limited(model, group))?;
         self.tenants.values().try_for_each(|tenant| self.check_tree(tenant))
     }
 

@@ -88,11 +88,11 @@ impl KernelHost {
     pub fn new(state: &Path, program: PathBuf) -> KernelHost {
         KernelHost { folder: state.join(FOLDER), keeper: Keeper::new(state.join(KEEPER_SOCKET), program) }
     }
+}
 
-    /// True if this is the file of an attachment that has no block device.
-    fn is_file(&self, device: &Path) -> bool {
-        device.starts_with(&self.folder)
-    }
+/// True if this is the file of an attachment that has no block device. The state folder may have got another name.
+fn is_file(device: &Path) -> bool {
+    device.parent() != Some(Path::new("/dev"))
 }
 
 impl Host for KernelHost {
@@ -144,7 +144,7 @@ impl Host for KernelHost {
     }
 
     fn file_of(&self, device: &Path) -> Result<Option<String>, HostError> {
-        match self.is_file(device) {
+        match is_file(device) {
             true => Ok(fuse_mount::identity_of_mounted(device)?),
             false => Ok(loop_device::file_of(device)?),
         }
@@ -152,7 +152,7 @@ impl Host for KernelHost {
 
     fn resize_device(&self, device: &Path) -> Result<(), HostError> {
         // A file has the size that its server tells.
-        if !self.is_file(device) {
+        if !is_file(device) {
             loop_device::resize(device)?;
         }
         Ok(())
@@ -180,7 +180,7 @@ impl Host for KernelHost {
     }
 
     fn remove_device(&self, device: &Path, file: &str) -> Result<(), HostError> {
-        match self.is_file(device) {
+        match is_file(device) {
             true => Ok(fuse_mount::unmount(device)?),
             false => Ok(loop_device::detach(device, file)?),
         }
@@ -196,7 +196,7 @@ impl Host for KernelHost {
         };
         // The kernel ends a mount that nobody holds. Otherwise the device would wait for an answer below.
         self.let_go(attachment).unwrap_or_else(|error| report(&error));
-        if let Some((device, file)) = device.filter(|(device, _)| !self.is_file(device)) {
+        if let Some((device, file)) = device.filter(|(device, _)| !is_file(device)) {
             loop_device::detach_later(device, file).unwrap_or_else(|error| report(&error));
         }
         self.hide(attachment).unwrap_or_else(|error| report(&error));

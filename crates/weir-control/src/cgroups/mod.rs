@@ -40,8 +40,8 @@ pub struct CgroupBindingView {
     pub tenant: Name,
     /// Name of the volume.
     pub volume: Name,
-    /// Name of the policy group.
-    pub policy_group: Name,
+    /// Name of the policy group; `None` if the catalogue has lost it.
+    pub policy_group: Option<Name>,
     /// Totals of the cgroup's requests since the daemon began.
     pub totals: CgroupTotals,
     /// Version of the volume.
@@ -176,12 +176,12 @@ fn view(
 ) -> CgroupBindingView {
     let volume = &versioned.record;
     let statistics = model.open.get(&volume.id).map(|open| open.statistics().cgroups.totals(binding.id));
-    let group = model.group_by_id(binding.policy_group).expect("a group with bindings is not deleted");
+    let group = model.group_by_id(binding.policy_group).map(|group| group.name.clone());
     CgroupBindingView {
         record: binding.clone(),
         tenant: volume.tenant.clone(),
         volume: volume.name.clone(),
-        policy_group: group.name.clone(),
+        policy_group: group,
         totals: statistics.unwrap_or_default(),
         version: versioned.revision.0,
     }

@@ -122,3 +122,19 @@ fn bindings_hold_after_a_restart_and_snapshots_have_none() {
     let made = world.control.snapshots.create_snapshots(&snapshot).unwrap();
     assert!(made[0].record.cgroups.is_empty());
 }
+
+#[test]
+fn group_that_limits_a_cgroup_stays_and_gets_no_parent() {
+    let scene = Scene::new();
+    scene.bind("/a", "slow").unwrap();
+    let control = &scene.world.control;
+    let parent = crate::ModifyPolicyGroup { parent: Some(Some(name("shared"))), ..Default::default() };
+    let error = control.groups.modify_policy_group(None, &name("slow"), parent).unwrap_err();
+    assert!(error.to_string().contains("such a group has no parent"), "{error}");
+    // A file that does not name the group would remove it.
+    let nothing = crate::PolicySet { policy_groups: Some(Vec::new()), ..Default::default() };
+    let pruned = crate::ApplyPolicies { is_dry_run: false, force: true, prune: true };
+    let error = control.policy_sets.apply_policies(&nothing, pruned).unwrap_err();
+    assert!(error.to_string().contains("a cgroup on volume 'vol1'"), "{error}");
+    assert_eq!(scene.limits(), [("/a".to_owned(), Some(100))]);
+}

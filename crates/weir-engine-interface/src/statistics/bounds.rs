@@ -9,7 +9,7 @@ use weir_types::Scope;
 const PAUSE_NS_MAX: u64 = 1_000_000_000;
 /// Limits that are kept for one volume, several times the limits that can apply at once. Beyond that number
 /// the limit that was idle longest is forgotten.
-const LIMITS_MAX: usize = 128;
+const LIMITS_MAX: usize = 512;
 
 /// Delays by one limit.
 #[derive(Clone, Debug, PartialEq, Eq)]

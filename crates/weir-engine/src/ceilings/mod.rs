@@ -101,10 +101,9 @@ impl Ceilings {
         &mut self,
         now_ns: u64,
         volume: VolumeIndex,
-        (ticket, cgroup): (Ticket, Option<CgroupBindingId>),
+        (asker, ticket): (Asker, Ticket),
         cost: Cost,
     ) -> bool {
-        let asker = Asker { connection: ticket.0, cgroup };
         let Some((tree, leaf)) = self.leaf_of(now_ns, volume, asker) else { return true };
         let policy_tree = &self.trees[tree].policy_tree;
         match policy_tree.arrive(now_ns, leaf, (self.reactor, ticket), cost) {
@@ -148,19 +147,15 @@ impl Ceilings {
         own.into_iter().chain(cgroups).collect()
     }
 
-    /// The owner of the limit that delayed a request of a volume, from a process of this cgroup.
-    pub fn scope_of(
-        &self,
-        volume: VolumeIndex,
-        cgroup: Option<CgroupBindingId>,
-        bound: Bound,
-    ) -> Option<Scope> {
-        let path = &self.position(volume)?.path;
-        match path.get(usize::from(bound.level)) {
-            Some(scope) => Some(scope.clone()),
-            // The level below the volume.
-            None => cgroup.map(Scope::Cgroup),
-        }
+    /// True if cgroups have limits below a volume.
+    pub fn has_cgroups(&self, volume: VolumeIndex) -> bool {
+        self.position(volume).is_some_and(|position| !position.cgroups.is_empty())
+    }
+
+    /// The owner of the limit that delayed a request of a volume. `None` for the level below the volume, which is
+    /// that of the request's cgroup.
+    pub fn scope_of(&self, volume: VolumeIndex, bound: Bound) -> Option<&Scope> {
+        self.position(volume)?.path.get(usize::from(bound.level))
     }
 
     fn set_deadline(&mut self, tree: TreeIndex, next_ns: Option<u64>) {

@@ -1,6 +1,7 @@
 //! Bound cgroups: which limit of a volume's cgroups a process is under.
 //!
-//! The kernel is asked about each process at most ten times a second. A process that has gone is under none.
+//! The kernel is asked about each process at most ten times a second. Before Linux 6.8 it may answer only once a change of
+//! any cgroup has ended, which delays the reactor. A process that has ended stays under what it was under.
 
 use std::collections::BTreeMap;
 
@@ -41,8 +42,11 @@ impl BoundCgroups {
         if let Some(known) = self.known.get(&process).filter(|known| now_ns < known.until_ns) {
             return known.binding;
         }
-        let cgroups = cgroups_of(process).unwrap_or_default();
-        let binding = self.binding_in(&cgroups);
+        let binding = match cgroups_of(process) {
+            Ok(cgroups) => self.binding_in(&cgroups),
+            // It has ended, and has left requests that others wait for.
+            Err(_) => self.known.get(&process).and_then(|known| known.binding),
+        };
         if self.known.len() >= KNOWN_MAX {
             self.known.clear();
         }

@@ -60,8 +60,7 @@ impl Connection {
     /// Lets the reactor ask the ceilings above a request.
     pub fn ask_for_admission(&mut self, id: usize, desk: &mut Desk<'_>) {
         let cost = self.requests[id].cost();
-        let cgroup = self.requests[id].cgroup;
-        desk.lists.add(ClientEffect::Arrived { ticket: (self.index, id), volume: self.volume, cgroup, cost });
+        desk.lists.add(ClientEffect::Arrived { ticket: (self.index, id), volume: self.volume, cost });
     }
 
     /// True if neither the kernel nor the volume holds anything of the connection.

@@ -4,10 +4,10 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use weir_qos::Cost;
-use weir_types::CgroupBindingId;
 use weir_volume::Kind;
 use weir_volume::geometry::Part;
 
+use super::held_payload::HeldBytes;
 use super::outbox::SpareBatches;
 use super::volume::VolumeClients;
 use crate::io::Io;
@@ -17,7 +17,7 @@ use crate::token::{ConnectionIndex, Ticket, VolumeIndex};
 /// What the reactor has to do for a client.
 pub enum ClientEffect {
     /// A request has arrived. It runs once the ceilings above it admit it; without a cost at once.
-    Arrived { ticket: Ticket, volume: VolumeIndex, cgroup: Option<CgroupBindingId>, cost: Option<Cost> },
+    Arrived { ticket: Ticket, volume: VolumeIndex, cost: Option<Cost> },
     /// Start an operation for a part of a request.
     Start { ticket: Ticket, volume: VolumeIndex, part: Part, kind: Kind, memory: Option<Memory> },
     /// Flush the volume.
@@ -47,6 +47,7 @@ pub struct Lists {
     /// Connections whose requests gather in the socket, with the time at which they are received.
     gathering: BTreeSet<(u64, ConnectionIndex)>,
     pub spare_batches: SpareBatches,
+    pub held_payloads: HeldBytes,
     effects: VecDeque<ClientEffect>,
 }
 

@@ -60,15 +60,16 @@ impl Connection {
         self.stalled_on = None;
         let waiting: Vec<usize> =
             self.requests.iter().filter(|(_, request)| !request.is_running).map(|(id, _)| id).collect();
-        let (mut delayed, mut parked_bytes) = (0, 0);
+        let mut parked_bytes = 0;
         for &id in &waiting {
             let request = &mut self.requests[id];
-            delayed += usize::from(std::mem::take(&mut request.is_delayed));
+            if std::mem::take(&mut request.is_delayed) {
+                desk.volume.undelayed(request.limited.is_some());
+            }
             let parked = std::mem::take(&mut request.parked);
             parked_bytes += parked.iter().map(|(_, buffer)| buffer.capacity()).sum::<usize>();
         }
         self.holdings.unhold(parked_bytes, desk.lists);
-        desk.volume.undelayed(delayed);
         desk.lists.add(ClientEffect::Withdrawn { connection: self.index, volume: self.volume });
         waiting
     }

@@ -14,6 +14,7 @@ use weir_nbd::{Command, NbdError};
 use weir_reactor::{Buffer, Descriptor, read_message, write_message};
 use weir_volume::geometry::Part;
 
+use super::held_payload::HeldBytes;
 use super::part_buffer::skew;
 use super::request::ActiveRequest;
 use crate::io::Io;
@@ -36,6 +37,8 @@ pub struct FuseDoor {
     is_watched: bool,
     /// A write that found no buffer, with its payload. Nothing is read before it has one.
     pub unplaced: Option<(ActiveRequest, Vec<u8>)>,
+    /// Payloads of writes that wait for limits of cgroups.
+    pub held_payloads: HeldBytes,
 }
 
 impl FuseDoor {
@@ -52,6 +55,7 @@ impl FuseDoor {
             message: vec![0; MESSAGE_BYTES_MAX].into_boxed_slice(),
             is_watched: false,
             unplaced: None,
+            held_payloads: HeldBytes::default(),
         }
     }
 

@@ -16,9 +16,10 @@ use weir_volume::geometry::{Part, next_piece};
 use super::connection::Connection;
 use super::desk::Desk;
 use super::fuse::NO_DEVICE;
+use super::held_payload::{HeldBytes, HeldPayload};
 use super::holdings::Holdings;
 use super::part_buffer::{buffer_bytes, skew};
-use super::request::ActiveRequest;
+use super::request::{ActiveRequest, LimitedRequest};
 
 /// Rate limit of log lines about mounts that end by a fault.
 static FAULTS: LineGate = LineGate::new();
@@ -70,16 +71,20 @@ impl Connection {
 
     fn begin_message(&mut self, asked: &weir_fuse::Request, length: usize, desk: &mut Desk<'_>) {
         let mut request = ActiveRequest::of_message(asked, desk.io.now_ns);
-        request.cgroup = desk.volume.cgroup_of(asked.caller.process, desk.io.now_ns);
-        if let Command::Write { .. } = request.request.command {
-            let buffers = take_buffers(&request, &mut self.holdings, desk);
-            let door = self.door.fuse();
-            let Some(buffers) = buffers else {
-                door.unplaced = Some((request, door.payload(length).to_vec()));
-                return;
-            };
-            request.parked = filled(buffers, door.payload(length));
+        let cgroup = desk.volume.cgroup_of(asked.caller.process, desk.io.now_ns);
+        request.limited = cgroup.map(|cgroup| Box::new(LimitedRequest { cgroup, held: None }));
+        let Command::Write { .. } = request.request.command else { return self.enter(request, desk) };
+        let door = self.door.fuse();
+        if hold(&mut request, door.payload(length), (&desk.lists.held_payloads, &door.held_payloads)) {
+            return self.enter(request, desk);
         }
+        let buffers = take_buffers(&request, &mut self.holdings, desk);
+        let door = self.door.fuse();
+        let Some(buffers) = buffers else {
+            door.unplaced = Some((request, door.payload(length).to_vec()));
+            return;
+        };
+        request.parked = filled(buffers, door.payload(length));
         self.enter(request, desk);
     }
 
@@ -90,9 +95,13 @@ impl Connection {
         self.ask_for_admission(id, desk);
     }
 
-    /// Lets a write go on that found no buffers before, if there are enough now.
+    /// Lets a write go on for which there was no memory before, if there is enough now.
     fn place_payload(&mut self, desk: &mut Desk<'_>) {
-        let Some((mut request, payload)) = self.door.fuse().unplaced.take() else { return };
+        let door = self.door.fuse();
+        let Some((mut request, payload)) = door.unplaced.take() else { return };
+        if hold(&mut request, &payload, (&desk.lists.held_payloads, &door.held_payloads)) {
+            return self.enter(request, desk);
+        }
         match take_buffers(&request, &mut self.holdings, desk) {
             Some(buffers) => {
                 request.parked = filled(buffers, &payload);
@@ -103,13 +112,30 @@ impl Connection {
     }
 }
 
+/// Holds the payload of a write that comes from a cgroup with a limit: it may wait for long, and those who have no
+/// such limit need the buffers. False if it comes from none, or there is no memory for it.
+fn hold(request: &mut ActiveRequest, payload: &[u8], (reactor, file): (&HeldBytes, &HeldBytes)) -> bool {
+    let Some(limited) = &mut request.limited else { return false };
+    limited.held = HeldPayload::hold(payload, reactor, file);
+    limited.held.is_some()
+}
+
+/// Gives an admitted write, whose payload was held, its buffers. False if there are none yet.
+pub fn place_held(request: &mut ActiveRequest, holdings: &mut Holdings, desk: &mut Desk<'_>) -> bool {
+    let Some(buffers) = take_buffers(request, holdings, desk) else { return false };
+    let held = request.limited.as_mut().and_then(|limited| limited.held.take());
+    request.parked = filled(buffers, held.expect("its payload is held").bytes());
+    true
+}
+
 /// Takes a buffer for each part of a write, or none at all.
 fn take_buffers(
     request: &ActiveRequest,
     holdings: &mut Holdings,
     desk: &mut Desk<'_>,
 ) -> Option<SmallVec<[(Part, Unfilled); 1]>> {
-    let is_for_running = !desk.volume.has_delayed();
+    let may_wait_for_long = request.limited.is_some() || desk.volume.has_delayed();
+    let is_for_running = request.is_running || !may_wait_for_long;
     let mut buffers = SmallVec::new();
     let mut position = 0;
     while let Some(part) = next_piece(request.request.offset, request.length(), position) {

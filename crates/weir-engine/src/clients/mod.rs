@@ -11,6 +11,7 @@ mod desk;
 mod door;
 mod ending;
 mod fuse;
+mod held_payload;
 mod holdings;
 mod inbox;
 mod messages;
@@ -168,7 +169,7 @@ impl Clients {
 
     /// The cgroup with a limit that a request, which is not answered, comes from.
     pub fn cgroup_of(&self, ticket: Ticket) -> Option<CgroupBindingId> {
-        self.connections.get(ticket.0)?.requests.get(ticket.1)?.cgroup
+        self.connections.get(ticket.0)?.requests.get(ticket.1)?.cgroup()
     }
 
     /// Parses a connection's input until there is an effect to carry out, and answers true: parsing then

@@ -10,7 +10,15 @@ use weir_types::CgroupBindingId;
 use weir_volume::Fault;
 use weir_volume::geometry::{Part, next_piece};
 
+use super::held_payload::HeldPayload;
 use crate::operation_time::OperationTime;
+
+/// A request of a process in a cgroup with a limit.
+pub struct LimitedRequest {
+    pub cgroup: CgroupBindingId,
+    /// The payload of a write, until it is admitted and has buffers.
+    pub held: Option<HeldPayload>,
+}
 
 /// A request that is not answered yet.
 pub struct ActiveRequest {
@@ -25,8 +33,8 @@ pub struct ActiveRequest {
     pub spent: OperationTime,
     /// Time up to which the request's time is attributed to a cause, in nanoseconds.
     accounted_ns: u64,
-    /// The cgroup with a limit that the process is in.
-    pub cgroup: Option<CgroupBindingId>,
+    /// What is particular to a process in a cgroup with a limit. Other requests stay small.
+    pub limited: Option<Box<LimitedRequest>>,
     /// A ceiling delays the request.
     pub is_delayed: bool,
     /// The request was admitted.
@@ -56,7 +64,7 @@ impl ActiveRequest {
             waited_ns: 0,
             spent: OperationTime::default(),
             accounted_ns: now_ns,
-            cgroup: None,
+            limited: None,
             is_delayed: false,
             is_running: false,
             position: 0,
@@ -83,6 +91,11 @@ impl ActiveRequest {
         let length = u32::try_from(asked.length).unwrap_or(u32::MAX);
         let request = Request { cookie: Cookie(asked.unique.0), command, offset: asked.offset, length };
         ActiveRequest { length: asked.length, ..ActiveRequest::new(request, now_ns) }
+    }
+
+    /// The cgroup with a limit that the process is in.
+    pub fn cgroup(&self) -> Option<CgroupBindingId> {
+        self.limited.as_ref().map(|limited| limited.cgroup)
     }
 
     pub fn length(&self) -> u64 {

@@ -13,6 +13,7 @@ use weir_volume::{Content, Fault, Kind};
 use super::connection::Connection;
 use super::desk::{ClientEffect, Desk, Lists};
 use super::door::Door;
+use super::messages::place_held;
 use super::part_buffer::{buffer_bytes, skew};
 use super::request::{ActiveRequest, nbd_error};
 use crate::helper::Run;
@@ -33,8 +34,9 @@ pub struct EndedOperation {
 impl Connection {
     /// A ceiling delays a request.
     pub fn delay(&mut self, id: usize, desk: &mut Desk<'_>) {
-        desk.volume.delayed();
-        self.requests[id].is_delayed = true;
+        let request = &mut self.requests[id];
+        request.is_delayed = true;
+        desk.volume.delayed(request.limited.is_some());
         if self.door.is_coming_in(id) {
             self.stalled_on = Some(id);
         }
@@ -52,6 +54,7 @@ impl Connection {
         let Some(request) = request else { return };
         request.is_delayed = false;
         request.waited_ns = waited_ns;
+        desk.volume.undelayed(request.limited.is_some());
         desk.volume.admitted(desk.io.now_ns, waited_ns, bound_by);
         let was_stalled = self.stalled_on.take_if(|stalled| *stalled == id).is_some();
         self.run(id, desk);
@@ -148,6 +151,14 @@ impl Connection {
 
     /// Starts all parts of a small write.
     fn start_parked(&mut self, id: usize, desk: &mut Desk<'_>) {
+        let request = &mut self.requests[id];
+        if request.limited.as_ref().is_some_and(|limited| limited.held.is_some()) {
+            if !place_held(request, &mut self.holdings, desk) {
+                return self.starving.push_back(id);
+            }
+            // There is memory for another payload now.
+            self.holdings.list_resuming(desk.lists);
+        }
         for (part, buffer) in std::mem::take(&mut self.requests[id].parked) {
             self.start_write(id, part, buffer, desk);
         }
@@ -245,6 +256,7 @@ impl Connection {
             let request = &self.requests[id];
             match request.request.command {
                 Command::Read { .. } => self.continue_reading(id, desk),
+                Command::Write { .. } => self.start_parked(id, desk),
                 Command::Trim { .. } => self.start_trim(id, desk),
                 _ if request.is_zeroing_by_writing => self.continue_zeroing(id, desk),
                 _ => self.start_zeroes(id, desk),

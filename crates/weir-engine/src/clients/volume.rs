@@ -20,6 +20,8 @@ pub struct VolumeClients {
     open_requests: u64,
     /// Requests that ceilings delay.
     delayed_requests: usize,
+    /// Those of them that are of no cgroup with a limit: they hold pooled buffers.
+    delayed_of_others: usize,
     /// The volume's part of a recording, while there is one.
     tap: Option<Tap>,
     cgroups: BoundCgroups,
@@ -28,15 +30,24 @@ pub struct VolumeClients {
 impl VolumeClients {
     pub fn new(open: OpenVolume) -> VolumeClients {
         let cgroups = BoundCgroups::default();
-        VolumeClients { open, connections: 0, open_requests: 0, delayed_requests: 0, tap: None, cgroups }
+        VolumeClients {
+            open,
+            connections: 0,
+            open_requests: 0,
+            delayed_requests: 0,
+            delayed_of_others: 0,
+            tap: None,
+            cgroups,
+        }
     }
 
     pub fn connections(&self) -> usize {
         self.connections
     }
 
+    /// True if requests that hold pooled buffers are delayed.
     pub fn has_delayed(&self) -> bool {
-        self.delayed_requests > 0
+        self.delayed_of_others > 0
     }
 
     pub fn set_tap(&mut self, tap: Option<Tap>) {
@@ -69,22 +80,24 @@ impl VolumeClients {
         self.publish();
     }
 
-    pub fn delayed(&mut self) {
+    /// A request is delayed. `is_limited`: it comes from a cgroup with a limit.
+    pub fn delayed(&mut self, is_limited: bool) {
         self.delayed_requests += 1;
+        self.delayed_of_others += usize::from(!is_limited);
         self.publish();
     }
 
     /// A delayed request was admitted, because of the limit of a scope.
     pub fn admitted(&mut self, now_ns: u64, waited_ns: u64, bound_by: Option<(&Scope, Limit)>) {
-        self.undelayed(1);
         if let Some((scope, limit)) = bound_by {
             self.open.statistics.bounds.record(scope, limit, waited_ns, now_ns);
         }
     }
 
-    /// Requests are not delayed any more.
-    pub fn undelayed(&mut self, count: usize) {
-        self.delayed_requests -= count;
+    /// A request is not delayed any more.
+    pub fn undelayed(&mut self, is_limited: bool) {
+        self.delayed_requests -= 1;
+        self.delayed_of_others -= usize::from(!is_limited);
         self.publish();
     }
 
@@ -102,7 +115,7 @@ impl VolumeClients {
             Command::Write { .. } => self.open.statistics.write.record(served),
             _ => self.open.statistics.other.record(served),
         }
-        if let Some(binding) = request.cgroup {
+        if let Some(binding) = request.cgroup() {
             self.open.statistics.cgroups.record(binding, |totals| match request.request.command {
                 Command::Read { .. } => totals.read.record(served),
                 Command::Write { .. } => totals.write.record(served),

@@ -269,7 +269,8 @@ impl DataPlane {
         let reactor = self.reactor_of(volume)?;
         self.ask(reactor, volume, |done| Command::Close { volume, done })?;
         locked(&self.placements).remove(&volume);
-        locked(&self.policies).remove(&volume);
+        let policy = locked(&self.policies).remove(&volume).unwrap_or_default();
+        policy.cgroups.iter().for_each(|cgroup| self.forget(&Scope::Cgroup(cgroup.binding)));
         self.forget(&Scope::Volume(volume));
         Ok(())
     }
@@ -362,15 +363,17 @@ impl DataPlane {
         change: impl FnOnce(&mut VolumePolicy),
     ) -> Result<(), EngineError> {
         let reactor = self.reactor_of(volume)?;
-        let policy = {
+        let (done, answer) = sync_channel(1);
+        {
+            // Two changes arrive in the order in which they were made.
             let mut policies = locked(&self.policies);
             let policy = policies.entry(volume).or_default();
             change(policy);
-            policy.clone()
-        };
-        let policy_tree = policy.tree_scope().map(|scope| self.domain_of(scope));
-        let binding = PolicyBinding { policy, policy_tree };
-        self.ask(reactor, volume, |done| Command::Bind { volume, binding, done })
+            let policy_tree = policy.tree_scope().map(|scope| self.domain_of(scope));
+            let binding = PolicyBinding { policy: policy.clone(), policy_tree };
+            self.reactors[reactor].send(Command::Bind { volume, binding, done });
+        }
+        answer.recv().map_err(|_| EngineError::Stopped(volume))
     }
 
     /// The one policy tree below a level.

@@ -16,9 +16,7 @@ impl Reactor {
         let mut started = None;
         while let Some(effect) = self.clients.next_effect() {
             match effect {
-                ClientEffect::Arrived { ticket, volume, cgroup, cost } => {
-                    self.admit((ticket, cgroup), volume, cost);
-                }
+                ClientEffect::Arrived { ticket, volume, cost } => self.admit(ticket, volume, cost),
                 ClientEffect::Start { ticket, volume: index, part, kind, memory } => {
                     self.volumes.schedules.resyncs.throttle.client_asked(self.io.now_ns);
                     let volume = &mut self.volumes[index];

@@ -249,6 +249,9 @@ fn device_outlives_the_mount_namespace_of_its_daemon() {
     let state = State::new();
     let daemon = start(&state);
     daemon.create("v1", "64MiB");
+    let message = daemon.refused(1, &["attach", "v1", "--method", "fuse-file"]);
+    assert!(message.contains("mount namespace of its own"), "{message}");
+    assert_eq!(daemon.json(&["attachment", "list"])["items"], json!([]));
     let disk = Disk::attach(&daemon, "v1", &[]);
     disk.make_filesystem();
     disk.mount();
@@ -437,6 +440,37 @@ fn file_of_a_volume_outlives_killed_daemons_and_grows() {
     let message = daemon.refused(1, &["detach", "v1"]);
     assert!(message.contains(&format!("(process {}) has opened it", std::process::id())), "{message}");
     drop(opened);
+    daemon.ok(&["detach", "v1"]);
+    assert_nothing_left(&daemon);
+}
+
+#[test]
+fn file_is_known_below_another_name_of_the_state_folder_and_where_others_mount_it() {
+    if !can_be_tested() {
+        return;
+    }
+    let _alone = alone();
+    let state = State::new();
+    let real = state.beside("real");
+    fs::create_dir_all(&real).unwrap();
+    std::os::unix::fs::symlink(&real, state.path()).unwrap();
+    let daemon = state.start(&[]);
+    daemon.create("v1", "64MiB");
+    let attached = AttachedFile::of(&daemon, "v1");
+    let opened = fs::File::open(&attached.path).unwrap();
+    let before = only(&daemon);
+    let daemon = daemon.kill().start(&[]);
+    assert_eq!(only(&daemon), before);
+    let message = daemon.refused(1, &["detach", "v1"]);
+    assert!(message.contains(&format!("(process {}) has opened it", std::process::id())), "{message}");
+    drop(opened);
+    // Docker mounts the file of '-v FILE:/disk' so.
+    let elsewhere = state.beside("elsewhere");
+    fs::write(&elsewhere, "").unwrap();
+    tool("mount", &["--bind", attached.path.to_str().unwrap(), elsewhere.to_str().unwrap()]);
+    let message = daemon.refused(1, &["detach", "v1"]);
+    tool("umount", &[elsewhere.to_str().unwrap()]);
+    assert!(message.contains(&format!("it is mounted at {}", elsewhere.display())), "{message}");
     daemon.ok(&["detach", "v1"]);
     assert_nothing_left(&daemon);
 }

@@ -1,5 +1,6 @@
 //! Limits of cgroups on a volume from outside: processes in cgroups use the file of an attached volume.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -117,6 +118,24 @@ fn processes_of_a_cgroup_are_limited_and_others_are_not() {
 }
 
 #[test]
+fn process_cannot_hide_in_a_cgroup_of_any_name() {
+    if !can_be_tested() {
+        return;
+    }
+    let _alone = alone();
+    let Some(slow) = cgroup("weir-e2e-named") else { return };
+    let (daemon, attached) = start(&[("hundred", "100IOPS")]);
+    bind(&daemon, &slow, "hundred");
+    // Whoever may create cgroups below chooses their names.
+    let inner = slow.below(std::ffi::OsStr::from_bytes(b"\xff: x")).unwrap();
+    succeed(inner.command("dd"), &arguments(&attached.path, 5, true, true));
+    assert_eq!(bound(&daemon, &slow)["read"]["operations"], 5);
+    drop(inner);
+    daemon.ok(&["detach", "v1"]);
+    assert_nothing_left(&daemon);
+}
+
+#[test]
 fn request_that_waits_for_its_cgroup_runs_once_the_limit_ends() {
     if !can_be_tested() {
         return;
@@ -141,6 +160,53 @@ fn request_that_waits_for_its_cgroup_runs_once_the_limit_ends() {
     assert!(waiting.try_wait().unwrap().is_none());
     daemon.ok(&["qos", "cgroup", "unbind", "--volume", "v1", "--cgroup", folder(&slow)]);
     assert!(waiting.wait().unwrap().success());
+    daemon.ok(&["detach", "v1"]);
+    assert_nothing_left(&daemon);
+}
+
+#[test]
+fn deep_queue_of_a_limited_cgroup_holds_nobody_else_up() {
+    if !can_be_tested() {
+        return;
+    }
+    let _alone = alone();
+    let Some(slow) = cgroup("weir-e2e-deep") else { return };
+    let (daemon, attached) = start(&[("one", "1IOPS")]);
+    bind(&daemon, &slow, "one");
+    let mut load = slow.command(find("fio").unwrap().to_str().unwrap());
+    load.args([
+        "--name=deep",
+        "--rw=randrw",
+        "--bs=128k",
+        "--direct=1",
+        "--ioengine=libaio",
+        "--iodepth=200",
+    ]);
+    load.args([
+        "--thread=1",
+        "--time_based",
+        "--runtime=3600",
+        &format!("--filename={}", attached.path.display()),
+    ]);
+    let mut load = load.stdout(Stdio::null()).spawn().unwrap();
+    let delayed = || daemon.json(&["volume", "inspect", "v1"])["statistics"]["queue_depth_delayed"].as_u64();
+    wait_until("all of its requests wait", || delayed() >= Some(199));
+    let answered = || {
+        let bound = bound(&daemon, &slow);
+        bound["read"]["operations"].as_u64().unwrap() + bound["write"]["operations"].as_u64().unwrap()
+    };
+    let before = answered();
+    // If each of these waited for one of those, this would take many minutes.
+    for is_read in [true, false] {
+        let mut dd = arguments(&attached.path, 300, is_read, true);
+        dd.retain(|argument| argument != "bs=4k");
+        dd.push("bs=128k".to_owned());
+        succeed(Command::new("dd"), &dd);
+    }
+    assert!(answered() < before + 300);
+    load.kill().unwrap();
+    daemon.ok(&["qos", "cgroup", "unbind", "--volume", "v1", "--cgroup", folder(&slow)]);
+    load.wait().unwrap();
     daemon.ok(&["detach", "v1"]);
     assert_nothing_left(&daemon);
 }

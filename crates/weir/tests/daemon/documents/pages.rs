@@ -57,7 +57,7 @@ const DRIVES_OF_HYBRID: Step = Run("for drive in high1 high2 high3 low1 low2; do
      weir drive add /srv/$drive --class ${drive%[123]} --no-measurement; done");
 
 /// All pages with commands.
-pub const PAGES: [Page; 22] = [
+pub const PAGES: [Page; 23] = [
     Page {
         name: "add-a-drive",
         preparation: &[Run("mkdir /srv/drive1 /srv/drive2 /srv/left /srv/disk /srv/slow /srv/far")],
@@ -284,6 +284,7 @@ pub const PAGES: [Page; 22] = [
         ],
         ..PLAIN
     },
+    Page { name: "use-nbd-programs", preparation: &[Run("weir volume create data --size 1")], ..PLAIN },
     Page { name: "use-templates", preparation: &[DRIVES_OF_HYBRID], ..PLAIN },
     Page {
         name: "use-volumes-in-docker",
