@@ -6,6 +6,7 @@
 
 mod arguments;
 mod bench;
+mod csi_sanity;
 mod demo;
 mod fuzz;
 mod guest;
@@ -32,6 +33,7 @@ usage: cargo xtask COMMAND
   tidy --list-tests                print every test by the name that docs/reference/promise-tests.md may use
   demo [--keep] [--output DIR] [--disk DIR]
                                    show classes of service, and what policies do about a noisy neighbour
+  csi-sanity                       run the conformance test of CSI drivers; needs root and Go
   prose [--list]                   how long the sentences of the documents are
   structure [CRATE] [--calls]      the tree with a line for each file, large types, circles of calls, cycles of modules;
                                    --map: the code map of ARCHITECTURE.md
@@ -46,6 +48,7 @@ usage: cargo xtask COMMAND
 fn run(mut arguments: Arguments) -> Result<()> {
     match arguments.word().as_deref() {
         Some("bench") => bench::run(arguments),
+        Some("csi-sanity") => csi_sanity::run(arguments),
         Some("demo") => demo::run(arguments),
         Some("fuzz") => fuzz::run(arguments),
         Some("guest") => guest::run(arguments),

@@ -181,8 +181,74 @@ pub fn mount(device: &Path, folder: &Path, kind: &str, options: MountOptions) ->
     check_folder(folder)?;
     let mut flags = MountFlags::NODEV;
     flags.set(MountFlags::RDONLY, options.is_read_only);
-    let mounted = rustix::mount::mount(device, folder, kind, flags, None);
+    // A clone of a volume has the UUID of the volume, with which XFS mounts one of them alone.
+    let data = (kind == FilesystemKind::Xfs.name()).then_some(c"nouuid");
+    let mounted = rustix::mount::mount(device, folder, kind, flags, data);
     mounted.map_err(AttachError::system("mount at", folder))
+}
+
+/// Gives a mounted folder, or a block device, at another place, which exists. A place that has it already is no error.
+///
+/// # Errors
+/// If something else is mounted there, or the caller may not mount.
+pub fn bind(source: &Path, place: &Path, options: MountOptions) -> Result<(), AttachError> {
+    if mounted_at(place)?.is_some() {
+        return match is_same(source, place)? {
+            true => Ok(()),
+            false => Err(AttachError::MountPoint { folder: place.to_owned(), why: MOUNTED }),
+        };
+    }
+    // The link to a device may lead elsewhere later.
+    let source = source.canonicalize().map_err(AttachError::system("examine", source))?;
+    rustix::mount::mount_bind(&source, place).map_err(AttachError::system("mount at", place))?;
+    if options.is_read_only {
+        let flags = MountFlags::BIND | MountFlags::RDONLY;
+        let mounted = rustix::mount::mount_remount(place, flags, c"");
+        mounted.map_err(AttachError::system("make read-only", place))?;
+    }
+    Ok(())
+}
+
+/// Returns where a mounted folder, or a block device, is seen, in the mount namespace of the caller; also where it was
+/// before [`bind`].
+///
+/// # Errors
+/// If the table of mounts cannot be read, or there is no such place.
+pub fn places_bound_to(source: &Path) -> Result<Vec<PathBuf>, AttachError> {
+    let real = source.canonicalize().map_err(AttachError::system("examine", source))?;
+    let table = mount_table::read().map_err(AttachError::system("read the mounts of", &real))?;
+    // A bind mount has the root of what it shows.
+    let around = table.iter().filter(|mount| real.starts_with(&mount.place));
+    let Some(around) = around.max_by_key(|mount| mount.place.components().count()) else {
+        return Ok(Vec::new());
+    };
+    let inside = real.strip_prefix(&around.place).unwrap_or(Path::new(""));
+    let root = if inside.as_os_str().is_empty() { around.root.clone() } else { around.root.join(inside) };
+    let same = table.iter().filter(|mount| mount.device == around.device && mount.root == root);
+    Ok(same.map(|mount| mount.place.clone()).collect())
+}
+
+/// True if two places have the same folder, or block devices of the same number.
+fn is_same(one: &Path, other: &Path) -> Result<bool, AttachError> {
+    let identity = |place: &Path| {
+        let found = rustix::fs::stat(place).map_err(AttachError::system("examine", place))?;
+        Ok((found.st_dev, found.st_ino, found.st_rdev))
+    };
+    Ok(identity(one)? == identity(other)?)
+}
+
+/// Lets a mounted filesystem grow to the size of its device. One that is so large already is no error.
+///
+/// # Errors
+/// If the filesystem cannot grow.
+pub fn grow(device: &Path, place: &Path, kind: &str) -> Result<(), AttachError> {
+    let (program, argument) = match kind {
+        "ext4" => ("resize2fs", device),
+        "xfs" => ("xfs_growfs", place),
+        _ => return Ok(()),
+    };
+    let output = run(program, Command::new(program).arg(argument))?;
+    if output.status.success() { Ok(()) } else { Err(failed(program, &output)) }
 }
 
 /// Unmounts a folder. One where nothing is mounted is no error.

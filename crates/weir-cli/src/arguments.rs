@@ -4,6 +4,7 @@ mod alarm;
 mod attachment;
 mod background;
 mod cgroup;
+mod csi;
 mod docker;
 mod drive;
 mod dry_run;
@@ -31,6 +32,7 @@ pub use alarm::{AlarmCommand, AlarmFilter, EventCommand};
 pub use attachment::{AttachArguments, AttachmentCommand, DetachArguments, MountArguments, NbdProgram};
 pub use background::{BackgroundPolicyCommand, BackgroundStatisticsCommand};
 pub use cgroup::{CgroupCommand, CgroupOfVolume};
+pub use csi::CsiArguments;
 pub use docker::DockerPluginArguments;
 pub use drive::{DriveChanges, DriveCommand};
 pub use dry_run::{LoadArguments, RecordArguments, SimulateArguments};
@@ -142,6 +144,11 @@ pub enum Command {
         after_help = "Example:\n  weir docker-plugin --alias pxd &\n  docker volume create -d weir -o size=10G -o repl=2 vol1\n  docker run --rm -v vol1:/data --volume-driver weir debian df /data\n\nIt may be restarted at any time: no data passes through it."
     )]
     DockerPlugin(DockerPluginArguments),
+    /// Serve volumes to Kubernetes, as a CSI driver, until a signal ends it
+    #[command(
+        after_help = "Example:\n  weir csi --endpoint unix:///run/weir-csi/csi.sock\n\nIt may be restarted at any time: no data passes through it."
+    )]
+    Csi(CsiArguments),
     /// Create, show, restore and delete snapshots: point-in-time images of volumes
     #[command(
         visible_alias = "snap",

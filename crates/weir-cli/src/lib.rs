@@ -25,7 +25,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches};
 
 use arguments::{Arguments, Command};
-pub use arguments::{DockerPluginArguments, ServeArguments};
+pub use arguments::{CsiArguments, DockerPluginArguments, ServeArguments};
 use change_options::ChangeOptions;
 pub use errors::CommandError;
 use weir_api_types::PoliciesApply;
@@ -54,6 +54,12 @@ pub trait Local {
         client: weir_client::Client,
         arguments: DockerPluginArguments,
     ) -> Result<(), CommandError>;
+
+    /// Serves Kubernetes until a signal ends it.
+    ///
+    /// # Errors
+    /// If the daemon cannot be reached, or the socket cannot be bound.
+    fn csi(&self, client: weir_client::Client, arguments: CsiArguments) -> Result<(), CommandError>;
 
     /// The OpenAPI document of the API.
     ///
@@ -127,6 +133,10 @@ fn dispatch(arguments: Arguments, options: ChangeOptions, local: &dyn Local) -> 
         Command::DockerPlugin(plugin) => {
             let (server, token_file) = (arguments.server.as_deref(), arguments.token_file.as_deref());
             local.docker_plugin(weir_client::Client::new(server, token_file)?, plugin)
+        }
+        Command::Csi(driver) => {
+            let (server, token_file) = (arguments.server.as_deref(), arguments.token_file.as_deref());
+            local.csi(weir_client::Client::new(server, token_file)?, driver)
         }
         Command::Snapshot { command } => commands::snapshot::run(&connect()?, command),
         Command::Template { command } => commands::template::run(&connect()?, command),

@@ -4,7 +4,6 @@
 //! of Docker's protocol into requests to the daemon, and mounts what the daemon has attached. No data passes through
 //! it: it may end and start again at any time. It does not know how a volume becomes a block device.
 //!
-//! * [`specification`]: names and options of volumes, as people write them for Docker.
 //! * [`callers`]: who has a volume mounted.
 //! * [`volumes`]: each call of the protocol.
 //! * [`server`]: the socket where dockerd calls.
@@ -14,7 +13,6 @@
 pub mod callers;
 mod protocol;
 mod server;
-pub mod specification;
 pub mod volumes;
 
 pub use server::{ServeError, Settings, serve};

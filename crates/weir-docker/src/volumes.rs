@@ -19,7 +19,7 @@ use weir_client::{Client, ClientError, of_tenant};
 
 use crate::callers::{self, Caller, Callers, Engine};
 use crate::protocol::DockerVolume;
-use crate::specification::{Specification, SpecificationError, name_of};
+use weir_volume_options::{Specification, SpecificationError, name_of};
 
 /// How the plugin names itself as the consumer of an attachment.
 const CONSUMER: &str = "docker";

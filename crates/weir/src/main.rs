@@ -12,7 +12,7 @@ mod state_folder;
 mod supervise;
 
 use weir_api_types::PoliciesApply;
-use weir_cli::{CommandError, DockerPluginArguments, Local, ServeArguments};
+use weir_cli::{CommandError, CsiArguments, DockerPluginArguments, Local, ServeArguments};
 use weir_host::logging::{self, LogFormat};
 use weir_replay::trace::Header;
 
@@ -50,6 +50,21 @@ impl Local for Daemon {
             default_size_bytes: arguments.default_size.0,
         };
         weir_docker::serve(client, &settings).map_err(CommandError::failed)
+    }
+
+    fn csi(&self, client: weir_client::Client, arguments: CsiArguments) -> Result<(), CommandError> {
+        if !client.is_local() {
+            let message = "the driver uses block devices of the daemon's host; run it there, with unix:PATH";
+            return Err(CommandError::Usage(message.to_owned()));
+        }
+        logging::start("info", LogFormat::Text).map_err(CommandError::Usage)?;
+        let settings = weir_csi::Settings {
+            name: arguments.driver_name,
+            endpoint: arguments.endpoint,
+            tenant: arguments.tenant,
+            default_size_bytes: arguments.default_size.0,
+        };
+        weir_csi::serve(client, &settings).map_err(CommandError::failed)
     }
 
     fn openapi(&self) -> Result<String, CommandError> {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Complaint, PURE_CRATES, Tree};
 
 /// Each crate of the workspace with the crates of the workspace that it may use.
-const ALLOWED_EDGES: [(&str, &[&str]); 25] = [
+const ALLOWED_EDGES: [(&str, &[&str]); 27] = [
     ("weir-types", &["weir-testkit"]),
     ("weir-qos", &["weir-types"]),
     ("weir-volume", &["weir-types"]),
@@ -94,7 +94,15 @@ const ALLOWED_EDGES: [(&str, &[&str]); 25] = [
         ],
     ),
     ("weir-client", &["weir-types", "weir-api-types", "weir-host"]),
-    ("weir-docker", &["weir-types", "weir-api-types", "weir-client", "weir-host", "weir-attach"]),
+    ("weir-volume-options", &["weir-types", "weir-api-types", "weir-attach"]),
+    (
+        "weir-docker",
+        &["weir-types", "weir-api-types", "weir-client", "weir-host", "weir-attach", "weir-volume-options"],
+    ),
+    (
+        "weir-csi",
+        &["weir-types", "weir-api-types", "weir-client", "weir-host", "weir-attach", "weir-volume-options"],
+    ),
     (
         "weir-cli",
         &[
@@ -118,6 +126,7 @@ const ALLOWED_EDGES: [(&str, &[&str]); 25] = [
             "weir-store",
             "weir-attach",
             "weir-client",
+            "weir-csi",
             "weir-docker",
             "weir-engine-interface",
             "weir-engine",

@@ -17,6 +17,7 @@ mod classes;
 mod common;
 mod control_survives_kill;
 mod crash;
+mod csi;
 mod decoders;
 mod docker;
 mod documents;

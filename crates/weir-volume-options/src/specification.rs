@@ -1,5 +1,4 @@
-//! Specifications of volumes: the options of `docker volume create -o KEY=VALUE`, and the same in a name, as in
-//! `docker run -v size=10G,repl=3,name=vol:/data`. The keys are Portworx's; a few are Weir's own.
+//! Specifications of volumes: options, and the same in a name, as in `size=10G,repl=3,name=vol`.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +11,7 @@ use weir_types::units::Size;
 /// Keys that a volume may have.
 const KEYS: &str = "size, repl, io_priority (priority_io, cos), io_profile, template, policy_group, fs";
 
-/// A volume as Docker names it: its name in Weir, and how to create it.
+/// A volume as it is asked for: its name in Weir, and how to create it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Specification {
     /// Name of the volume in Weir.
@@ -69,7 +68,7 @@ pub enum SpecificationError {
     NoOption(String),
 }
 
-/// The name in Weir of a volume that Docker names so.
+/// The name in Weir of a volume with this name, which may have options.
 ///
 /// # Errors
 /// If the name has options, and none is the name.
@@ -167,7 +166,7 @@ fn insert(all: &mut BTreeMap<String, String>, key: &str, value: &str) -> Result<
     let key = match key.as_str() {
         "priority_io" | "cos" => "io_priority",
         "replicas" => "repl",
-        "filesystem" => "fs",
+        "filesystem" | "fstype" | "csi.storage.k8s.io/fstype" => "fs",
         "qos_policy_group" => "policy_group",
         key => key,
     };
@@ -198,7 +197,9 @@ fn check_default(key: &str, value: &str) -> Result<(), SpecificationError> {
         "shared" | "sharedv4" | "secure" | "sticky" | "nodiscard" => matches!(value, "false" | "no" | "0"),
         "io_profile" => matches!(value, "auto" | "none"),
         "aggregation_level" => matches!(value, "1" | "auto"),
-        "nodes" | "group" | "zones" | "racks" | "journal" | "label" | "labels" => false,
+        // A journal on request is an I/O profile.
+        "journal" => matches!(value, "false" | "no"),
+        "nodes" | "group" | "zones" | "racks" | "label" | "labels" => false,
         _ => return Err(SpecificationError::UnknownKey(key.to_owned())),
     };
     let unsupported = || SpecificationError::Unsupported { key: key.to_owned(), value: value.to_owned() };

@@ -1,0 +1,216 @@
+//! Volumes: created of nothing, a snapshot or another volume; deleted, listed, changed.
+
+use std::collections::BTreeMap;
+
+use tonic::Status;
+use uuid::Uuid;
+use weir_api_types::{Volume as WeirVolume, VolumeClone, VolumeModify};
+use weir_volume_options::Specification;
+
+use super::paging::{page, position};
+use super::{is_at, is_in, size_in, specification, topology};
+use crate::capability::check_all;
+use crate::failure::required;
+use crate::objects::Objects;
+use crate::rpc::Answer;
+use crate::wire::*;
+
+/// Parameters that a volume can change while it is in use.
+const MUTABLE: &str = "policy_group (qos_policy_group), io_priority (priority_io), repl, template";
+
+/// Creates a volume. A repeated call finds it.
+pub fn create_volume(
+    objects: &Objects,
+    (node, default_bytes): (Uuid, u64),
+    request: &CreateVolumeRequest,
+) -> Answer<CreateVolumeResponse> {
+    let name = required(&request.name, "name")?;
+    check_all(&request.volume_capabilities)?;
+    if let Some(places) = &request.accessibility_requirements
+        && !places.requisite.is_empty()
+        && !places.requisite.iter().any(|place| is_at(place, node))
+    {
+        return Err(Status::resource_exhausted("the volume is wanted where this daemon has no drives"));
+    }
+    let mut all = request.parameters.clone();
+    all.extend(request.mutable_parameters.clone());
+    let wanted = specification(name, &all)?;
+    let origin = request.volume_content_source.as_ref().map(|source| origin(objects, source)).transpose()?;
+    let default_bytes = origin.as_ref().map_or(default_bytes, |origin| origin.size_bytes);
+    let size_bytes = size_in(request.capacity_range, default_bytes)?;
+    let volume = match objects.volume_named(&wanted.name)? {
+        Some(volume) => existing(volume, origin.as_ref(), request)?,
+        None => match &origin {
+            Some(origin) => clone(objects, origin, &wanted, size_bytes)?,
+            None => objects.post(&objects.path("volumes", None), &wanted.request(size_bytes))?,
+        },
+    };
+    let source = request.volume_content_source.clone();
+    Ok(CreateVolumeResponse { volume: Some(shown(&volume, node, source)) })
+}
+
+/// What a volume is made of.
+struct Origin {
+    /// The volume.
+    volume: String,
+    /// The snapshot, if it is one.
+    snapshot: Option<String>,
+    /// Name under which the daemon remembers it.
+    export_name: String,
+    size_bytes: u64,
+}
+
+fn origin(objects: &Objects, source: &VolumeContentSource) -> Answer<Origin> {
+    match &source.source {
+        Some(Source::Volume(SourceId { id })) => {
+            let volume = objects.volume(id)?;
+            let (export_name, size_bytes) = (volume.export_name, volume.size_bytes);
+            Ok(Origin { volume: volume.name, snapshot: None, export_name, size_bytes })
+        }
+        Some(Source::Snapshot(SourceId { id })) => {
+            let found = objects.snapshot(id)?;
+            let snapshot = found.ok_or_else(|| Status::not_found(format!("there is no snapshot '{id}'")))?;
+            let (export_name, size_bytes) = (snapshot.export_name, snapshot.size_bytes);
+            Ok(Origin { volume: snapshot.volume, snapshot: Some(snapshot.name), export_name, size_bytes })
+        }
+        None => Err(Status::invalid_argument("the call names no source")),
+    }
+}
+
+/// A volume that is there already, if it is what the call asks for.
+fn existing(
+    volume: WeirVolume,
+    origin: Option<&Origin>,
+    request: &CreateVolumeRequest,
+) -> Answer<WeirVolume> {
+    let refused = |what: &str| {
+        Err(Status::already_exists(format!("volume '{}' exists with another {what}", volume.name)))
+    };
+    if !is_in(request.capacity_range, volume.size_bytes) {
+        return refused("size");
+    }
+    if volume.cloned_from.as_deref() != origin.map(|origin| origin.export_name.as_str()) {
+        return refused("source");
+    }
+    Ok(volume)
+}
+
+/// Makes a volume of a source. It grows if it is to be larger.
+fn clone(objects: &Objects, origin: &Origin, wanted: &Specification, size_bytes: u64) -> Answer<WeirVolume> {
+    if size_bytes < origin.size_bytes {
+        return Err(Status::out_of_range(format!(
+            "a volume of '{}' has at least its {} bytes",
+            origin.export_name, origin.size_bytes
+        )));
+    }
+    let request = VolumeClone {
+        name: wanted.name.clone(),
+        snapshot: origin.snapshot.clone(),
+        qos_policy_group: wanted.policy_group.clone(),
+        qos_adaptive_policy_group: None,
+        force: false,
+    };
+    let path = format!("{}/clones", objects.path("volumes", Some(&origin.volume)));
+    let made: WeirVolume = objects.post(&path, &request)?;
+    if size_bytes == made.size_bytes {
+        return Ok(made);
+    }
+    resize(objects, &made, size_bytes)
+}
+
+fn resize(objects: &Objects, volume: &WeirVolume, size_bytes: u64) -> Answer<WeirVolume> {
+    let change = VolumeModify { size_bytes: Some(size_bytes), ..VolumeModify::default() };
+    objects.patch(&format!("/v1/volumes/{}", volume.id), &change)
+}
+
+/// A volume as CSI shows it.
+pub fn shown(volume: &WeirVolume, node: Uuid, source: Option<VolumeContentSource>) -> Volume {
+    Volume {
+        capacity_bytes: i64::try_from(volume.size_bytes).unwrap_or(i64::MAX),
+        volume_id: volume.id.to_string(),
+        volume_context: Map::new(),
+        content_source: source,
+        accessible_topology: vec![topology(node)],
+    }
+}
+
+/// Deletes a volume. One that is gone is no error.
+pub fn delete_volume(objects: &Objects, request: &DeleteRequest) -> Answer<Empty> {
+    let id = required(&request.id, "volume")?;
+    match objects.volume(id) {
+        Err(status) if status.code() == tonic::Code::NotFound => Ok(Empty {}),
+        Err(status) => Err(status),
+        Ok(volume) => objects.delete(&format!("/v1/volumes/{}", volume.id)).map(|()| Empty {}),
+    }
+}
+
+/// Lists volumes, with the nodes that they are on.
+pub fn list_volumes(
+    objects: &Objects,
+    node: Uuid,
+    request: &ListVolumesRequest,
+) -> Answer<ListVolumesResponse> {
+    let position_of =
+        |volume: &WeirVolume| position(volume.created_at.as_nanosecond(), &volume.id.to_string());
+    let (max_entries, token) = (request.max_entries, request.starting_token.as_str());
+    let (volumes, next_token) = page(objects.volumes()?, position_of, max_entries, token)?;
+    let attached: BTreeMap<String, Uuid> =
+        objects.attachments()?.into_iter().map(|attachment| (attachment.volume, attachment.node)).collect();
+    let entry = |volume: &WeirVolume| {
+        let nodes = attached.get(&volume.name).map(Uuid::to_string).into_iter().collect();
+        let status = Some(VolumeStatus { published_node_ids: nodes });
+        VolumeEntry { volume: Some(shown(volume, node, None)), status }
+    };
+    Ok(ListVolumesResponse { entries: volumes.iter().map(entry).collect(), next_token })
+}
+
+/// Lets a volume grow. A filesystem on it has to grow on its node too.
+pub fn expand(
+    objects: &Objects,
+    request: &ControllerExpandVolumeRequest,
+) -> Answer<ControllerExpandVolumeResponse> {
+    let volume = objects.volume(required(&request.volume_id, "volume")?)?;
+    if request.capacity_range.is_none() {
+        return Err(crate::failure::missing("capacity range"));
+    }
+    let size_bytes = size_in(request.capacity_range, volume.size_bytes)?;
+    let size_bytes = match size_bytes > volume.size_bytes {
+        true => resize(objects, &volume, size_bytes)?.size_bytes,
+        false => volume.size_bytes,
+    };
+    let is_block = request
+        .volume_capability
+        .as_ref()
+        .is_some_and(|capability| matches!(capability.access_type, Some(AccessType::Block(_))));
+    Ok(ControllerExpandVolumeResponse {
+        capacity_bytes: i64::try_from(size_bytes).unwrap_or(i64::MAX),
+        node_expansion_required: !is_block,
+    })
+}
+
+/// Changes what a VolumeAttributesClass names. In effect when this call returns, but for moves to other drives, which
+/// go on in the background.
+pub fn modify(objects: &Objects, request: &ControllerModifyVolumeRequest) -> Answer<Empty> {
+    let volume = objects.volume(required(&request.volume_id, "volume")?)?;
+    let parameters = &request.mutable_parameters;
+    let fixed = ["size", "fs", "filesystem", "fstype", "name"];
+    if let Some(key) = parameters.keys().find(|key| fixed.contains(&key.as_str())) {
+        return Err(Status::invalid_argument(format!("'{key}' cannot be changed; there are: {MUTABLE}")));
+    }
+    let wanted = specification(&volume.name, parameters)?;
+    let change = VolumeModify {
+        io_priority: wanted.io_priority,
+        replicas: wanted.replicas,
+        template: wanted.template,
+        qos_policy_group: wanted.policy_group,
+        ..VolumeModify::default()
+    };
+    let changed: Answer<WeirVolume> = objects.patch(&format!("/v1/volumes/{}", volume.id), &change);
+    match changed {
+        // A name of a policy group or template: what is invalid is the parameter, and it can be taken back.
+        Err(status) if status.code() == tonic::Code::NotFound => {
+            Err(Status::invalid_argument(status.message().to_owned()))
+        }
+        changed => changed.map(|_| Empty {}),
+    }
+}

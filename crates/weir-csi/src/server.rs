@@ -1,0 +1,219 @@
+//! The socket where the kubelet and the sidecars call, and which function serves which call.
+
+use std::future::IntoFuture;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
+use uuid::Uuid;
+use weir_api_types::Status as DaemonStatus;
+use weir_client::{Client, ClientError};
+use weir_host::socket::{self, SocketAccess};
+
+use crate::objects::Objects;
+use crate::rpc::{Answer, WAIT_MAX, unary, unimplemented};
+use crate::{controller, identity, node, wire};
+
+/// Where and how the driver serves.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Name of the driver, as StorageClasses name it.
+    pub name: String,
+    /// The socket: `unix://PATH`, or a path.
+    pub endpoint: String,
+    /// Tenant of the volumes.
+    pub tenant: String,
+    /// Size in bytes of a volume that is created without one.
+    pub default_size_bytes: u64,
+}
+
+/// Why the driver does not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The endpoint is none.
+    #[error("'{0}' is not an endpoint; unix:///PATH is")]
+    Endpoint(String),
+    /// The daemon does not say who it is.
+    #[error(transparent)]
+    Daemon(#[from] ClientError),
+    /// The socket cannot be bound, or the system refused something else.
+    #[error("the driver cannot serve at {}: {source}", path.display())]
+    System {
+        /// The socket.
+        path: PathBuf,
+        /// Error of the system.
+        source: io::Error,
+    },
+}
+
+/// The driver while it serves.
+struct Driver {
+    name: String,
+    /// The node of the daemon.
+    node: Uuid,
+    default_size_bytes: u64,
+    objects: Objects,
+}
+
+/// Serves until SIGTERM or SIGINT. The socket is removed at the end.
+///
+/// # Errors
+/// If the daemon cannot be reached, or the socket cannot be bound.
+pub fn serve(client: Client, settings: &Settings) -> Result<(), ServeError> {
+    let path = socket_of(&settings.endpoint)?;
+    let status: DaemonStatus = client.get("/v1/status", &[])?;
+    // The client ends on a thread that may block, so this holds it to the end.
+    let driver = Arc::new(Driver {
+        name: settings.name.clone(),
+        node: status.node_id,
+        default_size_bytes: settings.default_size_bytes,
+        objects: Objects::new(client, settings.tenant.clone()),
+    });
+    let system = |source| ServeError::System { path: path.clone(), source };
+    path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(system)?;
+    let listener = socket::bind(&path, SocketAccess { mode: 0o600, group: None }).map_err(system)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.map_err(system)?;
+    let served = runtime.block_on(serve_on(listener, &driver));
+    let _ = std::fs::remove_file(&path);
+    // A call that waits for the daemon is cut off as by a crash: whoever called repeats it.
+    runtime.shutdown_background();
+    served.map_err(system)
+}
+
+fn socket_of(endpoint: &str) -> Result<PathBuf, ServeError> {
+    let path = endpoint.strip_prefix("unix://").or(endpoint.strip_prefix("unix:")).unwrap_or(endpoint);
+    match Path::new(path).is_absolute() {
+        true => Ok(PathBuf::from(path)),
+        false => Err(ServeError::Endpoint(endpoint.to_owned())),
+    }
+}
+
+async fn serve_on(listener: std::os::unix::net::UnixListener, driver: &Arc<Driver>) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let listener = UnixListener::from_std(listener)?;
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let router = Router::new().fallback(call).with_state(driver.clone());
+    tokio::select! {
+        served = axum::serve(listener, router).into_future() => served,
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+    }
+}
+
+/// Serves one call.
+async fn call(State(driver): State<Arc<Driver>>, request: Request) -> Response {
+    let path = request.uri().path().to_owned();
+    match path.strip_prefix("/csi.v1.").and_then(|path| path.split_once('/')) {
+        Some(("Identity", method)) => call_identity(method, driver, request).await,
+        Some(("Controller", method)) => call_controller(method, driver, request).await,
+        Some(("Node", method)) => call_node(method, driver, request).await,
+        _ => unimplemented(&path),
+    }
+}
+
+async fn call_identity(method: &str, driver: Arc<Driver>, request: Request) -> Response {
+    match method {
+        "GetPluginInfo" => {
+            unary(request, WAIT_MAX, move |_: &wire::Empty| Ok(identity::info(&driver.name))).await
+        }
+        "GetPluginCapabilities" => {
+            unary(request, WAIT_MAX, |_: &wire::Empty| Ok(identity::capabilities())).await
+        }
+        // Whoever asks wants to know how it is now.
+        "Probe" => {
+            unary(request, Duration::ZERO, move |_: &wire::Empty| identity::probe(&driver.objects)).await
+        }
+        _ => unimplemented(method),
+    }
+}
+
+/// Serves one call by a function of the daemon's objects, and of the driver.
+async fn by<Q, A>(driver: Arc<Driver>, request: Request, serve: fn(&Driver, &Q) -> Answer<A>) -> Response
+where
+    Q: prost::Message + Default + 'static,
+    A: prost::Message + Default + 'static,
+{
+    unary(request, WAIT_MAX, move |asked| serve(&driver, asked)).await
+}
+
+async fn call_controller(method: &str, driver: Arc<Driver>, request: Request) -> Response {
+    match method {
+        "ControllerGetCapabilities" => {
+            unary(request, WAIT_MAX, |_: &wire::Empty| Ok(controller::capabilities())).await
+        }
+        "CreateVolume" => {
+            let serve = |driver: &Driver, asked: &_| {
+                controller::create_volume(&driver.objects, (driver.node, driver.default_size_bytes), asked)
+            };
+            by(driver, request, serve).await
+        }
+        "DeleteVolume" => {
+            by(driver, request, |own, asked| controller::delete_volume(&own.objects, asked)).await
+        }
+        "ControllerPublishVolume" => {
+            by(driver, request, |own, asked| controller::publish(&own.objects, own.node, asked)).await
+        }
+        "ControllerUnpublishVolume" => {
+            by(driver, request, |own, asked| controller::unpublish(&own.objects, asked)).await
+        }
+        "ValidateVolumeCapabilities" => {
+            by(driver, request, |own, asked| controller::validate(&own.objects, asked)).await
+        }
+        "ListVolumes" => {
+            by(driver, request, |own, asked| controller::list_volumes(&own.objects, own.node, asked)).await
+        }
+        "GetCapacity" => {
+            by(driver, request, |own, asked| controller::capacity(&own.objects, own.node, asked)).await
+        }
+        "CreateSnapshot" => {
+            by(driver, request, |own, asked| controller::create_snapshot(&own.objects, asked)).await
+        }
+        "DeleteSnapshot" => {
+            by(driver, request, |own, asked| controller::delete_snapshot(&own.objects, asked)).await
+        }
+        "ListSnapshots" => {
+            by(driver, request, |own, asked| controller::list_snapshots(&own.objects, asked)).await
+        }
+        "ControllerExpandVolume" => {
+            by(driver, request, |own, asked| controller::expand(&own.objects, asked)).await
+        }
+        "ControllerModifyVolume" => {
+            by(driver, request, |own, asked| controller::modify(&own.objects, asked)).await
+        }
+        _ => unimplemented(method),
+    }
+}
+
+async fn call_node(method: &str, driver: Arc<Driver>, request: Request) -> Response {
+    match method {
+        "NodeGetCapabilities" => unary(request, WAIT_MAX, |_: &wire::Empty| Ok(node::capabilities())).await,
+        "NodeGetInfo" => unary(request, WAIT_MAX, move |_: &wire::Empty| Ok(node::info(driver.node))).await,
+        "NodeStageVolume" => by(driver, request, |own, asked| node::stage(&own.objects, asked)).await,
+        "NodeUnstageVolume" => by(driver, request, |_, asked| node::unstage(asked)).await,
+        "NodePublishVolume" => by(driver, request, |own, asked| node::publish(&own.objects, asked)).await,
+        "NodeUnpublishVolume" => by(driver, request, |_, asked| node::unpublish(asked)).await,
+        "NodeGetVolumeStats" => by(driver, request, |own, asked| node::statistics(&own.objects, asked)).await,
+        "NodeExpandVolume" => by(driver, request, |own, asked| node::expand(&own.objects, asked)).await,
+        _ => unimplemented(method),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoint_is_an_absolute_path() {
+        for endpoint in ["unix:///run/csi.sock", "unix:/run/csi.sock", "/run/csi.sock"] {
+            assert_eq!(socket_of(endpoint).unwrap(), Path::new("/run/csi.sock"), "{endpoint}");
+        }
+        assert!(socket_of("tcp://localhost:1").is_err());
+    }
+}

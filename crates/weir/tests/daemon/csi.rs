@@ -1,0 +1,294 @@
+//! The CSI driver from outside: the calls that Kubernetes makes for a pod, each twice, while daemon and driver are killed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::Mutex;
+
+use prost::Message;
+use weir_csi::wire::*;
+
+use crate::common::attached::{alone, assert_nothing_left, can_be_tested};
+use crate::common::daemon::{Daemon, State, WEIR};
+use crate::common::program::{has, tool};
+use crate::common::wait_until;
+
+const MIB: i64 = 1 << 20;
+
+/// A driver that runs.
+struct Driver {
+    child: Mutex<Child>,
+    socket: PathBuf,
+}
+
+impl Driver {
+    fn start(daemon: &Daemon) -> Driver {
+        let socket = daemon.state().beside("csi.sock");
+        let child = Mutex::new(Driver::spawn(daemon, &socket));
+        Driver { child, socket }
+    }
+
+    fn spawn(daemon: &Daemon, socket: &Path) -> Child {
+        let _ = fs::remove_file(socket);
+        let server = format!("unix:{}", daemon.state().path().join("api.sock").display());
+        let mut command = Command::new(WEIR);
+        command.args(["csi", "--server", &server, "--endpoint"]);
+        let child = command.arg(format!("unix://{}", socket.display())).spawn().unwrap();
+        wait_until("the driver listens", || std::os::unix::net::UnixStream::connect(socket).is_ok());
+        child
+    }
+
+    /// Kills the driver. Another one goes on.
+    fn kill(&self, daemon: &Daemon) {
+        let mut child = self.child.lock().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        *child = Driver::spawn(daemon, &self.socket);
+    }
+
+    /// Makes a call, and returns its answer, or the number of its status and what it says.
+    fn call<A: Message + Default>(&self, method: &str, request: &impl Message) -> Result<A, (u32, String)> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (body, status) = runtime.block_on(exchange(&self.socket, method, request.encode_to_vec()));
+        match status {
+            (0, _) => Ok(A::decode(&body[5..]).unwrap()),
+            status => Err(status),
+        }
+    }
+
+    /// Makes a call twice, as Kubernetes does after a crash, and returns its answer.
+    fn twice<A: Message + Default + PartialEq + std::fmt::Debug>(
+        &self,
+        method: &str,
+        request: &impl Message,
+    ) -> A {
+        let first = self.call::<A>(method, request).unwrap();
+        let second = self.call::<A>(method, request).unwrap();
+        assert!(first == second, "{method}: {first:?} {second:?}");
+        second
+    }
+}
+
+/// Sends a message as gRPC does, on a connection of its own. Returns what comes back, and the status behind it.
+async fn exchange(socket: &Path, method: &str, message: Vec<u8>) -> (Vec<u8>, (u32, String)) {
+    let stream = tokio::net::UnixStream::connect(socket).await.unwrap();
+    let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let request = http::Request::post(format!("http://localhost/csi.v1.{method}"));
+    let request = request.header("content-type", "application/grpc").header("te", "trailers");
+    let (answer, mut sender) = client.send_request(request.body(()).unwrap(), false).unwrap();
+    // A message begins with a flag, that it is not compressed, and its length.
+    let mut framed = vec![0];
+    framed.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
+    framed.extend(message);
+    sender.send_data(bytes::Bytes::from(framed), true).unwrap();
+    let answer = answer.await.unwrap();
+    // An answer without a message has its status at once.
+    let early = answer.headers().clone();
+    let mut body = answer.into_body();
+    let mut received = Vec::new();
+    while let Some(chunk) = body.data().await {
+        let chunk = chunk.unwrap();
+        body.flow_control().release_capacity(chunk.len()).unwrap();
+        received.extend(chunk);
+    }
+    let trailers = body.trailers().await.unwrap().unwrap_or(early);
+    let text = |name| trailers.get(name).map(|value| value.to_str().unwrap()).unwrap_or_default();
+    let status = (text("grpc-status").parse().unwrap(), text("grpc-message").to_owned());
+    connection.abort();
+    (received, status)
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let child = self.child.get_mut().unwrap();
+        let _ = child.kill();
+        let _ = child.wait();
+        let _ = fs::remove_file(&self.socket);
+    }
+}
+
+fn with_filesystem() -> VolumeCapability {
+    VolumeCapability {
+        access_type: Some(AccessType::Mount(MountVolume::default())),
+        access_mode: Some(AccessMode { mode: Mode::SingleNodeMultiWriter.into() }),
+    }
+}
+
+fn creation(name: &str, parameters: &[(&str, &str)]) -> CreateVolumeRequest {
+    let parameters = parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+    CreateVolumeRequest {
+        name: name.to_owned(),
+        capacity_range: Some(CapacityRange { required_bytes: 64 * MIB, limit_bytes: 0 }),
+        volume_capabilities: vec![with_filesystem()],
+        parameters: parameters.collect(),
+        ..CreateVolumeRequest::default()
+    }
+}
+
+/// A volume as a pod has it.
+struct Pod<'a> {
+    driver: &'a Driver,
+    volume: String,
+    context: Map,
+    staging: String,
+}
+
+impl Pod<'_> {
+    /// Publishes and stages a volume.
+    fn start<'a>(driver: &'a Driver, state: &State, volume: &str) -> Pod<'a> {
+        let node: NodeGetInfoResponse = driver.twice("Node/NodeGetInfo", &Empty {});
+        let published: ControllerPublishVolumeResponse = driver.twice(
+            "Controller/ControllerPublishVolume",
+            &ControllerPublishVolumeRequest {
+                volume_id: volume.to_owned(),
+                node_id: node.node_id,
+                volume_capability: Some(with_filesystem()),
+                readonly: false,
+            },
+        );
+        let staging = state.beside(&format!("staging-{volume}")).display().to_string();
+        let pod = Pod { driver, volume: volume.to_owned(), context: published.publish_context, staging };
+        let _: Empty = driver.twice(
+            "Node/NodeStageVolume",
+            &NodeStageVolumeRequest {
+                volume_id: pod.volume.clone(),
+                publish_context: pod.context.clone(),
+                staging_target_path: pod.staging.clone(),
+                volume_capability: Some(with_filesystem()),
+                volume_context: Map::new(),
+            },
+        );
+        pod
+    }
+
+    fn publish(&self, target: &Path, readonly: bool) {
+        let request = NodePublishVolumeRequest {
+            volume_id: self.volume.clone(),
+            publish_context: self.context.clone(),
+            staging_target_path: self.staging.clone(),
+            target_path: target.display().to_string(),
+            volume_capability: Some(with_filesystem()),
+            readonly,
+        };
+        let _: Empty = self.driver.twice("Node/NodePublishVolume", &request);
+    }
+
+    fn remove(&self, method: &str, path: &str) {
+        let request = NodeRemoveRequest { volume_id: self.volume.clone(), path: path.to_owned() };
+        let _: Empty = self.driver.twice(method, &request);
+    }
+
+    fn end(&self, targets: &[&Path]) {
+        for target in targets {
+            self.remove("Node/NodeUnpublishVolume", target.to_str().unwrap());
+            assert!(!target.exists());
+        }
+        self.remove("Node/NodeUnstageVolume", &self.staging);
+        let request =
+            ControllerUnpublishVolumeRequest { volume_id: self.volume.clone(), node_id: String::new() };
+        let _: Empty = self.driver.twice("Controller/ControllerUnpublishVolume", &request);
+    }
+}
+
+fn delete(driver: &Driver, method: &str, id: &str) {
+    let _: Empty = driver.twice(method, &DeleteRequest { id: id.to_owned() });
+}
+
+#[test]
+fn volume_goes_its_way_through_kubernetes_while_daemon_and_driver_are_killed() {
+    if !can_be_tested() {
+        return;
+    }
+    let _alone = alone();
+    let daemon = State::new().start(&[]);
+    let driver = Driver::start(&daemon);
+    let request = creation("pvc-1", &[("repl", "1"), ("io_profile", "auto"), ("journal", "false")]);
+    let volume = driver.twice::<CreateVolumeResponse>("Controller/CreateVolume", &request).volume.unwrap();
+    assert_eq!(volume.capacity_bytes, 64 * MIB);
+    let pod = Pod::start(&driver, daemon.state(), &volume.volume_id);
+    let (writer, reader) = (daemon.state().beside("pods/writer"), daemon.state().beside("pods/reader"));
+    pod.publish(&writer, false);
+    pod.publish(&reader, true);
+    fs::write(writer.join("file"), "content").unwrap();
+    assert!(fs::write(reader.join("file"), "other").is_err());
+    // The volume in use is not detached, and not deleted.
+    let unpublish =
+        ControllerUnpublishVolumeRequest { volume_id: volume.volume_id.clone(), node_id: String::new() };
+    let refused = driver.call::<Empty>("Controller/ControllerUnpublishVolume", &unpublish).unwrap_err();
+    assert_eq!(refused.0, 9, "{refused:?}");
+    let daemon = daemon.kill().start(&[]);
+    fs::write(writer.join("late"), "more").unwrap();
+    driver.kill(&daemon);
+    assert_eq!(fs::read_to_string(reader.join("late")).unwrap(), "more");
+    tool("sync", &["-f", writer.join("file").to_str().unwrap()]);
+    let snapshot = CreateSnapshotRequest {
+        source_volume_id: volume.volume_id.clone(),
+        name: "snap-1".to_owned(),
+        parameters: Map::new(),
+    };
+    let taken =
+        driver.twice::<CreateSnapshotResponse>("Controller/CreateSnapshot", &snapshot).snapshot.unwrap();
+    pod.end(&[&writer, &reader]);
+    // A volume of the snapshot is larger, and so is its filesystem.
+    let source = Source::Snapshot(SourceId { id: taken.snapshot_id.clone() });
+    let restoration = CreateVolumeRequest {
+        volume_content_source: Some(VolumeContentSource { source: Some(source) }),
+        ..creation("pvc-2", &[])
+    };
+    let restored =
+        driver.twice::<CreateVolumeResponse>("Controller/CreateVolume", &restoration).volume.unwrap();
+    let pod = Pod::start(&driver, daemon.state(), &restored.volume_id);
+    pod.publish(&reader, true);
+    assert_eq!(fs::read_to_string(reader.join("file")).unwrap(), "content");
+    pod.end(&[&reader]);
+    delete(&driver, "Controller/DeleteVolume", &restored.volume_id);
+    delete(&driver, "Controller/DeleteSnapshot", &taken.snapshot_id);
+    delete(&driver, "Controller/DeleteVolume", &volume.volume_id);
+    drop(driver);
+    assert_nothing_left(&daemon);
+}
+
+#[test]
+fn calls_are_refused_with_the_codes_of_the_interface() {
+    if !has(&["mkfs.ext4"]) {
+        return;
+    }
+    let daemon = State::new().start(&[]);
+    let driver = Driver::start(&daemon);
+    let refused = |method: &str, request: &dyn Fn() -> CreateVolumeRequest, code: u32, words: &str| {
+        let refused = driver.call::<CreateVolumeResponse>(method, &request()).unwrap_err();
+        assert!(refused.0 == code && refused.1.contains(words), "{refused:?}");
+    };
+    let create = "Controller/CreateVolume";
+    refused(create, &|| creation("", &[]), 3, "name");
+    refused(create, &|| creation("v", &[("colour", "red")]), 3, "colour");
+    refused(create, &|| creation("v", &[("io_profile", "journal")]), 3, "io_profile");
+    refused(create, &|| creation("v", &[("repl", "3")]), 11, "replicas");
+    refused("Controller/GetSnapshot", &|| creation("v", &[]), 12, "GetSnapshot");
+    let made: CreateVolumeResponse = driver.twice(create, &creation("v", &[]));
+    let larger = || CreateVolumeRequest {
+        capacity_range: Some(CapacityRange { required_bytes: 128 * MIB, limit_bytes: 0 }),
+        ..creation("v", &[])
+    };
+    refused(create, &larger, 6, "size");
+    // A change of the class follows at once, and can be taken back.
+    daemon.ok(&["policy-group", "create", "gold", "--max-throughput", "1000IOPS"]);
+    let volume_id = made.volume.unwrap().volume_id;
+    let change = |group: &str| ControllerModifyVolumeRequest {
+        volume_id: volume_id.clone(),
+        mutable_parameters: Map::from([("policy_group".to_owned(), group.to_owned())]),
+    };
+    let _: Empty = driver.twice("Controller/ControllerModifyVolume", &change("gold"));
+    assert_eq!(daemon.json(&["volume", "show", "v"])["qos_policy_group"]["name"], "gold");
+    let refused = driver.call::<Empty>("Controller/ControllerModifyVolume", &change("nobody")).unwrap_err();
+    assert!(refused.0 == 3 && refused.1.contains("nobody"), "{refused:?}");
+    // A call waits for a daemon that restarts.
+    let state = daemon.kill();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| driver.call::<CreateVolumeResponse>(create, &creation("w", &[])));
+        let daemon = state.start(&[]);
+        assert!(waiting.join().unwrap().is_ok());
+        drop(daemon);
+    });
+}
