@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 
+use rustix::fs::StatVfsMountFlags;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
@@ -123,13 +124,16 @@ fn found_in(output: &str) -> String {
 /// If something else is there, or the device is too small.
 pub fn prepare(device: &Path, kind: Option<FilesystemKind>) -> Result<String, AttachError> {
     let found = probe(device)?;
-    match (found, kind) {
+    let is_unfinished = found.as_deref() == Some(FilesystemKind::Xfs.name()) && is_unfinished_xfs(device)?;
+    match (found.filter(|_| !is_unfinished), kind) {
         (Some(found), Some(kind)) if found != kind.name() => {
             Err(AttachError::OtherContent { device: device.to_owned(), found, asked: kind.name() })
         }
         (Some(found), _) => Ok(found),
         (None, Some(kind)) => {
             let mut command = Command::new(kind.program());
+            // What was not finished has a signature, over which the program makes nothing unasked.
+            command.args(is_unfinished.then_some(if kind == FilesystemKind::Xfs { "-f" } else { "-F" }));
             let output = run(kind.program(), command.arg("-q").arg(device))?;
             if !output.status.success() {
                 return Err(failed(kind.program(), &output));
@@ -138,6 +142,20 @@ pub fn prepare(device: &Path, kind: Option<FilesystemKind>) -> Result<String, At
         }
         (None, None) => Err(AttachError::NoFilesystem { device: device.to_owned() }),
     }
+}
+
+/// True if the program that makes an XFS filesystem was killed: the superblock says that it is in progress
+/// (`sb_inprogress` of `xfs_dsb`), and there are no files.
+fn is_unfinished_xfs(device: &Path) -> Result<bool, AttachError> {
+    /// Where the superblock says so, in bytes.
+    const IN_PROGRESS_AT: u64 = 126;
+    let mut byte = [0];
+    let read = File::open(device).and_then(|mut file| {
+        file.seek(SeekFrom::Start(IN_PROGRESS_AT))?;
+        file.read_exact(&mut byte)
+    });
+    read.map_err(AttachError::system("read", device))?;
+    Ok(byte == [1])
 }
 
 /// Creates a folder to mount on, or refuses one where a mount would hide files or another mount.
@@ -188,21 +206,21 @@ pub fn mount(device: &Path, folder: &Path, kind: &str, options: MountOptions) ->
 }
 
 /// Gives a mounted folder, or a block device, at another place, which exists. A place that has it already is no error.
+/// Only a folder can be read-only.
 ///
 /// # Errors
 /// If something else is mounted there, or the caller may not mount.
 pub fn bind(source: &Path, place: &Path, options: MountOptions) -> Result<(), AttachError> {
-    if mounted_at(place)?.is_some() {
-        return match is_same(source, place)? {
-            true => Ok(()),
-            false => Err(AttachError::MountPoint { folder: place.to_owned(), why: MOUNTED }),
-        };
+    if mounted_at(place)?.is_none() {
+        // The link to a device may lead elsewhere later.
+        let source = source.canonicalize().map_err(AttachError::system("examine", source))?;
+        rustix::mount::mount_bind(&source, place).map_err(AttachError::system("mount at", place))?;
+    } else if !is_same(source, place)? || is_more_read_only(place, source)? && !options.is_read_only {
+        return Err(AttachError::MountPoint { folder: place.to_owned(), why: MOUNTED });
     }
-    // The link to a device may lead elsewhere later.
-    let source = source.canonicalize().map_err(AttachError::system("examine", source))?;
-    rustix::mount::mount_bind(&source, place).map_err(AttachError::system("mount at", place))?;
+    // A bind mount is read-only only after a second step, which may not have been reached before.
     if options.is_read_only {
-        let flags = MountFlags::BIND | MountFlags::RDONLY;
+        let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NODEV;
         let mounted = rustix::mount::mount_remount(place, flags, c"");
         mounted.map_err(AttachError::system("make read-only", place))?;
     }
@@ -226,6 +244,23 @@ pub fn places_bound_to(source: &Path) -> Result<Vec<PathBuf>, AttachError> {
     let root = if inside.as_os_str().is_empty() { around.root.clone() } else { around.root.join(inside) };
     let same = table.iter().filter(|mount| mount.device == around.device && mount.root == root);
     Ok(same.map(|mount| mount.place.clone()).collect())
+}
+
+/// True if a place is read-only and another one is not.
+fn is_more_read_only(place: &Path, other: &Path) -> Result<bool, AttachError> {
+    let is_read_only = |place: &Path| {
+        let found = rustix::fs::statvfs(place).map_err(AttachError::system("examine", place))?;
+        Ok::<_, AttachError>(found.f_flag.contains(StatVfsMountFlags::RDONLY))
+    };
+    Ok(is_read_only(place)? && !is_read_only(other)?)
+}
+
+/// True if the filesystem of a device is mounted at a folder.
+///
+/// # Errors
+/// If the device or the table of mounts cannot be examined.
+pub fn is_mounted_at(device: &Path, folder: &Path) -> Result<bool, AttachError> {
+    Ok(mounted_at(folder)? == Some(number_of(device)?))
 }
 
 /// True if two places have the same folder, or block devices of the same number.
@@ -319,6 +354,19 @@ mod tests {
         let blank = folder.path().join("blank");
         File::create(&blank).unwrap().set_len(3 << 20).unwrap();
         assert_eq!(probe(&blank).unwrap(), None);
+    }
+
+    #[test]
+    fn unfinished_xfs_is_known_by_its_superblock() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("device");
+        let mut superblock = vec![0; 512];
+        superblock[..4].copy_from_slice(b"XFSB");
+        for (byte, is_unfinished) in [(0, false), (1, true)] {
+            superblock[126] = byte;
+            fs::write(&file, &superblock).unwrap();
+            assert_eq!(is_unfinished_xfs(&file).unwrap(), is_unfinished);
+        }
     }
 
     #[test]

@@ -6,11 +6,20 @@ use weir_attach::filesystem::FilesystemKind;
 use crate::failure::missing;
 use crate::wire::{AccessType, Mode, VolumeCapability};
 
+/// What consumers get of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Its block device.
+    Block,
+    /// A filesystem; of this kind, if one was named.
+    Filesystem(Option<FilesystemKind>),
+}
+
 /// How a volume is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// The filesystem; `None` for a block device.
-    pub filesystem: Option<FilesystemKind>,
+    /// What consumers get.
+    pub access: Access,
     /// Whether nobody writes.
     pub is_read_only: bool,
     /// Whether one consumer alone has it.
@@ -32,16 +41,21 @@ pub fn usage(capability: &VolumeCapability) -> Result<Usage, Status> {
         }
         _ => {}
     }
-    let filesystem = match &capability.access_type {
+    let access = match &capability.access_type {
         None => return Err(missing("access type")),
-        Some(AccessType::Block(_)) => None,
-        Some(AccessType::Mount(mount)) if mount.fs_type.is_empty() => Some(FilesystemKind::Ext4),
+        Some(AccessType::Block(_)) => Access::Block,
+        Some(AccessType::Mount(mount)) if !mount.mount_flags.is_empty() => {
+            let flags = mount.mount_flags.join(",");
+            return Err(Status::invalid_argument(format!("mount options are not supported: {flags}")));
+        }
+        Some(AccessType::Mount(mount)) if mount.fs_type.is_empty() => Access::Filesystem(None),
         Some(AccessType::Mount(mount)) => {
-            Some(mount.fs_type.parse().map_err(|why: String| Status::invalid_argument(why))?)
+            let kind = mount.fs_type.parse().map_err(|why: String| Status::invalid_argument(why))?;
+            Access::Filesystem(Some(kind))
         }
     };
     let is_of_one = mode == Mode::SingleNodeSingleWriter;
-    Ok(Usage { filesystem, is_read_only, is_of_one })
+    Ok(Usage { access, is_read_only, is_of_one })
 }
 
 /// What the capability of a call says.
@@ -79,13 +93,13 @@ mod tests {
     #[test]
     fn use_is_what_the_capability_says() {
         let found = usage(&capability(Mode::SingleNodeWriter, filesystem(""))).unwrap();
-        let expected =
-            Usage { filesystem: Some(FilesystemKind::Ext4), is_read_only: false, is_of_one: false };
-        assert_eq!(found, expected);
+        let access = Access::Filesystem(None);
+        assert_eq!(found, Usage { access, is_read_only: false, is_of_one: false });
+        let found = usage(&capability(Mode::SingleNodeSingleWriter, filesystem("xfs"))).unwrap();
+        assert_eq!((found.access, found.is_of_one), (Access::Filesystem(Some(FilesystemKind::Xfs)), true));
         let block = Some(AccessType::Block(Empty {}));
         let found = usage(&capability(Mode::MultiNodeReaderOnly, block)).unwrap();
-        assert_eq!(found, Usage { filesystem: None, is_read_only: true, is_of_one: false });
-        assert!(usage(&capability(Mode::SingleNodeSingleWriter, filesystem(""))).unwrap().is_of_one);
+        assert_eq!(found, Usage { access: Access::Block, is_read_only: true, is_of_one: false });
     }
 
     #[test]

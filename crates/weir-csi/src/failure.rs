@@ -22,12 +22,19 @@ pub fn of_daemon(error: &ClientError) -> Status {
             Status::aborted(words)
         }
         ErrorCode::Refused => Status::failed_precondition(words),
-        // Of all codes for this, it is the one after which a change of a volume's attributes may be taken back.
-        ErrorCode::Full => Status::out_of_range(words),
+        ErrorCode::Full => Status::resource_exhausted(words),
         ErrorCode::Unauthorized => Status::unauthenticated(words),
         ErrorCode::Forbidden => Status::permission_denied(words),
         ErrorCode::MethodNotAllowed => Status::unimplemented(words),
         ErrorCode::Internal => Status::internal(words),
+    }
+}
+
+/// The status of a change of a volume that failed: after this code for a lack of space, the change can be taken back.
+pub fn of_change(status: Status) -> Status {
+    match status.code() {
+        tonic::Code::ResourceExhausted => Status::out_of_range(status.message().to_owned()),
+        _ => status,
     }
 }
 

@@ -15,6 +15,7 @@ mod capability;
 mod controller;
 mod failure;
 mod identity;
+mod in_flight;
 mod node;
 mod objects;
 mod rpc;

@@ -3,17 +3,18 @@
 //! A volume is staged once, and mounted from there for each consumer. A block device is given as it is.
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tonic::Status;
 use uuid::Uuid;
 use weir_attach::AttachError;
-use weir_attach::filesystem::{self, MountOptions};
+use weir_attach::filesystem::{self, FilesystemKind, MountOptions};
 
-use crate::capability::usage_of;
-use crate::controller::publishing::DEVICE;
+use crate::capability::{Access, usage_of};
+use crate::controller::publishing::{READ_ONLY, device_of};
 use crate::controller::topology;
-use crate::failure::{missing, of_host, required};
+use crate::controller::volumes::FILESYSTEM;
+use crate::failure::{of_host, required};
 use crate::objects::Objects;
 use crate::rpc::Answer;
 use crate::wire::*;
@@ -42,19 +43,35 @@ pub fn stage(objects: &Objects, request: &NodeStageVolumeRequest) -> Answer<Empt
     let id = required(&request.volume_id, "volume")?;
     let staging = Path::new(required(&request.staging_target_path, "staging target path")?);
     let usage = usage_of(request.volume_capability.as_ref())?;
-    objects.volume(id)?;
-    let device = device_in(&request.publish_context)?;
-    let Some(kind) = usage.filesystem else { return Ok(Empty {}) };
-    // A read-only device cannot get a filesystem.
-    let kind = Some(kind).filter(|_| !usage.is_read_only);
-    let found = filesystem::prepare(device, kind).map_err(|error| of_host(&error))?;
-    let options = MountOptions { is_read_only: usage.is_read_only };
-    filesystem::mount(device, staging, &found, options).map_err(|error| of_host(&error))?;
+    let volume = objects.volume(id)?;
+    let device = device_of(objects, &volume)?;
+    let Access::Filesystem(kind) = usage.access else { return Ok(Empty {}) };
+    let of_class = request.volume_context.get(FILESYSTEM).and_then(|kind| kind.parse().ok());
+    let is_read_only = usage.is_read_only || is_to_read(&request.publish_context);
+    let found = prepare(&device, kind.or(of_class), is_read_only).map_err(|error| of_host(&error))?;
+    let options = MountOptions { is_read_only };
+    filesystem::mount(&device, staging, &found, options).map_err(|error| of_host(&error))?;
     // The volume may have grown while it was not mounted, or be a larger clone.
-    if !usage.is_read_only {
-        filesystem::grow(device, staging, &found).map_err(|error| of_host(&error))?;
+    if !is_read_only {
+        filesystem::grow(&device, staging, &found).map_err(|error| of_host(&error))?;
     }
     Ok(Empty {})
+}
+
+/// True if the controller has published a volume for reading.
+fn is_to_read(context: &Map) -> bool {
+    context.get(READ_ONLY).is_some_and(|text| text == "true")
+}
+
+/// The filesystem of a device: a new one if it has nothing. Without a kind, any that is there is taken.
+fn prepare(device: &Path, kind: Option<FilesystemKind>, is_read_only: bool) -> Result<String, AttachError> {
+    if is_read_only {
+        return filesystem::prepare(device, None);
+    }
+    match filesystem::prepare(device, kind) {
+        Err(AttachError::NoFilesystem { .. }) => filesystem::prepare(device, Some(FilesystemKind::Ext4)),
+        found => found,
+    }
 }
 
 /// Unmounts a volume from the node. One that is not mounted is no error.
@@ -70,20 +87,40 @@ pub fn publish(objects: &Objects, request: &NodePublishVolumeRequest) -> Answer<
     let id = required(&request.volume_id, "volume")?;
     let target = Path::new(required(&request.target_path, "target path")?);
     let usage = usage_of(request.volume_capability.as_ref())?;
-    objects.volume(id)?;
-    let is_read_only = request.readonly || usage.is_read_only;
-    let is_block = usage.filesystem.is_none();
+    let volume = objects.volume(id)?;
+    let device = device_of(objects, &volume)?;
+    let is_block = usage.access == Access::Block;
+    let is_read_only = request.readonly || usage.is_read_only || is_to_read(&request.publish_context);
+    if is_block && request.readonly && !is_to_read(&request.publish_context) {
+        let message = "a block device can be read-only for all of its consumers alone";
+        return Err(Status::invalid_argument(message));
+    }
     let source = match is_block {
-        true => device_in(&request.publish_context)?,
-        false => Path::new(required(&request.staging_target_path, "staging target path")?),
+        true => device,
+        false => {
+            let staging = PathBuf::from(required(&request.staging_target_path, "staging target path")?);
+            check_staged(&device, &staging)?;
+            staging
+        }
     };
     if usage.is_of_one {
-        refuse_elsewhere(source, target)?;
+        refuse_elsewhere(&source, target)?;
     }
     // Nothing stays of what is refused.
     create(target, is_block)?;
-    filesystem::bind(source, target, MountOptions { is_read_only }).map_err(|error| of_host(&error))?;
+    let options = MountOptions { is_read_only: is_read_only && !is_block };
+    filesystem::bind(&source, target, options).map_err(|error| of_host(&error))?;
     Ok(Empty {})
+}
+
+/// Refuses a folder where the volume is not mounted: consumers would write to the disk of the host.
+fn check_staged(device: &Path, staging: &Path) -> Answer<()> {
+    match filesystem::is_mounted_at(device, staging).map_err(|error| of_host(&error))? {
+        true => Ok(()),
+        false => {
+            Err(Status::failed_precondition(format!("the volume is not staged at {}", staging.display())))
+        }
+    }
 }
 
 /// Creates a place: a folder, or a file for a block device.
@@ -99,7 +136,9 @@ fn create(place: &Path, is_file: bool) -> Answer<()> {
 /// Refuses a volume of one consumer that another one has.
 fn refuse_elsewhere(source: &Path, target: &Path) -> Answer<()> {
     let places = filesystem::places_bound_to(source).map_err(|error| of_host(&error))?;
-    match places.iter().find(|place| *place != source && *place != target) {
+    let real = |place: &Path| place.canonicalize().unwrap_or_else(|_| place.to_owned());
+    let (source, target) = (real(source), real(target));
+    match places.iter().find(|place| **place != source && **place != target) {
         None => Ok(()),
         Some(other) => Err(Status::failed_precondition(format!(
             "the volume is for one consumer, who has it at {}",
@@ -120,11 +159,6 @@ pub fn unpublish(request: &NodeRemoveRequest) -> Answer<Empty> {
         }
         _ => Ok(Empty {}),
     }
-}
-
-/// The block device of a published volume.
-fn device_in(context: &Map) -> Answer<&Path> {
-    context.get(DEVICE).map(Path::new).ok_or_else(|| missing("block device in the publish context"))
 }
 
 /// How much of a volume is used.
@@ -167,10 +201,7 @@ pub fn expand(objects: &Objects, request: &NodeExpandVolumeRequest) -> Answer<No
         return Err(Status::not_found(format!("volume '{}' is not at {}", volume.name, path.display())));
     }
     if path.is_dir() {
-        let attachment = objects.attachment_of(&volume)?;
-        let device = attachment.and_then(|attachment| attachment.device);
-        let device = device.ok_or_else(|| Status::failed_precondition("the volume is not published"))?;
-        let grown = grow(Path::new(&device), path);
+        let grown = grow(&device_of(objects, &volume)?, path);
         grown.map_err(|error| of_host(&error))?;
     }
     let capacity_bytes = i64::try_from(volume.size_bytes).unwrap_or(i64::MAX);

@@ -16,6 +16,7 @@ use weir_api_types::Status as DaemonStatus;
 use weir_client::{Client, ClientError};
 use weir_host::socket::{self, SocketAccess};
 
+use crate::in_flight::InFlight;
 use crate::objects::Objects;
 use crate::rpc::{Answer, WAIT_MAX, unary, unimplemented};
 use crate::{controller, identity, node, wire};
@@ -59,6 +60,7 @@ struct Driver {
     node: Uuid,
     default_size_bytes: u64,
     objects: Objects,
+    in_flight: InFlight,
 }
 
 /// Serves until SIGTERM or SIGINT. The socket is removed at the end.
@@ -74,6 +76,7 @@ pub fn serve(client: Client, settings: &Settings) -> Result<(), ServeError> {
         node: status.node_id,
         default_size_bytes: settings.default_size_bytes,
         objects: Objects::new(client, settings.tenant.clone()),
+        in_flight: InFlight::default(),
     });
     let system = |source| ServeError::System { path: path.clone(), source };
     path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(system)?;
@@ -143,6 +146,21 @@ where
     unary(request, WAIT_MAX, move |asked| serve(&driver, asked)).await
 }
 
+/// Serves one call about an object, which `object` finds in the call, unless another one about it is served.
+async fn alone<Q, A>(
+    driver: Arc<Driver>,
+    request: Request,
+    object: fn(&Q) -> &str,
+    serve: fn(&Driver, &Q) -> Answer<A>,
+) -> Response
+where
+    Q: prost::Message + Default + 'static,
+    A: prost::Message + Default + 'static,
+{
+    let serve = move |asked: &Q| driver.in_flight.alone(object(asked), || serve(&driver, asked));
+    unary(request, WAIT_MAX, serve).await
+}
+
 async fn call_controller(method: &str, driver: Arc<Driver>, request: Request) -> Response {
     match method {
         "ControllerGetCapabilities" => {
@@ -152,16 +170,34 @@ async fn call_controller(method: &str, driver: Arc<Driver>, request: Request) ->
             let serve = |driver: &Driver, asked: &_| {
                 controller::create_volume(&driver.objects, (driver.node, driver.default_size_bytes), asked)
             };
-            by(driver, request, serve).await
+            alone(driver, request, |asked: &wire::CreateVolumeRequest| &asked.name, serve).await
         }
         "DeleteVolume" => {
-            by(driver, request, |own, asked| controller::delete_volume(&own.objects, asked)).await
+            alone(
+                driver,
+                request,
+                |asked: &wire::DeleteRequest| &asked.id,
+                |own, asked| controller::delete_volume(&own.objects, asked),
+            )
+            .await
         }
         "ControllerPublishVolume" => {
-            by(driver, request, |own, asked| controller::publish(&own.objects, own.node, asked)).await
+            alone(
+                driver,
+                request,
+                |asked: &wire::ControllerPublishVolumeRequest| &asked.volume_id,
+                |own, asked| controller::publish(&own.objects, own.node, asked),
+            )
+            .await
         }
         "ControllerUnpublishVolume" => {
-            by(driver, request, |own, asked| controller::unpublish(&own.objects, asked)).await
+            alone(
+                driver,
+                request,
+                |asked: &wire::ControllerUnpublishVolumeRequest| &asked.volume_id,
+                |own, asked| controller::unpublish(&own.objects, asked),
+            )
+            .await
         }
         "ValidateVolumeCapabilities" => {
             by(driver, request, |own, asked| controller::validate(&own.objects, asked)).await
@@ -173,19 +209,43 @@ async fn call_controller(method: &str, driver: Arc<Driver>, request: Request) ->
             by(driver, request, |own, asked| controller::capacity(&own.objects, own.node, asked)).await
         }
         "CreateSnapshot" => {
-            by(driver, request, |own, asked| controller::create_snapshot(&own.objects, asked)).await
+            alone(
+                driver,
+                request,
+                |asked: &wire::CreateSnapshotRequest| &asked.name,
+                |own, asked| controller::create_snapshot(&own.objects, asked),
+            )
+            .await
         }
         "DeleteSnapshot" => {
-            by(driver, request, |own, asked| controller::delete_snapshot(&own.objects, asked)).await
+            alone(
+                driver,
+                request,
+                |asked: &wire::DeleteRequest| &asked.id,
+                |own, asked| controller::delete_snapshot(&own.objects, asked),
+            )
+            .await
         }
         "ListSnapshots" => {
             by(driver, request, |own, asked| controller::list_snapshots(&own.objects, asked)).await
         }
         "ControllerExpandVolume" => {
-            by(driver, request, |own, asked| controller::expand(&own.objects, asked)).await
+            alone(
+                driver,
+                request,
+                |asked: &wire::ControllerExpandVolumeRequest| &asked.volume_id,
+                |own, asked| controller::expand(&own.objects, asked),
+            )
+            .await
         }
         "ControllerModifyVolume" => {
-            by(driver, request, |own, asked| controller::modify(&own.objects, asked)).await
+            alone(
+                driver,
+                request,
+                |asked: &wire::ControllerModifyVolumeRequest| &asked.volume_id,
+                |own, asked| controller::modify(&own.objects, asked),
+            )
+            .await
         }
         _ => unimplemented(method),
     }
@@ -195,12 +255,52 @@ async fn call_node(method: &str, driver: Arc<Driver>, request: Request) -> Respo
     match method {
         "NodeGetCapabilities" => unary(request, WAIT_MAX, |_: &wire::Empty| Ok(node::capabilities())).await,
         "NodeGetInfo" => unary(request, WAIT_MAX, move |_: &wire::Empty| Ok(node::info(driver.node))).await,
-        "NodeStageVolume" => by(driver, request, |own, asked| node::stage(&own.objects, asked)).await,
-        "NodeUnstageVolume" => by(driver, request, |_, asked| node::unstage(asked)).await,
-        "NodePublishVolume" => by(driver, request, |own, asked| node::publish(&own.objects, asked)).await,
-        "NodeUnpublishVolume" => by(driver, request, |_, asked| node::unpublish(asked)).await,
+        "NodeStageVolume" => {
+            alone(
+                driver,
+                request,
+                |asked: &wire::NodeStageVolumeRequest| &asked.volume_id,
+                |own, asked| node::stage(&own.objects, asked),
+            )
+            .await
+        }
+        "NodeUnstageVolume" => {
+            alone(
+                driver,
+                request,
+                |asked: &wire::NodeRemoveRequest| &asked.volume_id,
+                |_, asked| node::unstage(asked),
+            )
+            .await
+        }
+        "NodePublishVolume" => {
+            alone(
+                driver,
+                request,
+                |asked: &wire::NodePublishVolumeRequest| &asked.volume_id,
+                |own, asked| node::publish(&own.objects, asked),
+            )
+            .await
+        }
+        "NodeUnpublishVolume" => {
+            alone(
+                driver,
+                request,
+                |asked: &wire::NodeRemoveRequest| &asked.volume_id,
+                |_, asked| node::unpublish(asked),
+            )
+            .await
+        }
         "NodeGetVolumeStats" => by(driver, request, |own, asked| node::statistics(&own.objects, asked)).await,
-        "NodeExpandVolume" => by(driver, request, |own, asked| node::expand(&own.objects, asked)).await,
+        "NodeExpandVolume" => {
+            alone(
+                driver,
+                request,
+                |asked: &wire::NodeExpandVolumeRequest| &asked.volume_id,
+                |own, asked| node::expand(&own.objects, asked),
+            )
+            .await
+        }
         _ => unimplemented(method),
     }
 }

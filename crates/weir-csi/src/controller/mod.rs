@@ -5,7 +5,7 @@
 mod paging;
 pub mod publishing;
 mod snapshots;
-mod volumes;
+pub mod volumes;
 
 use tonic::Status;
 use uuid::Uuid;
@@ -86,6 +86,9 @@ fn is_at(place: &Topology, node: Uuid) -> bool {
 
 /// What parameters ask for.
 fn specification(name: &str, parameters: &Map) -> Answer<Specification> {
+    if parameters.keys().any(|key| key.eq_ignore_ascii_case("size")) {
+        return Err(Status::invalid_argument("'size' is no parameter: a claim says its size"));
+    }
     // The provisioner adds names of Kubernetes' objects if it is told to.
     let is_own = |key: &str| !key.starts_with("csi.storage.k8s.io/") || key.ends_with("/fstype");
     let own = parameters.iter().filter(|(key, _)| is_own(key));

@@ -1,19 +1,24 @@
 //! Publishing: a volume is attached to a node, so that the node has its block device.
 
+use std::path::PathBuf;
+
 use tonic::Status;
 use uuid::Uuid;
 use weir_api_types::{AttachMethod, Attachment, AttachmentCreate, Volume};
 
-use crate::capability::usage_of;
+use crate::capability::{Access, usage_of};
 use crate::failure::required;
 use crate::objects::Objects;
 use crate::rpc::Answer;
 use crate::wire::*;
 
-/// Key of the path of the block device, for the node.
-pub const DEVICE: &str = "device";
+/// Key of whether consumers may only read, for the node.
+pub const READ_ONLY: &str = "read_only";
 /// The driver as a consumer of attachments.
 const CONSUMER: &str = "csi";
+/// The same, for consumers that only read. A filesystem needs a device that can be written: to read it, its journal is
+/// replayed first.
+const READING_CONSUMER: &str = "csi, read-only";
 
 /// Attaches a volume. A repeated call finds its attachment.
 pub fn publish(
@@ -26,13 +31,33 @@ pub fn publish(
     let usage = usage_of(request.volume_capability.as_ref())?;
     let volume = objects.volume(id)?;
     check_node(node, node_id)?;
-    let is_read_only = request.readonly || usage.is_read_only;
-    let attachment = match objects.attachment_of(&volume)? {
-        Some(attachment) => existing(&volume, attachment, is_read_only)?,
-        None => attach(objects, &volume, is_read_only)?,
+    let is_read_only = request.readonly || usage.is_read_only || volume.read_only;
+    let wanted = AttachmentCreate {
+        method: AttachMethod::Fuse,
+        read_only: volume.read_only || is_read_only && usage.access == Access::Block,
+        consumer: Some(if is_read_only { READING_CONSUMER } else { CONSUMER }.to_owned()),
     };
-    let publish_context = Map::from([(DEVICE.to_owned(), attachment.link)]);
+    match objects.attachment_of(&volume)? {
+        Some(attachment) => check_existing(&volume, &attachment, &wanted)?,
+        None => {
+            let path = format!("{}/attachments", objects.path("volumes", Some(&volume.name)));
+            let _: Attachment = objects.post(&path, &wanted)?;
+        }
+    }
+    let publish_context = Map::from([(READ_ONLY.to_owned(), is_read_only.to_string())]);
     Ok(ControllerPublishVolumeResponse { publish_context })
+}
+
+/// The block device of a published volume.
+pub fn device_of(objects: &Objects, volume: &Volume) -> Answer<PathBuf> {
+    let attachment = objects.attachment_of(volume)?.filter(is_own);
+    let device = attachment.and_then(|attachment| attachment.device).map(PathBuf::from);
+    let unpublished = || Status::failed_precondition(format!("volume '{}' is not published", volume.name));
+    device.ok_or_else(unpublished)
+}
+
+fn is_own(attachment: &Attachment) -> bool {
+    [CONSUMER, READING_CONSUMER].contains(&attachment.consumer.as_str())
 }
 
 fn check_node(node: Uuid, asked: &str) -> Answer<()> {
@@ -42,31 +67,22 @@ fn check_node(node: Uuid, asked: &str) -> Answer<()> {
     }
 }
 
-/// An attachment that is there already, if it is what the call asks for.
-fn existing(volume: &Volume, attachment: Attachment, is_read_only: bool) -> Answer<Attachment> {
-    if attachment.consumer != CONSUMER || attachment.method == AttachMethod::FuseFile {
-        let (name, consumer) = (&volume.name, &attachment.consumer);
+/// Checks that an attachment is what a call asks for.
+fn check_existing(volume: &Volume, attachment: &Attachment, wanted: &AttachmentCreate) -> Answer<()> {
+    let name = &volume.name;
+    if !is_own(attachment) {
+        let consumer = &attachment.consumer;
         return Err(Status::failed_precondition(format!(
             "volume '{name}' is attached by '{consumer}'; 'weir detach {name}' ends that"
         )));
     }
-    if attachment.read_only != is_read_only {
-        return Err(Status::already_exists(format!(
-            "volume '{}' is published with other access",
-            volume.name
-        )));
+    if attachment.read_only != wanted.read_only || Some(&attachment.consumer) != wanted.consumer.as_ref() {
+        return Err(Status::already_exists(format!("volume '{name}' is published with other access")));
     }
-    Ok(attachment)
-}
-
-fn attach(objects: &Objects, volume: &Volume, is_read_only: bool) -> Answer<Attachment> {
-    let path = format!("{}/attachments", objects.path("volumes", Some(&volume.name)));
-    let request = AttachmentCreate {
-        method: AttachMethod::Fuse,
-        read_only: is_read_only,
-        consumer: Some(CONSUMER.to_owned()),
-    };
-    objects.post(&path, &request)
+    match attachment.device {
+        Some(_) => Ok(()),
+        None => Err(Status::aborted(format!("volume '{name}' is being attached or detached; try again"))),
+    }
 }
 
 /// Detaches a volume. One that is not attached, or gone, is no error.
@@ -75,7 +91,7 @@ pub fn unpublish(objects: &Objects, request: &ControllerUnpublishVolumeRequest) 
         Err(status) if status.code() == tonic::Code::NotFound => return Ok(Empty {}),
         found => found?,
     };
-    let attachment = objects.attachment_of(&volume)?.filter(|attachment| attachment.consumer == CONSUMER);
+    let attachment = objects.attachment_of(&volume)?.filter(is_own);
     let Some(attachment) = attachment else { return Ok(Empty {}) };
     objects.delete(&format!("/v1/attachments/{}", attachment.id)).map(|()| Empty {})
 }

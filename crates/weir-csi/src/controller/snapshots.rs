@@ -13,7 +13,9 @@ use crate::wire::*;
 pub fn create_snapshot(objects: &Objects, request: &CreateSnapshotRequest) -> Answer<CreateSnapshotResponse> {
     let name = required(&request.name, "name")?;
     let volume = objects.volume(required(&request.source_volume_id, "source volume")?)?;
-    if let Some(key) = request.parameters.keys().next() {
+    // The snapshotter adds names of Kubernetes' objects if it is told to.
+    let own = request.parameters.keys().find(|key| !key.starts_with("csi.storage.k8s.io/"));
+    if let Some(key) = own {
         return Err(Status::invalid_argument(format!("'{key}' is not a parameter of a snapshot")));
     }
     // In CSI, names of snapshots are unique among all volumes.

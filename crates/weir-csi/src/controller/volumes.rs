@@ -4,17 +4,19 @@ use std::collections::BTreeMap;
 
 use tonic::Status;
 use uuid::Uuid;
-use weir_api_types::{Volume as WeirVolume, VolumeClone, VolumeModify};
+use weir_api_types::{Volume as WeirVolume, VolumeClone, VolumeLife, VolumeModify};
 use weir_volume_options::Specification;
 
 use super::paging::{page, position};
 use super::{is_at, is_in, size_in, specification, topology};
 use crate::capability::check_all;
-use crate::failure::required;
+use crate::failure::{of_change, required};
 use crate::objects::Objects;
 use crate::rpc::Answer;
 use crate::wire::*;
 
+/// Key of the filesystem in the context of a volume, if the StorageClass names one.
+pub const FILESYSTEM: &str = "fs";
 /// Parameters that a volume can change while it is in use.
 const MUTABLE: &str = "policy_group (qos_policy_group), io_priority (priority_io), repl, template";
 
@@ -38,15 +40,24 @@ pub fn create_volume(
     let origin = request.volume_content_source.as_ref().map(|source| origin(objects, source)).transpose()?;
     let default_bytes = origin.as_ref().map_or(default_bytes, |origin| origin.size_bytes);
     let size_bytes = size_in(request.capacity_range, default_bytes)?;
-    let volume = match objects.volume_named(&wanted.name)? {
-        Some(volume) => existing(volume, origin.as_ref(), request)?,
+    let made = match objects.volume_named(&wanted.name)? {
+        Some(volume) => existing(objects, volume, origin.as_ref(), request)?,
         None => match &origin {
             Some(origin) => clone(objects, origin, &wanted, size_bytes)?,
             None => objects.post(&objects.path("volumes", None), &wanted.request(size_bytes))?,
         },
     };
-    let source = request.volume_content_source.clone();
-    Ok(CreateVolumeResponse { volume: Some(shown(&volume, node, source)) })
+    let made = if origin.is_some() { completed(objects, made, &wanted, size_bytes)? } else { made };
+    let mut volume = shown(&made, node, request.volume_content_source.clone());
+    if all.keys().any(|key| is_filesystem(key)) {
+        volume.volume_context.insert(FILESYSTEM.to_owned(), wanted.filesystem.name().to_owned());
+    }
+    Ok(CreateVolumeResponse { volume: Some(volume) })
+}
+
+fn is_filesystem(key: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    ["fs", "fstype", "filesystem"].contains(&key.as_str()) || key.ends_with("/fstype")
 }
 
 /// What a volume is made of.
@@ -77,8 +88,9 @@ fn origin(objects: &Objects, source: &VolumeContentSource) -> Answer<Origin> {
     }
 }
 
-/// A volume that is there already, if it is what the call asks for.
+/// A volume that is there already, if it is what the call asks for. A clone may lack what [`completed`] adds.
 fn existing(
+    objects: &Objects,
     volume: WeirVolume,
     origin: Option<&Origin>,
     request: &CreateVolumeRequest,
@@ -86,7 +98,15 @@ fn existing(
     let refused = |what: &str| {
         Err(Status::already_exists(format!("volume '{}' exists with another {what}", volume.name)))
     };
-    if !is_in(request.capacity_range, volume.size_bytes) {
+    if volume.state != VolumeLife::Online {
+        return Err(Status::aborted(format!(
+            "volume '{}' is being created or deleted; try again",
+            volume.name
+        )));
+    }
+    let is_as_made = origin.is_some_and(|origin| origin.size_bytes == volume.size_bytes);
+    let is_to_grow = is_as_made && objects.attachment_of(&volume)?.is_none();
+    if !is_in(request.capacity_range, volume.size_bytes) && !is_to_grow {
         return refused("size");
     }
     if volume.cloned_from.as_deref() != origin.map(|origin| origin.export_name.as_str()) {
@@ -95,7 +115,7 @@ fn existing(
     Ok(volume)
 }
 
-/// Makes a volume of a source. It grows if it is to be larger.
+/// Makes a volume of a source.
 fn clone(objects: &Objects, origin: &Origin, wanted: &Specification, size_bytes: u64) -> Answer<WeirVolume> {
     if size_bytes < origin.size_bytes {
         return Err(Status::out_of_range(format!(
@@ -111,11 +131,31 @@ fn clone(objects: &Objects, origin: &Origin, wanted: &Specification, size_bytes:
         force: false,
     };
     let path = format!("{}/clones", objects.path("volumes", Some(&origin.volume)));
-    let made: WeirVolume = objects.post(&path, &request)?;
-    if size_bytes == made.size_bytes {
-        return Ok(made);
+    objects.post(&path, &request)
+}
+
+/// Gives a clone what it cannot be made with: a larger size, other drives, more replicas.
+fn completed(
+    objects: &Objects,
+    volume: WeirVolume,
+    wanted: &Specification,
+    size_bytes: u64,
+) -> Answer<WeirVolume> {
+    let change = VolumeModify {
+        size_bytes: Some(size_bytes).filter(|size_bytes| *size_bytes > volume.size_bytes),
+        replicas: wanted.replicas.filter(|replicas| *replicas != volume.replicas),
+        io_priority: wanted.io_priority.filter(|class| *class != volume.io_priority),
+        template: wanted.template.clone().filter(|template| Some(template) != volume.template.as_ref()),
+        ..VolumeModify::default()
+    };
+    let is_complete = change.size_bytes.is_none()
+        && change.replicas.is_none()
+        && change.io_priority.is_none()
+        && change.template.is_none();
+    match is_complete {
+        true => Ok(volume),
+        false => objects.patch(&format!("/v1/volumes/{}", volume.id), &change),
     }
-    resize(objects, &made, size_bytes)
 }
 
 fn resize(objects: &Objects, volume: &WeirVolume, size_bytes: u64) -> Answer<WeirVolume> {
@@ -175,7 +215,7 @@ pub fn expand(
     }
     let size_bytes = size_in(request.capacity_range, volume.size_bytes)?;
     let size_bytes = match size_bytes > volume.size_bytes {
-        true => resize(objects, &volume, size_bytes)?.size_bytes,
+        true => resize(objects, &volume, size_bytes).map_err(of_change)?.size_bytes,
         false => volume.size_bytes,
     };
     let is_block = request
@@ -211,6 +251,6 @@ pub fn modify(objects: &Objects, request: &ControllerModifyVolumeRequest) -> Ans
         Err(status) if status.code() == tonic::Code::NotFound => {
             Err(Status::invalid_argument(status.message().to_owned()))
         }
-        changed => changed.map(|_| Empty {}),
+        changed => changed.map(|_| Empty {}).map_err(of_change),
     }
 }

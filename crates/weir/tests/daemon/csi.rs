@@ -119,7 +119,7 @@ fn creation(name: &str, parameters: &[(&str, &str)]) -> CreateVolumeRequest {
     let parameters = parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
     CreateVolumeRequest {
         name: name.to_owned(),
-        capacity_range: Some(CapacityRange { required_bytes: 64 * MIB, limit_bytes: 0 }),
+        capacity_range: Some(CapacityRange { required_bytes: 320 * MIB, limit_bytes: 0 }),
         volume_capabilities: vec![with_filesystem()],
         parameters: parameters.collect(),
         ..CreateVolumeRequest::default()
@@ -136,19 +136,20 @@ struct Pod<'a> {
 
 impl Pod<'_> {
     /// Publishes and stages a volume.
-    fn start<'a>(driver: &'a Driver, state: &State, volume: &str) -> Pod<'a> {
+    fn start<'a>(driver: &'a Driver, state: &State, volume: &Volume) -> Pod<'a> {
+        let id = volume.volume_id.clone();
         let node: NodeGetInfoResponse = driver.twice("Node/NodeGetInfo", &Empty {});
         let published: ControllerPublishVolumeResponse = driver.twice(
             "Controller/ControllerPublishVolume",
             &ControllerPublishVolumeRequest {
-                volume_id: volume.to_owned(),
+                volume_id: id.clone(),
                 node_id: node.node_id,
                 volume_capability: Some(with_filesystem()),
                 readonly: false,
             },
         );
-        let staging = state.beside(&format!("staging-{volume}")).display().to_string();
-        let pod = Pod { driver, volume: volume.to_owned(), context: published.publish_context, staging };
+        let staging = state.beside(&format!("staging-{id}")).display().to_string();
+        let pod = Pod { driver, volume: id, context: published.publish_context, staging };
         let _: Empty = driver.twice(
             "Node/NodeStageVolume",
             &NodeStageVolumeRequest {
@@ -156,7 +157,7 @@ impl Pod<'_> {
                 publish_context: pod.context.clone(),
                 staging_target_path: pod.staging.clone(),
                 volume_capability: Some(with_filesystem()),
-                volume_context: Map::new(),
+                volume_context: volume.volume_context.clone(),
             },
         );
         pod
@@ -203,10 +204,11 @@ fn volume_goes_its_way_through_kubernetes_while_daemon_and_driver_are_killed() {
     let _alone = alone();
     let daemon = State::new().start(&[]);
     let driver = Driver::start(&daemon);
-    let request = creation("pvc-1", &[("repl", "1"), ("io_profile", "auto"), ("journal", "false")]);
+    let request =
+        creation("pvc-1", &[("repl", "1"), ("io_profile", "auto"), ("journal", "false"), ("fs", "xfs")]);
     let volume = driver.twice::<CreateVolumeResponse>("Controller/CreateVolume", &request).volume.unwrap();
-    assert_eq!(volume.capacity_bytes, 64 * MIB);
-    let pod = Pod::start(&driver, daemon.state(), &volume.volume_id);
+    assert_eq!(volume.capacity_bytes, 320 * MIB);
+    let pod = Pod::start(&driver, daemon.state(), &volume);
     let (writer, reader) = (daemon.state().beside("pods/writer"), daemon.state().beside("pods/reader"));
     pod.publish(&writer, false);
     pod.publish(&reader, true);
@@ -234,11 +236,13 @@ fn volume_goes_its_way_through_kubernetes_while_daemon_and_driver_are_killed() {
     let source = Source::Snapshot(SourceId { id: taken.snapshot_id.clone() });
     let restoration = CreateVolumeRequest {
         volume_content_source: Some(VolumeContentSource { source: Some(source) }),
+        capacity_range: Some(CapacityRange { required_bytes: 512 * MIB, limit_bytes: 0 }),
         ..creation("pvc-2", &[])
     };
     let restored =
         driver.twice::<CreateVolumeResponse>("Controller/CreateVolume", &restoration).volume.unwrap();
-    let pod = Pod::start(&driver, daemon.state(), &restored.volume_id);
+    assert_eq!(restored.capacity_bytes, 512 * MIB);
+    let pod = Pod::start(&driver, daemon.state(), &restored);
     pod.publish(&reader, true);
     assert_eq!(fs::read_to_string(reader.join("file")).unwrap(), "content");
     pod.end(&[&reader]);
@@ -264,11 +268,12 @@ fn calls_are_refused_with_the_codes_of_the_interface() {
     refused(create, &|| creation("", &[]), 3, "name");
     refused(create, &|| creation("v", &[("colour", "red")]), 3, "colour");
     refused(create, &|| creation("v", &[("io_profile", "journal")]), 3, "io_profile");
-    refused(create, &|| creation("v", &[("repl", "3")]), 11, "replicas");
+    refused(create, &|| creation("v", &[("repl", "3")]), 8, "replicas");
+    refused(create, &|| creation("v", &[("size", "1")]), 3, "size");
     refused("Controller/GetSnapshot", &|| creation("v", &[]), 12, "GetSnapshot");
     let made: CreateVolumeResponse = driver.twice(create, &creation("v", &[]));
     let larger = || CreateVolumeRequest {
-        capacity_range: Some(CapacityRange { required_bytes: 128 * MIB, limit_bytes: 0 }),
+        capacity_range: Some(CapacityRange { required_bytes: 512 * MIB, limit_bytes: 0 }),
         ..creation("v", &[])
     };
     refused(create, &larger, 6, "size");
