@@ -6,8 +6,8 @@ use crate::objects::Objects;
 use crate::rpc::Answer;
 use crate::wire::*;
 
-/// `CONTROLLER_SERVICE` and `VOLUME_ACCESSIBILITY_CONSTRAINTS`.
-const SERVICES: [i32; 2] = [1, 2];
+/// `CONTROLLER_SERVICE`, `VOLUME_ACCESSIBILITY_CONSTRAINTS` and `GROUP_CONTROLLER_SERVICE`.
+const SERVICES: [i32; 3] = [1, 2, 3];
 /// `VolumeExpansion.ONLINE`.
 const ONLINE: i32 = 1;
 

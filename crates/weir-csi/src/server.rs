@@ -116,6 +116,7 @@ async fn call(State(driver): State<Arc<Driver>>, request: Request) -> Response {
     match path.strip_prefix("/csi.v1.").and_then(|path| path.split_once('/')) {
         Some(("Identity", method)) => call_identity(method, driver, request).await,
         Some(("Controller", method)) => call_controller(method, driver, request).await,
+        Some(("GroupController", method)) => call_group_controller(method, driver, request).await,
         Some(("Node", method)) => call_node(method, driver, request).await,
         _ => unimplemented(&path),
     }
@@ -208,6 +209,31 @@ async fn call_controller(method: &str, driver: Arc<Driver>, request: Request) ->
         "GetCapacity" => {
             by(driver, request, |own, asked| controller::capacity(&own.objects, own.node, asked)).await
         }
+        "ControllerExpandVolume" => {
+            alone(
+                driver,
+                request,
+                |asked: &wire::ControllerExpandVolumeRequest| &asked.volume_id,
+                |own, asked| controller::expand(&own.objects, asked),
+            )
+            .await
+        }
+        "ControllerModifyVolume" => {
+            alone(
+                driver,
+                request,
+                |asked: &wire::ControllerModifyVolumeRequest| &asked.volume_id,
+                |own, asked| controller::modify(&own.objects, asked),
+            )
+            .await
+        }
+        _ => call_snapshots(method, driver, request).await,
+    }
+}
+
+/// Serves one call about snapshots.
+async fn call_snapshots(method: &str, driver: Arc<Driver>, request: Request) -> Response {
+    match method {
         "CreateSnapshot" => {
             alone(
                 driver,
@@ -229,23 +255,25 @@ async fn call_controller(method: &str, driver: Arc<Driver>, request: Request) ->
         "ListSnapshots" => {
             by(driver, request, |own, asked| controller::list_snapshots(&own.objects, asked)).await
         }
-        "ControllerExpandVolume" => {
-            alone(
-                driver,
-                request,
-                |asked: &wire::ControllerExpandVolumeRequest| &asked.volume_id,
-                |own, asked| controller::expand(&own.objects, asked),
-            )
-            .await
+        _ => unimplemented(method),
+    }
+}
+
+async fn call_group_controller(method: &str, driver: Arc<Driver>, request: Request) -> Response {
+    match method {
+        "GroupControllerGetCapabilities" => {
+            unary(request, WAIT_MAX, |_: &wire::Empty| Ok(controller::group_capabilities())).await
         }
-        "ControllerModifyVolume" => {
-            alone(
-                driver,
-                request,
-                |asked: &wire::ControllerModifyVolumeRequest| &asked.volume_id,
-                |own, asked| controller::modify(&own.objects, asked),
-            )
-            .await
+        "CreateVolumeGroupSnapshot" => {
+            let name: fn(&wire::CreateVolumeGroupSnapshotRequest) -> &str = |asked| &asked.name;
+            alone(driver, request, name, |own, asked| controller::create_group(&own.objects, asked)).await
+        }
+        "DeleteVolumeGroupSnapshot" => {
+            let id: fn(&wire::VolumeGroupSnapshotRequest) -> &str = |asked| &asked.group_snapshot_id;
+            alone(driver, request, id, |own, asked| controller::delete_group(&own.objects, asked)).await
+        }
+        "GetVolumeGroupSnapshot" => {
+            by(driver, request, |own, asked| controller::get_group(&own.objects, asked)).await
         }
         _ => unimplemented(method),
     }

@@ -2,6 +2,7 @@
 //!
 //! Volumes and snapshots keep their names of Kubernetes in Weir, and their identities of Weir in Kubernetes.
 
+mod groups;
 mod paging;
 pub mod publishing;
 mod snapshots;
@@ -18,6 +19,7 @@ use crate::rpc::Answer;
 use crate::wire::*;
 use weir_volume_options::Specification;
 
+pub use groups::{create_group, delete_group, get_group, group_capabilities};
 pub use publishing::{publish, unpublish};
 pub use snapshots::{create_snapshot, delete_snapshot, list_snapshots};
 pub use volumes::{create_volume, delete_volume, expand, list_volumes, modify};

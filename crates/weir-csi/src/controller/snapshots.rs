@@ -13,11 +13,7 @@ use crate::wire::*;
 pub fn create_snapshot(objects: &Objects, request: &CreateSnapshotRequest) -> Answer<CreateSnapshotResponse> {
     let name = required(&request.name, "name")?;
     let volume = objects.volume(required(&request.source_volume_id, "source volume")?)?;
-    // The snapshotter adds names of Kubernetes' objects if it is told to.
-    let own = request.parameters.keys().find(|key| !key.starts_with("csi.storage.k8s.io/"));
-    if let Some(key) = own {
-        return Err(Status::invalid_argument(format!("'{key}' is not a parameter of a snapshot")));
-    }
+    refuse_parameters(&request.parameters)?;
     // In CSI, names of snapshots are unique among all volumes.
     let existing = objects.snapshots()?.into_iter().find(|snapshot| snapshot.name == name);
     let snapshot = match existing {
@@ -33,13 +29,23 @@ pub fn create_snapshot(objects: &Objects, request: &CreateSnapshotRequest) -> An
     Ok(CreateSnapshotResponse { snapshot: Some(shown(&snapshot, &volume.id.to_string())) })
 }
 
+/// Refuses parameters: a snapshot has none.
+pub fn refuse_parameters(parameters: &Map) -> Answer<()> {
+    // The snapshotter adds names of Kubernetes' objects if it is told to.
+    match parameters.keys().find(|key| !key.starts_with("csi.storage.k8s.io/")) {
+        None => Ok(()),
+        Some(key) => Err(Status::invalid_argument(format!("'{key}' is not a parameter of a snapshot"))),
+    }
+}
+
 fn take(objects: &Objects, volume: &Volume, name: &str) -> Answer<WeirSnapshot> {
     let request = SnapshotCreate { name: name.to_owned(), volumes: vec![volume.name.clone()] };
     let made: SnapshotList = objects.post(&objects.path("snapshots", None), &request)?;
     made.items.into_iter().next().ok_or_else(|| Status::internal("the daemon made no snapshot"))
 }
 
-fn shown(snapshot: &WeirSnapshot, volume_id: &str) -> Snapshot {
+/// A snapshot as CSI shows it.
+pub fn shown(snapshot: &WeirSnapshot, volume_id: &str) -> Snapshot {
     let created_at = snapshot.created_at;
     Snapshot {
         size_bytes: i64::try_from(snapshot.size_bytes).unwrap_or(i64::MAX),
@@ -57,9 +63,14 @@ fn shown(snapshot: &WeirSnapshot, volume_id: &str) -> Snapshot {
 /// Deletes a snapshot. One that is gone is no error.
 pub fn delete_snapshot(objects: &Objects, request: &DeleteRequest) -> Answer<Empty> {
     let Some(snapshot) = objects.snapshot(required(&request.id, "snapshot")?)? else { return Ok(Empty {}) };
+    remove(objects, &snapshot).map(|()| Empty {})
+}
+
+/// Deletes a snapshot.
+pub fn remove(objects: &Objects, snapshot: &WeirSnapshot) -> Answer<()> {
     let of_volume = objects.path("volumes", Some(&snapshot.volume));
     let name = weir_client::segment(&snapshot.name);
-    objects.delete(&format!("{of_volume}/snapshots/{name}")).map(|()| Empty {})
+    objects.delete(&format!("{of_volume}/snapshots/{name}"))
 }
 
 /// Lists snapshots: all, those of a volume, or one.

@@ -4,6 +4,7 @@
 //! Only fields that the driver reads or sets are here; the decoder passes over the others.
 
 mod controller;
+mod group;
 mod identity;
 mod node;
 mod volume;
@@ -11,6 +12,7 @@ mod volume;
 use std::collections::HashMap;
 
 pub use controller::*;
+pub use group::*;
 pub use identity::*;
 pub use node::*;
 pub use volume::*;
