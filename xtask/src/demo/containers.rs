@@ -58,7 +58,7 @@ pub struct Found {
 
 /// Where the users run.
 enum Host {
-    Containers { engine: Engine, _plugin: Process },
+    Containers { engine: Engine, plugin: Process },
     Filesystems,
 }
 
@@ -83,7 +83,7 @@ pub fn play(binary: &Path) -> Result<Option<Found>> {
         let place = folder.path().join(class);
         std::fs::create_dir_all(&place)?;
         daemon.run(&format!(
-            "drive add {} --name {class} --emulate iops={drive_iops},latency=200us --class {class} --no-measurement",
+            "drive add {} --name {class}-drive --emulate iops={drive_iops},latency=200us --class {class} --no-measurement",
             place.display()
         ))?;
     }
@@ -92,7 +92,7 @@ pub fn play(binary: &Path) -> Result<Option<Found>> {
         host.create(user, &daemon)?;
     }
     let found = phases(&host, folder.path(), &daemon)?;
-    drop(host);
+    host.end()?;
     daemon.process().stop()?;
     Ok(Some(found))
 }
@@ -123,7 +123,9 @@ impl Host {
     fn new(binary: &Path, folder: &Path, daemon: &Daemon) -> Result<Host> {
         let socket = Path::new(PLUGINS).join("weir.sock");
         let has_programs = docker::PROGRAMS.iter().all(|program| find(program).is_some());
-        if !has_programs || socket.exists() {
+        // Another plugin may serve this machine's own engine.
+        let is_taken = std::os::unix::net::UnixStream::connect(&socket).is_ok();
+        if !has_programs || is_taken {
             println!("# no Docker engine here: attached filesystems take the place of containers");
             return Ok(Host::Filesystems);
         }
@@ -141,7 +143,14 @@ impl Host {
         let arguments = ["docker-plugin", "--server", &server, "--folder", &mounts].map(str::to_owned);
         let mut plugin = Process::start("plugin", folder, &binary.to_string_lossy(), &arguments)?;
         plugin.wait_until(|_| std::os::unix::net::UnixStream::connect(&socket).is_ok())?;
-        Ok(Host::Containers { engine, _plugin: plugin })
+        Ok(Host::Containers { engine, plugin })
+    }
+
+    /// Ends the engine, and the plugin, which removes its socket.
+    fn end(self) -> Result<()> {
+        let Host::Containers { engine, mut plugin } = self else { return Ok(()) };
+        drop(engine);
+        plugin.stop()
     }
 
     fn create(&self, user: &User, daemon: &Daemon) -> Result<()> {
@@ -164,7 +173,7 @@ impl Running<'_> {
         let name = USERS[number].name;
         let fio = format!(
             "--name={name} --filename=file --size=16M --rw=randread --bs=4k --direct=1 --ioengine=libaio \
-             --time_based --runtime=3600 {more}"
+             --thread=1 --time_based --runtime=3600 {more}"
         );
         let mut command = match self.host {
             Host::Containers { engine, .. } => {
@@ -232,12 +241,18 @@ impl Running<'_> {
     }
 }
 
-/// Users that an error left behind end with the act.
+/// Users that an error left behind end with the act, and so do their mounts, while the daemon still serves them.
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         for child in self.users.iter_mut().flatten() {
             let _ = child.kill();
             let _ = child.wait();
+        }
+        for user in &USERS {
+            let place = self.place(user.name);
+            if place.exists() {
+                let _ = Command::new("umount").args(["-l", "-q"]).arg(place).status();
+            }
         }
     }
 }
