@@ -124,15 +124,15 @@ pub enum Command {
         #[command(subcommand)]
         command: VolumeCommand,
     },
-    /// Make a volume a block device of the daemon's host, and print the path of the device
+    /// Make a volume a block device or a file of the daemon's host, and print its path
     #[command(
-        after_help = "Example:\n  weir attach vol1\n  mkfs.ext4 /dev/weir/default/vol1\n  weir attach vol1 --print-command qemu\n\nThe device stays while the daemon restarts: its I/O waits meanwhile."
+        after_help = "Example:\n  weir attach vol1\n  mkfs.ext4 /dev/weir/default/vol1\n  weir attach vol1 --print-command qemu\n\nThe device or file stays while the daemon restarts: its I/O waits meanwhile."
     )]
     Attach(AttachArguments),
-    /// Remove the block device of a volume; a device in use is refused
+    /// Remove the block device or file of a volume; one in use is refused
     #[command(after_help = "Example:\n  weir detach vol1")]
     Detach(DetachArguments),
-    /// Show attachments: volumes that are block devices
+    /// Show attachments: volumes that are block devices or files
     #[command(after_help = "Example:\n  weir attachment list")]
     Attachment {
         /// The command about attachments.
