@@ -1,6 +1,6 @@
 //! Errors of requests to the daemon.
 
-use weir_api_types::Problem;
+use weir_api_types::{ErrorCode, Problem};
 use weir_host::token::TokenError;
 
 /// Why a request came to nothing.
@@ -63,5 +63,10 @@ impl ClientError {
             ClientError::Answered(problem) => Some(problem),
             _ => None,
         }
+    }
+
+    /// True if the daemon said that an object that the request names does not exist.
+    pub fn is_not_found(&self) -> bool {
+        self.problem().is_some_and(|problem| problem.code == ErrorCode::NotFound)
     }
 }

@@ -3,8 +3,8 @@
 use serde::de::DeserializeOwned;
 use tonic::Status;
 use uuid::Uuid;
-use weir_api_types::{Attachment, ErrorCode, Snapshot, Volume};
-use weir_client::{CHANGE_TIME_MAX, Client, ClientError, Method, of_tenant, read};
+use weir_api_types::{Attachment, Pool, Snapshot, Volume};
+use weir_client::{CHANGE_TIME_MAX, Client, Method, of_tenant, read};
 
 use crate::failure::of_daemon;
 use crate::rpc::Answer;
@@ -40,7 +40,7 @@ impl Objects {
     /// Deletes an object. One that is gone is no error.
     pub fn delete(&self, path: &str) -> Answer<()> {
         match self.client.delete(path) {
-            Err(error) if is_absent(&error) => Ok(()),
+            Err(error) if error.is_not_found() => Ok(()),
             done => done.map_err(|error| of_daemon(&error)),
         }
     }
@@ -53,6 +53,12 @@ impl Objects {
     /// The path of a list, or of an object in it, of the tenant.
     pub fn path(&self, noun: &str, name: Option<&str>) -> String {
         of_tenant(Some(&self.tenant), noun, name)
+    }
+
+    /// All pools of the daemon.
+    pub fn pools(&self) -> Answer<Vec<Pool>> {
+        let found = self.client.list("/v1/pools", &[]);
+        found.map(|found| found.items).map_err(|error| of_daemon(&error))
     }
 
     /// All volumes of the tenant.
@@ -73,7 +79,7 @@ impl Objects {
     /// The volume of this name, if there is one.
     pub fn volume_named(&self, name: &str) -> Answer<Option<Volume>> {
         match self.client.get(&self.path("volumes", Some(name)), &[]) {
-            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) if error.is_not_found() => Ok(None),
             found => found.map(Some).map_err(|error| of_daemon(&error)),
         }
     }
@@ -100,8 +106,4 @@ impl Objects {
         let found = self.client.list(&path, &[]).map_err(|error| of_daemon(&error))?;
         Ok(found.items.into_iter().next())
     }
-}
-
-fn is_absent(error: &ClientError) -> bool {
-    error.problem().is_some_and(|problem| problem.code == ErrorCode::NotFound)
 }

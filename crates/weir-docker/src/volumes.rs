@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use weir_api_types::{
-    AttachMethod, Attachment, AttachmentCreate, ErrorCode, IoPriority, Volume, VolumeHealth,
+    AttachMethod, Attachment, AttachmentCreate, IoPriority, Volume, VolumeHealth,
 };
 use weir_attach::filesystem::{self, FilesystemKind, MountOptions};
 use weir_attach::mount_table;
@@ -301,7 +301,7 @@ impl DockerVolumes {
         }
         match self.client.delete(&self.path_of(&name)) {
             // An earlier call has done it.
-            Err(error) if is_absent(&error) => Ok(()),
+            Err(error) if error.is_not_found() => Ok(()),
             done => Ok(done?),
         }
     }
@@ -343,14 +343,14 @@ impl DockerVolumes {
 
     fn find(&self, name: &str) -> Outcome<Option<Volume>> {
         match self.client.get(&self.path_of(name), &[]) {
-            Err(error) if is_absent(&error) => Ok(None),
+            Err(error) if error.is_not_found() => Ok(None),
             found => Ok(Some(found?)),
         }
     }
 
     fn attachment_of(&self, name: &str) -> Outcome<Option<Attachment>> {
         match self.client.list::<Attachment>(&format!("{}/attachments", self.path_of(name)), &[]) {
-            Err(error) if is_absent(&error) => Err(CallError::NoVolume(name.to_owned())),
+            Err(error) if error.is_not_found() => Err(CallError::NoVolume(name.to_owned())),
             found => Ok(found?.items.into_iter().next()),
         }
     }
@@ -367,7 +367,7 @@ impl DockerVolumes {
 
     fn detach(&self, attachment: &Attachment) -> Outcome<()> {
         match self.client.delete(&format!("/v1/attachments/{}", attachment.id)) {
-            Err(error) if is_absent(&error) => Ok(()),
+            Err(error) if error.is_not_found() => Ok(()),
             done => Ok(done?),
         }
     }
@@ -382,10 +382,6 @@ impl DockerVolumes {
 
 fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn is_absent(error: &ClientError) -> bool {
-    error.problem().is_some_and(|problem| problem.code == ErrorCode::NotFound)
 }
 
 fn device_of(attachment: &Attachment) -> Outcome<&Path> {

@@ -5,7 +5,6 @@
 //! of block devices (`blkio.throttle`, where the host has cgroups of version 1), on a file of the disk.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
@@ -19,7 +18,8 @@ use crate::numbers::off_per_cent;
 use crate::report::{Report, print_table};
 use crate::repository::repository_root;
 use crate::world::daemon::Daemon;
-use crate::world::folder::Folder;
+use crate::world::folder::{Folder, disk_of};
+use crate::world::peers::BlockGroup;
 use crate::world::tools;
 
 /// Largest difference between a cgroup's rate and its limit, in per cent.
@@ -59,7 +59,8 @@ pub fn run(options: &Options) -> Result<Report> {
     let daemon = Daemon::start(&options.binary, &folder.path().join("state"), &["--reactors", "1"])?;
     daemon.run("volume create vol1 --size 256MiB")?;
     let file = PathBuf::from(daemon.run("attach vol1 --method fuse-file")?.trim());
-    let cgroups = cgroups("weir")?;
+    let groups = cgroups()?;
+    let cgroups: Vec<&Cgroup> = groups.iter().collect();
     for (cgroup, limit) in cgroups.iter().zip(LIMITS_MIB) {
         let place = cgroup.folder().display();
         daemon.run(&format!(
@@ -90,9 +91,9 @@ pub fn run(options: &Options) -> Result<Report> {
     Ok(report)
 }
 
-fn cgroups(whose: &str) -> Result<Vec<Cgroup>> {
+fn cgroups() -> Result<Vec<Cgroup>> {
     let create =
-        |limit| Cgroup::create(&format!("weir-bench-{whose}-{limit}")).context("cannot create a cgroup");
+        |limit| Cgroup::create(&format!("weir-bench-{limit}")).context("cannot create a cgroup");
     LIMITS_MIB.into_iter().map(create).collect()
 }
 
@@ -126,7 +127,7 @@ fn fill(file: &Path) -> Result<()> {
 }
 
 /// Runs one program in each cgroup, and returns their rates in bytes per second.
-fn measure(table: &Table, file: &Path, cgroups: &[Cgroup], options: &Options) -> Result<Vec<f64>> {
+fn measure(table: &Table, file: &Path, cgroups: &[&Cgroup], options: &Options) -> Result<Vec<f64>> {
     let children: Vec<Child> = cgroups
         .iter()
         .enumerate()
@@ -158,34 +159,13 @@ fn kernel(options: &Options) -> Result<Option<Vec<Vec<f64>>>> {
     let folder = Folder::on_disk(options.disk.as_deref(), &repository_root(), "weir-bench-throttle")?;
     let file = folder.path().join("file");
     fs::write(&file, "")?;
-    let Some(device) = whole_device(&file)? else { return Ok(None) };
-    let cgroups = cgroups("blkio")?;
-    for (cgroup, limit) in cgroups.iter().zip(LIMITS_MIB) {
-        for direction in ["read", "write"] {
-            let setting = cgroup.folder().join(format!("blkio.throttle.{direction}_bps_device"));
-            if !setting.exists() {
-                return Ok(None);
-            }
-            fs::write(&setting, format!("{device} {}", limit * MIB))
-                .context("cannot set a limit of blkio")?;
-        }
-    }
-    fill(&file)?;
-    TABLES.iter().map(|table| measure(table, &file, &cgroups, options)).collect::<Result<_>>().map(Some)
-}
-
-/// The number of the disk that has a file, as `MAJOR:MINOR`; `None` if the file is on no block device.
-fn whole_device(file: &Path) -> Result<Option<String>> {
-    let number = fs::metadata(file)?.dev();
-    let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
-    let place = PathBuf::from(format!("/sys/dev/block/{number}"));
-    if !place.exists() {
+    let Some(device) = disk_of(&file) else { return Ok(None) };
+    if !BlockGroup::is_available() {
         return Ok(None);
     }
-    if !place.join("partition").exists() {
-        return Ok(Some(number));
-    }
-    let disk = fs::canonicalize(&place)?;
-    let disk = disk.parent().context("a partition is on a disk")?;
-    Ok(Some(fs::read_to_string(disk.join("dev"))?.trim().to_owned()))
+    let limited = |limit| BlockGroup::new(&format!("bench-blkio-{limit}"), &device, "bps", limit * MIB);
+    let groups: Vec<BlockGroup> = LIMITS_MIB.into_iter().map(limited).collect::<Result<_>>()?;
+    let cgroups: Vec<&Cgroup> = groups.iter().map(BlockGroup::cgroup).collect();
+    fill(&file)?;
+    TABLES.iter().map(|table| measure(table, &file, &cgroups, options)).collect::<Result<_>>().map(Some)
 }

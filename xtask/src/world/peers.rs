@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use weir_testkit::cgroup::{self, Cgroup};
 
 use super::fio::Target;
 use super::process::Process;
@@ -87,23 +88,21 @@ impl Peer {
 /// Control group (version 1) for reads and writes of a disk, with a limit or a weight. It is removed when
 /// dropped.
 pub struct BlockGroup {
-    folder: PathBuf,
+    cgroup: Cgroup,
 }
 
 impl BlockGroup {
-    /// Mount point of the block controller of version 1.
-    const CONTROLLER: &'static str = "/sys/fs/cgroup/blkio";
-
     /// Returns true if the machine has this controller and it can limit.
     pub fn is_available() -> bool {
-        Path::new(Self::CONTROLLER).join("blkio.throttle.read_iops_device").exists()
+        let hierarchy = cgroup::hierarchy().ok().flatten();
+        hierarchy.is_some_and(|place| place.join("blkio.throttle.read_iops_device").exists())
     }
 
     /// Creates a group with a limit. `unit` is `iops` or `bps`, `disk` is `MAJOR:MINOR`.
     pub fn new(name: &str, disk: &str, unit: &str, rate: u64) -> Result<BlockGroup> {
         let group = BlockGroup::blank(name)?;
         for direction in ["read", "write"] {
-            let file = group.folder.join(format!("blkio.throttle.{direction}_{unit}_device"));
+            let file = group.cgroup.folder().join(format!("blkio.throttle.{direction}_{unit}_device"));
             std::fs::write(&file, format!("{disk} {rate}")).context("cannot set a limit")?;
         }
         Ok(group)
@@ -112,27 +111,24 @@ impl BlockGroup {
     /// Creates a group with a weight under BFQ. The weight exists only once a device uses BFQ.
     pub fn weighted(name: &str, weight: u32) -> Result<BlockGroup> {
         let group = BlockGroup::blank(name)?;
-        let file = group.folder.join("blkio.bfq.weight");
+        let file = group.cgroup.folder().join("blkio.bfq.weight");
         std::fs::write(&file, weight.to_string()).context("cannot set blkio.bfq.weight")?;
         Ok(group)
     }
 
     fn blank(name: &str) -> Result<BlockGroup> {
-        let folder = Path::new(Self::CONTROLLER).join(format!("weir-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).context("cannot create a control group")?;
-        Ok(BlockGroup { folder })
+        let cgroup = Cgroup::create(&format!("weir-{name}")).context("cannot create a control group")?;
+        Ok(BlockGroup { cgroup })
+    }
+
+    /// Returns the cgroup.
+    pub fn cgroup(&self) -> &Cgroup {
+        &self.cgroup
     }
 
     /// Returns a file as a target from within the group.
     pub fn target(&self, file: &Path) -> Target {
-        Target::FileInGroup { file: file.to_owned(), group: self.folder.clone() }
-    }
-}
-
-impl Drop for BlockGroup {
-    fn drop(&mut self) {
-        // A group that a process is still leaving cannot be removed. It does no harm.
-        let _ = std::fs::remove_dir(&self.folder);
+        Target::FileInGroup { file: file.to_owned(), group: self.cgroup.folder().to_owned() }
     }
 }
 

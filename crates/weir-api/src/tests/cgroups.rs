@@ -4,13 +4,8 @@ use super::*;
 
 /// A cgroup of this host: the root of a hierarchy that is mounted.
 fn some_cgroup() -> String {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
-    let mut places = mounts.lines().filter_map(|line| {
-        let mut fields = line.split(' ').skip(1);
-        let (place, kind) = (fields.next()?, fields.next()?);
-        kind.starts_with("cgroup").then(|| place.to_owned())
-    });
-    places.next().expect("a hierarchy of cgroups is mounted")
+    let hierarchy = weir_testkit::cgroup::hierarchy().unwrap();
+    hierarchy.expect("a hierarchy of cgroups is mounted").to_string_lossy().into_owned()
 }
 
 /// Binds a cgroup on a volume.

@@ -10,7 +10,6 @@ pub mod volumes;
 
 use tonic::Status;
 use uuid::Uuid;
-use weir_api_types::Pool;
 
 use crate::capability::check_all;
 use crate::failure::{of_parameter, required};
@@ -69,8 +68,8 @@ pub fn validate(
 pub fn capacity(objects: &Objects, node: Uuid, request: &GetCapacityRequest) -> Answer<GetCapacityResponse> {
     let specification = specification("capacity", &request.parameters)?;
     let is_elsewhere = request.accessible_topology.as_ref().is_some_and(|place| !is_at(place, node));
-    let pools: weir_client::Items<Pool> = objects.get("/v1/pools?page_size=1000")?;
-    let wanted = pools.items.iter().filter(|pool| match specification.io_priority {
+    let pools = objects.pools()?;
+    let wanted = pools.iter().filter(|pool| match specification.io_priority {
         Some(class) => pool.class == Some(class),
         None => true,
     });
