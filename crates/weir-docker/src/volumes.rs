@@ -9,9 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use weir_api_types::{
-    AttachMethod, Attachment, AttachmentCreate, IoPriority, Volume, VolumeHealth,
-};
+use weir_api_types::{AttachMethod, Attachment, AttachmentCreate, IoPriority, Volume, VolumeHealth};
 use weir_attach::filesystem::{self, FilesystemKind, MountOptions};
 use weir_attach::mount_table;
 use weir_attach::{AttachError, in_words};

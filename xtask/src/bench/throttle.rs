@@ -92,8 +92,7 @@ pub fn run(options: &Options) -> Result<Report> {
 }
 
 fn cgroups() -> Result<Vec<Cgroup>> {
-    let create =
-        |limit| Cgroup::create(&format!("weir-bench-{limit}")).context("cannot create a cgroup");
+    let create = |limit| Cgroup::create(&format!("weir-bench-{limit}")).context("cannot create a cgroup");
     LIMITS_MIB.into_iter().map(create).collect()
 }
 
