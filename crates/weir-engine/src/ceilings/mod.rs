@@ -221,13 +221,7 @@ impl Ceilings {
         let Some(tree) = self.position(volume).map(|position| position.tree) else { return Vec::new() };
         let mut all = Vec::new();
         for (cgroup, leaf) in self.leaves_of(connection) {
-            let waiting = self.trees[tree].policy_tree.remove_leaf(leaf, now_ns);
-            all.extend(waiting.into_iter().map(|(ticket, cost, arrived_ns)| Waiting {
-                ticket,
-                cgroup,
-                cost,
-                arrived_ns,
-            }));
+            all.extend(self.empty(now_ns, tree, cgroup, leaf));
             match cgroup {
                 Some(binding) => _ = self.cgroup_leaves.remove(&(connection, binding)),
                 None => self.leaves[connection] = None,
@@ -258,13 +252,65 @@ impl Ceilings {
         if !self.is_bound_to(volume, policy_tree, policy) {
             return self.move_to(now_ns, volume, (policy_tree, policy), connections);
         }
-        // The volume stays at its position, with changed terms.
+        // The volume stays at its position, with what its levels have used. Terms and cgroups may change.
         let Some(tree) = self.position(volume).map(|position| position.tree) else { return Vec::new() };
-        plant(&self.trees[tree].policy_tree, policy, now_ns);
+        let waiting = self.remove_cgroups(now_ns, volume, policy, connections);
+        let (_, cgroups) = plant(&self.trees[tree].policy_tree, policy, now_ns);
+        let position = self.positions[volume].as_mut().expect("the volume has a position");
+        position.cgroups = cgroups;
+        self.wait_again(now_ns, volume, waiting);
         self.release(now_ns, tree)
     }
 
-    /// True if a volume is in this policy tree, under the same levels and with the same cgroups.
+    /// Removes the cgroups of a volume that a policy does not have. Answers the requests that waited there.
+    fn remove_cgroups(
+        &mut self,
+        now_ns: u64,
+        volume: VolumeIndex,
+        policy: &VolumePolicy,
+        connections: &[ConnectionIndex],
+    ) -> Vec<Waiting> {
+        let Some(position) = self.position(volume) else { return Vec::new() };
+        let is_kept = |binding| policy.cgroups.iter().any(|cgroup| cgroup.binding == binding);
+        let bindings = position.cgroups.iter().map(|(binding, _)| *binding);
+        let gone: Vec<CgroupBindingId> = bindings.filter(|binding| !is_kept(*binding)).collect();
+        let (tree, path) = (position.tree, position.path.clone());
+        let mut waiting = Vec::new();
+        for binding in gone {
+            for connection in connections {
+                let leaf = self.cgroup_leaves.remove(&(*connection, binding));
+                waiting
+                    .extend(leaf.into_iter().flat_map(|leaf| self.empty(now_ns, tree, Some(binding), leaf)));
+            }
+            let path: Vec<Scope> = path.iter().cloned().chain([Scope::Cgroup(binding)]).collect();
+            self.trees[tree].policy_tree.uproot(&path, now_ns);
+        }
+        waiting
+    }
+
+    /// Removes a leaf. Answers the requests that waited there.
+    fn empty(
+        &self,
+        now_ns: u64,
+        tree: TreeIndex,
+        cgroup: Option<CgroupBindingId>,
+        leaf: NodeId,
+    ) -> Vec<Waiting> {
+        let waiting = self.trees[tree].policy_tree.remove_leaf(leaf, now_ns).into_iter();
+        waiting.map(|(ticket, cost, arrived_ns)| Waiting { ticket, cgroup, cost, arrived_ns }).collect()
+    }
+
+    /// Lets requests that were taken out wait at the leaves that are theirs now.
+    fn wait_again(&mut self, now_ns: u64, volume: VolumeIndex, waiting: Vec<Waiting>) {
+        for Waiting { ticket, cgroup, cost, arrived_ns } in waiting {
+            let asker = Asker { connection: ticket.0, cgroup };
+            let (tree, leaf) = self.leaf_of(now_ns, volume, asker).expect("every connection has joined");
+            let policy_tree = &self.trees[tree].policy_tree;
+            policy_tree.move_in(now_ns, leaf, (self.reactor, ticket), cost, arrived_ns);
+        }
+    }
+
+    /// True if a volume is in this policy tree, under the same levels.
     fn is_bound_to(
         &self,
         volume: VolumeIndex,
@@ -275,10 +321,8 @@ impl Ceilings {
             (None, None) => true,
             (Some(position), Some(policy_tree)) => {
                 let is_same_path = position.path.iter().eq(policy.path.iter().map(|level| &level.scope));
-                let bindings = position.cgroups.iter().map(|(binding, _)| binding);
-                let has_same_cgroups = bindings.eq(policy.cgroups.iter().map(|cgroup| &cgroup.binding));
                 let is_same_tree = Arc::ptr_eq(&self.trees[position.tree].policy_tree, policy_tree);
-                is_same_path && has_same_cgroups && is_same_tree
+                is_same_path && is_same_tree
             }
             _ => false,
         }
@@ -311,12 +355,7 @@ impl Ceilings {
         }
         self.positions[volume] = Some(Position { tree, node, path, cgroups });
         connections.iter().for_each(|connection| self.join(now_ns, volume, *connection));
-        for Waiting { ticket, cgroup, cost, arrived_ns } in waiting {
-            let asker = Asker { connection: ticket.0, cgroup };
-            let (_, leaf) = self.leaf_of(now_ns, volume, asker).expect("every connection has just joined");
-            let policy_tree = &self.trees[tree].policy_tree;
-            policy_tree.move_in(now_ns, leaf, (self.reactor, ticket), cost, arrived_ns);
-        }
+        self.wait_again(now_ns, volume, waiting);
         self.release(now_ns, tree)
     }
 
@@ -357,3 +396,6 @@ fn plant(
     });
     (node, cgroups.collect())
 }
+
+#[cfg(test)]
+mod tests;

@@ -184,6 +184,13 @@ impl PolicyTree {
     pub fn is_waited_in(&self) -> bool {
         self.state().tree.waiting() > 0
     }
+
+    /// True if no volume is in the tree.
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        let state = self.state();
+        state.paths.is_empty() && state.levels.is_empty() && state.tree.leaves() == 0
+    }
 }
 
 impl State {
