@@ -30,6 +30,10 @@ const ROUNDS_QUICK: usize = 2;
 const TURN: Duration = Duration::from_millis(50);
 const TURNS: usize = 40;
 
+/// How often a load is tried, and what fio says when a pause has ended it.
+const ATTEMPTS_MAX: usize = 3;
+const INTERRUPTED: &str = "Interrupted system call";
+
 /// Bytes of the volume that are read and written: few, so that the daemons differ and not the path to memory.
 const SIZE_BYTES: u64 = GIB / 32;
 /// Core of the client, and core of both daemons.
@@ -115,7 +119,24 @@ fn measure(binaries: [&Path; 2], round: usize) -> Result<Vec<[f64; 2]>> {
             [start_one(0)?, before]
         }
     };
-    WORKLOADS.iter().map(|workload| compare(workload, &mut daemons, &folders, round)).collect()
+    WORKLOADS.iter().map(|workload| compare_patiently(workload, &mut daemons, &folders, round)).collect()
+}
+
+/// Compares, and again if a load ended by itself: the end of a pause sometimes interrupts a wait of fio, which takes that
+/// for an error.
+fn compare_patiently(
+    workload: &Workload,
+    daemons: &mut [Daemon; 2],
+    folders: &[Folder; 2],
+    round: usize,
+) -> Result<[f64; 2]> {
+    for _ in 1..ATTEMPTS_MAX {
+        match compare(workload, daemons, folders, round) {
+            Err(error) if format!("{error:#}").contains(INTERRUPTED) => println!("{error:#}: once more"),
+            compared => return compared,
+        }
+    }
+    compare(workload, daemons, folders, round)
 }
 
 /// Returns the processor time per request of both daemons, in microseconds. Each has a load, and one load is
