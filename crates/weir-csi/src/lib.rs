@@ -7,6 +7,7 @@
 //! * [`wire`]: the messages, as the interface numbers their fields.
 //! * [`server`]: the socket, and the way of a call to its answer.
 //! * `identity`, `controller`, `node`: the three services.
+//! * `registration`: how the kubelet of the node finds the driver.
 //! * `capability`: what a call says about the use of a volume.
 
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@ mod identity;
 mod in_flight;
 mod node;
 mod objects;
+mod registration;
 mod rpc;
 pub mod server;
 pub mod wire;

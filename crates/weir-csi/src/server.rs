@@ -19,7 +19,7 @@ use weir_host::socket::{self, SocketAccess};
 use crate::in_flight::InFlight;
 use crate::objects::Objects;
 use crate::rpc::{Answer, WAIT_MAX, unary, unimplemented};
-use crate::{controller, identity, node, wire};
+use crate::{controller, identity, node, registration, wire};
 
 /// Where and how the driver serves.
 #[derive(Clone, Debug)]
@@ -28,6 +28,8 @@ pub struct Settings {
     pub name: String,
     /// The socket: `unix://PATH`, or a path.
     pub endpoint: String,
+    /// Folder of the kubelet, as `/var/lib/kubelet`, if the driver makes itself known to it.
+    pub kubelet: Option<PathBuf>,
     /// Tenant of the volumes.
     pub tenant: String,
     /// Size in bytes of a volume that is created without one.
@@ -56,6 +58,8 @@ pub enum ServeError {
 /// The driver while it serves.
 struct Driver {
     name: String,
+    /// Where the kubelet calls it.
+    socket: PathBuf,
     /// The node of the daemon.
     node: Uuid,
     default_size_bytes: u64,
@@ -63,31 +67,43 @@ struct Driver {
     in_flight: InFlight,
 }
 
-/// Serves until SIGTERM or SIGINT. The socket is removed at the end.
+/// Serves until SIGTERM or SIGINT. The sockets are removed at the end.
 ///
 /// # Errors
-/// If the daemon cannot be reached, or the socket cannot be bound.
+/// If the daemon cannot be reached, or a socket cannot be bound.
 pub fn serve(client: Client, settings: &Settings) -> Result<(), ServeError> {
     let path = socket_of(&settings.endpoint)?;
+    // The kubelet calls back at once when it sees the driver, so that is announced last.
+    let announced =
+        settings.kubelet.as_deref().map(|kubelet| registration::socket_in(kubelet, &settings.name));
+    let paths: Vec<PathBuf> = [path.clone()].into_iter().chain(announced).collect();
     let status: DaemonStatus = client.get("/v1/status", &[])?;
     // The client ends on a thread that may block, so this holds it to the end.
     let driver = Arc::new(Driver {
         name: settings.name.clone(),
+        socket: path.clone(),
         node: status.node_id,
         default_size_bytes: settings.default_size_bytes,
         objects: Objects::new(client, settings.tenant.clone()),
         in_flight: InFlight::default(),
     });
     let system = |source| ServeError::System { path: path.clone(), source };
-    path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(system)?;
-    let listener = socket::bind(&path, SocketAccess { mode: 0o600, group: None }).map_err(system)?;
+    let listeners = paths.iter().map(|path| bind(path)).collect::<Result<Vec<_>, _>>()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.map_err(system)?;
-    let served = runtime.block_on(serve_on(listener, &driver));
-    let _ = std::fs::remove_file(&path);
+    let served = runtime.block_on(serve_on(listeners, &driver));
+    paths.iter().for_each(|path| _ = std::fs::remove_file(path));
     // A call that waits for the daemon is cut off as by a crash: whoever called repeats it.
     runtime.shutdown_background();
     served.map_err(system)
+}
+
+/// Listens at a path, instead of a driver that has gone.
+fn bind(path: &Path) -> Result<std::os::unix::net::UnixListener, ServeError> {
+    let bound = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+    let bound = bound.and_then(|()| socket::bind(path, SocketAccess { mode: 0o600, group: None }));
+    let listener = bound.and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
+    listener.map_err(|source| ServeError::System { path: path.to_owned(), source })
 }
 
 fn socket_of(endpoint: &str) -> Result<PathBuf, ServeError> {
@@ -98,13 +114,16 @@ fn socket_of(endpoint: &str) -> Result<PathBuf, ServeError> {
     }
 }
 
-async fn serve_on(listener: std::os::unix::net::UnixListener, driver: &Arc<Driver>) -> io::Result<()> {
-    listener.set_nonblocking(true)?;
-    let listener = UnixListener::from_std(listener)?;
+async fn serve_on(listeners: Vec<std::os::unix::net::UnixListener>, driver: &Arc<Driver>) -> io::Result<()> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let router = Router::new().fallback(call).with_state(driver.clone());
+    let mut serving = tokio::task::JoinSet::new();
+    for listener in listeners {
+        let served = axum::serve(UnixListener::from_std(listener)?, router.clone());
+        serving.spawn(served.into_future());
+    }
     tokio::select! {
-        served = axum::serve(listener, router).into_future() => served,
+        Some(served) = serving.join_next() => served.map_err(io::Error::other)?,
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
     }
@@ -113,12 +132,26 @@ async fn serve_on(listener: std::os::unix::net::UnixListener, driver: &Arc<Drive
 /// Serves one call.
 async fn call(State(driver): State<Arc<Driver>>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
+    if let Some(method) = path.strip_prefix(registration::SERVICE) {
+        return call_registration(method, driver, request).await;
+    }
     match path.strip_prefix("/csi.v1.").and_then(|path| path.split_once('/')) {
         Some(("Identity", method)) => call_identity(method, driver, request).await,
         Some(("Controller", method)) => call_controller(method, driver, request).await,
         Some(("GroupController", method)) => call_group_controller(method, driver, request).await,
         Some(("Node", method)) => call_node(method, driver, request).await,
         _ => unimplemented(&path),
+    }
+}
+
+async fn call_registration(method: &str, driver: Arc<Driver>, request: Request) -> Response {
+    match method {
+        "GetInfo" => {
+            let info = move |_: &wire::Empty| Ok(registration::info(&driver.name, &driver.socket));
+            unary(request, WAIT_MAX, info).await
+        }
+        "NotifyRegistrationStatus" => unary(request, WAIT_MAX, |status| Ok(registration::note(status))).await,
+        _ => unimplemented(method),
     }
 }
 

@@ -61,6 +61,7 @@ impl Local for Daemon {
         let settings = weir_csi::Settings {
             name: arguments.driver_name,
             endpoint: arguments.endpoint,
+            kubelet: arguments.kubelet,
             tenant: arguments.tenant,
             default_size_bytes: arguments.default_size.0,
         };

@@ -1,5 +1,7 @@
 //! Arguments of the CSI driver.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use weir_types::name::DEFAULT_TENANT;
 use weir_types::units::Size;
@@ -12,6 +14,9 @@ pub struct CsiArguments {
     /// Socket where the kubelet and the sidecars call
     #[arg(long, value_name = "unix:///PATH", default_value = "unix:///run/weir-csi/csi.sock")]
     pub endpoint: String,
+    /// Folder of the kubelet, usually /var/lib/kubelet: with it, the driver makes itself known to the kubelet
+    #[arg(long, value_name = "FOLDER")]
+    pub kubelet: Option<PathBuf>,
     /// Name of the driver, as StorageClasses name it
     #[arg(long, value_name = "NAME", default_value = "csi.weir")]
     pub driver_name: String,

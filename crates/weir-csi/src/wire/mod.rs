@@ -7,6 +7,7 @@ mod controller;
 mod group;
 mod identity;
 mod node;
+mod registration;
 mod volume;
 
 use std::collections::HashMap;
@@ -15,6 +16,7 @@ pub use controller::*;
 pub use group::*;
 pub use identity::*;
 pub use node::*;
+pub use registration::*;
 pub use volume::*;
 
 /// Parameters, attributes and contexts: text by key.
