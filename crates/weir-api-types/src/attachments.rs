@@ -6,15 +6,18 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 /// How a volume is attached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum AttachMethod {
     /// A block device: a FUSE filesystem of one file, with a loop device on it.
-    #[default]
     Fuse,
     /// A file: a FUSE filesystem of one file. Limits of cgroups apply to the processes that use it.
     FuseFile,
+    /// A block device of the kernel's NBD client.
+    Nbd,
+    /// A block device of the kernel's ublk driver.
+    Ublk,
 }
 
 /// An attachment: a volume that is a block device or a file of a host.
@@ -28,6 +31,9 @@ pub struct Attachment {
     pub volume: String,
     /// How the volume is attached.
     pub method: AttachMethod,
+    /// Why it is attached so.
+    #[schema(example = "the best way that this kernel has")]
+    pub method_reason: String,
     /// Path of the block device, or of the file; absent while it is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
@@ -58,9 +64,9 @@ pub struct AttachmentList {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AttachmentCreate {
-    /// How to attach the volume; by default, as a block device.
-    #[serde(default)]
-    pub method: AttachMethod,
+    /// How to attach the volume; by default, as a block device, in the best way that the host has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub method: Option<AttachMethod>,
     /// True if the block device or file refuses writes. A read-only volume can be attached only so.
     #[serde(default)]
     pub read_only: bool,

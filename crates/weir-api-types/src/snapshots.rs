@@ -57,6 +57,10 @@ pub struct SnapshotCreate {
     /// Volumes to take snapshots of, all at the same instant.
     #[schema(example = json!(["data", "log"]))]
     pub volumes: Vec<String>,
+    /// True to freeze the filesystems of the daemon's host that are mounted from attached volumes, until the instant of
+    /// the snapshots: they then have all that was written to files. A filesystem is frozen for 10 s at most.
+    #[serde(default)]
+    pub freeze: bool,
 }
 
 /// Options of restoring a snapshot.

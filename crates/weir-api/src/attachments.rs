@@ -103,7 +103,7 @@ pub(super) async fn create(
         let message = format!("a consumer has at most {CONSUMER_CHARACTERS_MAX} characters, all printable");
         return Err(ControlError::invalid(message).of_field("consumer").into());
     }
-    let method = convert::method_asked(request.method);
+    let method = request.method.map(convert::method_asked);
     let request = AttachVolume { method, is_read_only: request.read_only, consumer };
     let attach =
         move |control: &weir_control::Control| control.attachments.attach(tenant.as_ref(), &name, request);

@@ -104,6 +104,7 @@ pub(super) async fn create(
         tenant: Some(convert::name(&tenant)?),
         volumes: volumes?,
         name: convert::name(&request.name)?,
+        freeze: request.freeze,
     };
     let views =
         context.for_long_work().run(move |control| control.snapshots.create_snapshots(&request)).await?;

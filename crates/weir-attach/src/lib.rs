@@ -5,7 +5,10 @@
 //!
 //! * [`fuse_mount`]: the mount of a filesystem of one file.
 //! * [`loop_device`]: a loop device on the file.
+//! * [`block_device`]: who uses a block device.
+//! * [`nbd_device`]: a block device of a connection, by the kernel's NBD client.
 //! * [`filesystem`]: a filesystem on a block device, and its mount.
+//! * [`freeze`]: a filesystem that writes nothing for a moment.
 //! * [`cgroup_folder`]: which cgroup a folder is.
 //! * [`mount_table`]: where a device is mounted.
 //! * [`device_users`]: which processes have opened a device or a file.
@@ -13,14 +16,17 @@
 
 #![forbid(unsafe_code)]
 
+pub mod block_device;
 mod busy;
 pub mod cgroup_folder;
 pub mod device_users;
 mod error;
 pub mod filesystem;
+pub mod freeze;
 pub mod fuse_mount;
 pub mod keeper;
 pub mod loop_device;
 pub mod mount_table;
+pub mod nbd_device;
 
 pub use error::{AttachError, in_words};

@@ -1,17 +1,15 @@
 //! Loop devices: a file becomes a block device.
 
 use std::fs;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::block_device::{attributes_of, busy, open_unused};
 use crate::busy::waiting;
-use crate::device_users;
 use crate::error::AttachError;
-use crate::mount_table::{self, DeviceNumber};
 
 /// The program of util-linux that sets loop devices up.
 const LOSETUP: &str = "losetup";
@@ -60,7 +58,7 @@ pub fn resize(device: &Path) -> Result<(), AttachError> {
 /// # Errors
 /// If the device is in use.
 pub fn detach(device: &Path, file: &str) -> Result<(), AttachError> {
-    let alone = waiting(|| open_alone(device))?;
+    let alone = open_unused(device)?;
     // While this waited, the device may have gone with its last user, and come back as another program's. Now it stays.
     if file_of(device)?.as_deref() != Some(file) {
         return Ok(());
@@ -117,37 +115,12 @@ fn identity_in(columns: &str) -> Option<String> {
 
 /// True if the device goes with its last user: [`detach`] has met one that came meanwhile.
 pub fn is_leaving(device: &Path) -> bool {
-    fs::read_to_string(attributes_of(device).join("autoclear")).is_ok_and(|flag| flag.trim_end() == "1")
+    fs::read_to_string(attributes_of(device).join("loop/autoclear")).is_ok_and(|flag| flag.trim_end() == "1")
 }
 
 fn is_on_file(device: &Path) -> bool {
     // Only such a device has this folder.
-    attributes_of(device).exists()
-}
-
-fn attributes_of(device: &Path) -> PathBuf {
-    Path::new("/sys/block").join(device.file_name().unwrap_or_default()).join("loop")
-}
-
-/// Opens a device so that it cannot be mounted meanwhile. Refuses one that is mounted, that another device or program
-/// holds alone, or that a process has opened.
-fn open_alone(device: &Path) -> Result<OwnedFd, AttachError> {
-    let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
-    match rustix::fs::open(device, flags, Mode::empty()) {
-        Ok(alone) if device_users::users_of(number_of(device)).is_empty() => Ok(alone),
-        Ok(_) | Err(Errno::BUSY) => Err(busy(device)),
-        Err(error) => Err(AttachError::system("open", device)(error)),
-    }
-}
-
-fn busy(device: &Path) -> AttachError {
-    let number = number_of(device);
-    let mounts = mount_table::places_of(DeviceNumber::of(number)).unwrap_or_default();
-    AttachError::Busy { device: device.to_owned(), mounts, users: device_users::users_of(number) }
-}
-
-fn number_of(device: &Path) -> u64 {
-    rustix::fs::stat(device).map(|found| found.st_rdev).unwrap_or_default()
+    attributes_of(device).join("loop").exists()
 }
 
 fn losetup(arguments: &[&str]) -> Result<String, AttachError> {

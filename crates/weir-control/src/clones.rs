@@ -62,7 +62,7 @@ impl Clones {
             self.admit_clone(&pair.target, request.force)?;
             Ok(vec![pair])
         })?;
-        let record = self.maker.finish_snapshots(begun, |change, pairs| {
+        let record = self.maker.finish_snapshots(begun, None, |change, pairs| {
             let mut record = VolumeRecord { state: VolumeState::Online, ..pairs[0].target.clone() };
             // While the data was duplicated, another change may have taken the name or the capacity that the
             // policy needs.

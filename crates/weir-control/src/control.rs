@@ -274,6 +274,7 @@ fn volume_parts(core: &Arc<Core>, storage: &Storage) -> VolumeParts {
         core: core.clone(),
         figures: storage.figures.clone(),
         maker: maker.clone(),
+        attachments: storage.attachments.clone(),
         serving: storage.serving.clone(),
         views: views.clone(),
     });

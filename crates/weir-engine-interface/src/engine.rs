@@ -11,8 +11,8 @@ use weir_volume::mirror::{RecoveredExtent, ReplicaMetadata, Slots};
 use crate::JobProgress;
 use crate::measure::{MeasureError, MeasureSpec, RunningMeasurement};
 use crate::{
-    Alarm, CgroupLimit, DriveQueueDepth, EngineError, JournalSpec, OpenFile, OpenVolume, PolicyLevel,
-    ReclaimSpec, Recording, ScrubProgress, ServedFile, SnapshotSpec, SpaceLook, VolumeHome, VolumeLayout,
+    Alarm, AttachedClient, CgroupLimit, DriveQueueDepth, EngineError, JournalSpec, OpenFile, OpenVolume,
+    PolicyLevel, ReclaimSpec, Recording, ScrubProgress, SnapshotSpec, SpaceLook, VolumeHome, VolumeLayout,
     VolumeSpec,
 };
 
@@ -69,19 +69,19 @@ pub trait Engine: Send + Sync {
         bindings: Vec<((ExtentIndex, usize), DriveId)>,
     ) -> Result<(), EngineError>;
 
-    /// Serves a mounted file as a client of the volume. Requests that an earlier daemon left unanswered are
-    /// served too. The engine ends with the mount.
+    /// Serves the kernel of this host as a client of the volume. Requests that an earlier daemon left unanswered
+    /// are served too. The service ends with the mount or the connection.
     ///
     /// # Errors
     /// If the volume is not open, or takes no further client.
-    fn serve_file(&self, volume: VolumeId, file: ServedFile) -> Result<(), EngineError>;
+    fn serve_attached(&self, volume: VolumeId, client: AttachedClient) -> Result<(), EngineError>;
 
-    /// Ends the service of all mounted files of a volume. Requests that are not answered are left to whoever
-    /// holds their mounts.
+    /// Ends the service of the kernel of this host for a volume. Requests that are not answered are left to whoever
+    /// serves it next.
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
-    fn end_files(&self, volume: VolumeId) -> Result<(), EngineError>;
+    fn end_attached(&self, volume: VolumeId) -> Result<(), EngineError>;
 
     /// Makes a volume writable, or read-only, which ends its open connections. In effect when this call
     /// returns: no write is under way then.
@@ -206,9 +206,16 @@ pub trait Engine: Send + Sync {
     /// not durable yet. The caller adds and removes no replicas until then. Writes wait at most 50 ms for all
     /// volumes to begin.
     ///
+    /// `at_instant` is called once the instant is fixed: what is written from then on is not in the snapshot. It is
+    /// not called if there is no snapshot.
+    ///
     /// # Errors
     /// If a volume is not open or cannot be in a snapshot now. Then no snapshot stays in progress.
-    fn snapshot(&self, specs: &[SnapshotSpec]) -> Result<Vec<Vec<Slots>>, EngineError>;
+    fn snapshot(
+        &self,
+        specs: &[SnapshotSpec],
+        at_instant: Option<&mut dyn FnMut()>,
+    ) -> Result<Vec<Vec<Slots>>, EngineError>;
 
     /// Begins to record volumes, which are numbered in this order. One recording runs at a time, so that
     /// its memory is bounded.

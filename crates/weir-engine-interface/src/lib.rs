@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod alarm;
+mod attached_client;
 mod cgroup_limit;
 mod engine;
 mod error;
@@ -17,7 +18,6 @@ mod open_file;
 mod policy_level;
 mod recording;
 mod scrub;
-mod served_file;
 mod snapshot;
 mod space_look;
 mod specification;
@@ -25,6 +25,7 @@ pub mod statistics;
 mod volume_status;
 
 pub use alarm::Alarm;
+pub use attached_client::{AttachedClient, ServedFile, ServedQueue, ServedSocket};
 pub use cgroup_limit::CgroupLimit;
 pub use engine::Engine;
 pub use error::EngineError;
@@ -35,7 +36,6 @@ pub use open_file::{Content, FileIdentity, OpenFile};
 pub use policy_level::PolicyLevel;
 pub use recording::Recording;
 pub use scrub::{ScrubEnd, ScrubProgress, ScrubSnapshot};
-pub use served_file::ServedFile;
 pub use snapshot::{SnapshotProgress, SnapshotSpec};
 pub use space_look::SpaceLook;
 pub use specification::{

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use weir_engine_interface::{OpenFile, OpenVolume, ServedFile, VolumeSpec};
+use weir_engine_interface::{AttachedClient, OpenFile, OpenVolume, VolumeSpec};
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, VolumeId};
 
 use super::background::NewReclaim;
@@ -85,13 +85,13 @@ pub(super) enum Command {
         client: Box<NewClient>,
     },
     /// Answered with false if the volume takes no further client.
-    ServeFile {
+    ServeAttached {
         volume: VolumeId,
-        file: Box<ServedFile>,
+        client: Box<AttachedClient>,
         done: SyncSender<bool>,
     },
-    /// End the service of all mounted files of a volume.
-    EndFiles {
+    /// End the service of the kernel of this host for a volume.
+    EndAttached {
         volume: VolumeId,
         done: SyncSender<()>,
     },

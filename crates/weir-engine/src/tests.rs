@@ -137,7 +137,7 @@ impl World {
             block_size_maximum: 1 << 20,
         };
         let session = Session { export, structured_replies: false, allocation_context: None };
-        let new = NewConnection { socket: ours.into(), session, leftover: Vec::new() };
+        let new = NewConnection { socket: ours.into(), session, leftover: Vec::new(), is_attached: false };
         self.send(Command::Serve { volume: VOLUME, client: Box::new(NewClient::Nbd(new)) });
         theirs
     }

@@ -36,6 +36,8 @@ pub enum Token {
     Send(ConnectionIndex),
     /// Messages of a mounted filesystem.
     Messages(ConnectionIndex),
+    /// The next request of a tag of a block device.
+    Block(ConnectionIndex, u16),
     /// A read, write or fallocate of a replica's operation.
     Operation(ReplicaIndex, OperationId, AskNumber),
     /// A partial block of an unaligned write.
@@ -63,6 +65,7 @@ impl Token {
             | Token::HangUp(_)
             | Token::Send(_)
             | Token::Messages(_)
+            | Token::Block(..)
             | Token::Journal { .. } => None,
         }
     }

@@ -169,6 +169,11 @@ fn field<const N: usize>(bytes: &[u8; REQUEST_HEADER_BYTES], start: usize) -> [u
 }
 
 impl RequestDecoder {
+    /// The client was told another size, in bytes, in a way of its own: the protocol has none.
+    pub fn resize(&mut self, size_bytes: u64) {
+        self.size_bytes = size_bytes;
+    }
+
     /// Returns a decoder under the terms that a handshake negotiated.
     pub fn new(session: &Session) -> RequestDecoder {
         let export = &session.export;

@@ -28,6 +28,8 @@ pub(crate) enum Kind {
     Socket,
     /// A device that gives and takes messages.
     Device,
+    /// The server's side of a block device.
+    BlockServer,
 }
 
 /// `statfs` types of filesystems whose files are in memory: `TMPFS_MAGIC` and `RAMFS_MAGIC`.
@@ -88,6 +90,16 @@ impl Descriptor {
     /// Takes over a device that gives and takes messages, like `/dev/fuse`. It must not block.
     pub fn device(fd: OwnedFd) -> Descriptor {
         Descriptor { fd: Rc::new(fd), kind: Kind::Device }
+    }
+
+    /// Takes over the server's side of a block device, `/dev/ublkcN`.
+    pub fn block_server(fd: OwnedFd) -> Descriptor {
+        Descriptor { fd: Rc::new(fd), kind: Kind::BlockServer }
+    }
+
+    /// Returns true if operations on the descriptor end only when a driver has something to ask.
+    pub(crate) fn is_block_server(&self) -> bool {
+        self.kind == Kind::BlockServer
     }
 
     /// Returns true if reading and writing never waits for a drive. Asynchronous I/O then gains nothing: the

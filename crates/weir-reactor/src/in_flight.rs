@@ -55,6 +55,10 @@ impl<T> Operation<T> {
     fn is_on_drive(&self) -> bool {
         self.descriptor.as_ref().is_some_and(Descriptor::is_on_drive)
     }
+
+    fn is_with_driver(&self) -> bool {
+        self.descriptor.as_ref().is_some_and(Descriptor::is_block_server)
+    }
 }
 
 /// A slab of operations; an index is reused only after its operation was taken out.
@@ -63,13 +67,15 @@ pub(crate) struct InFlight<T> {
     free: Vec<u32>,
     /// Number of operations that wait for a drive.
     on_drive: usize,
+    /// Number of operations that wait for requests to a block device.
+    with_driver: usize,
     /// Whether an operation on a drive has ended since the last call of [`InFlight::take_drive_use`].
     has_drive_ended: bool,
 }
 
 impl<T> InFlight<T> {
     pub fn new() -> InFlight<T> {
-        InFlight { slots: Vec::new(), free: Vec::new(), on_drive: 0, has_drive_ended: false }
+        InFlight { slots: Vec::new(), free: Vec::new(), on_drive: 0, with_driver: 0, has_drive_ended: false }
     }
 
     pub fn insert(&mut self, operation: Operation<T>) -> u64 {
@@ -78,6 +84,7 @@ impl<T> InFlight<T> {
             self.slots.push(None);
         }
         self.on_drive += usize::from(operation.is_on_drive());
+        self.with_driver += usize::from(operation.is_with_driver());
         self.slots[index as usize] = Some(operation);
         u64::from(index)
     }
@@ -86,6 +93,7 @@ impl<T> InFlight<T> {
         let operation = self.slots[index as usize].take();
         let operation = operation.expect("the kernel answers every operation once");
         self.free.push(index as u32);
+        self.with_driver -= usize::from(operation.is_with_driver());
         if operation.is_on_drive() {
             self.on_drive -= 1;
             self.has_drive_ended = true;
@@ -101,6 +109,12 @@ impl<T> InFlight<T> {
 
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+
+    /// Number of operations that end by themselves, or when they are cancelled. The others wait for requests to a block
+    /// device; they have no memory, and end with the ring.
+    pub fn ending(&self) -> usize {
+        self.len() - self.with_driver
     }
 
     /// Returns true if an operation waits for a drive or has done so since the last call.

@@ -12,6 +12,7 @@ use crate::clock::Clock;
 use crate::descriptor::{Descriptor, FallocateMode};
 use crate::in_flight::{Carried, InFlight, Operation, Payload, Target};
 use crate::send::SendBatch;
+use crate::ublk::BlockQueue;
 use crate::wake::Waker;
 
 /// User data of the completion that a [`Waker`] causes.
@@ -252,6 +253,17 @@ impl<T> Ring<T> {
         self.push(token, Carried::Nothing, Some(device.clone()), entry);
     }
 
+    /// Ends when a block device that this process serves has a request of a tag. Without one, the driver has let go of
+    /// the tag. All commands of a queue must come from one thread.
+    pub fn fetch_request(&mut self, token: T, queue: &BlockQueue, tag: u16) {
+        self.push(token, Carried::Nothing, Some(queue.device().clone()), queue.fetch(tag));
+    }
+
+    /// Answers the request of a tag, and ends when there is the next one. A negative result is an error number.
+    pub fn answer_request(&mut self, token: T, queue: &BlockQueue, tag: u16, result: i32) {
+        self.push(token, Carried::Nothing, Some(queue.device().clone()), queue.commit(tag, result));
+    }
+
     /// Ends the watch of a device at once: until its end it would keep the device open.
     pub fn end_watch(&mut self, device: &Descriptor) {
         // An operation that was not submitted could not be cancelled.
@@ -393,7 +405,7 @@ impl<T> Drop for Ring<T> {
         // could wait for them without taking the completions that they need.
         let (cancel, timeout) = (io_uring::types::CancelBuilder::any(), Timespec::new().sec(1));
         let _ = self.uring.submitter().register_sync_cancel(Some(timeout), cancel);
-        while self.in_flight.len() > 0 || self.is_waker_armed {
+        while self.in_flight.ending() > 0 || self.is_waker_armed {
             if self.uring.submit_and_wait(1).is_err_and(|error| !is_transient(&error)) {
                 // The kernel no longer answers: leaking the memory is safer than freeing memory that the
                 // kernel may still touch.

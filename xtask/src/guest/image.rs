@@ -15,7 +15,19 @@ use crate::test_run::programs;
 use crate::world::tools;
 
 /// System programs that cases run. The image also holds their libraries.
-const PROGRAMS: [&str; 6] = ["dmsetup", "fio", "mkfs.ext4", "mkfs.xfs", "nbd-client", "script"];
+const PROGRAMS: [&str; 11] = [
+    "dmsetup",
+    "fio",
+    "fsck.ext4",
+    "losetup",
+    "mkfs.ext4",
+    "mkfs.xfs",
+    "nbd-client",
+    "resize2fs",
+    "script",
+    "setpriv",
+    "setsid",
+];
 /// Scripts in place of programs that the guest does not have.
 const STAND_INS: [(&str, &str); 2] =
     [("sudo", include_str!("stand_ins/sudo")), ("systemctl", include_str!("stand_ins/systemctl"))];
@@ -51,8 +63,8 @@ pub struct Built {
     ring_tests: PathBuf,
 }
 
-/// Makes the initramfs at `image`.
-pub fn make(folder: &Path, image: &Path, kernel: &Kernel, built: &Built) -> Result<()> {
+/// Makes the initramfs at `image`, with more programs of the system.
+pub fn make(folder: &Path, image: &Path, kernel: &Kernel, built: &Built, more: &[&str]) -> Result<()> {
     let root = folder.join("root");
     if root.exists() {
         fs::remove_dir_all(&root)?;
@@ -65,7 +77,7 @@ pub fn make(folder: &Path, image: &Path, kernel: &Kernel, built: &Built) -> Resu
     copy_stripped(&root, &built.weir, DAEMON)?;
     copy_stripped(&root, &built.ring_tests, RING_TESTS)?;
     copy_stripped(&root, &std::env::current_exe()?, SELF)?;
-    for program in PROGRAMS {
+    for program in PROGRAMS.iter().chain(more) {
         let path = tools::find(program).with_context(|| format!("{program} is not there"))?;
         copy_program(&root, &path, program)?;
     }

@@ -16,7 +16,7 @@ use crate::world::daemon::Daemon;
 /// Longest time that the guest waits for an expected event.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Path of the daemon.
-const DAEMON: &str = "/bin/weir";
+pub const DAEMON: &str = "/bin/weir";
 /// Mount point of the drive. The drive has the name of the folder.
 pub const DRIVE: &str = "/mnt/drive";
 /// State folder, in memory.

@@ -10,11 +10,12 @@ use super::commands::{output_of, run};
 /// Package that names the newest kernel package of its series.
 const SERIES: &str = "linux-image-6.12-cloud-amd64";
 /// Modules that the cases need, each after the modules that it depends on.
-const MODULES: [&str; 11] = [
+const MODULES: [&str; 12] = [
     "lib/libcrc32c",
     "drivers/block/virtio_blk",
     "drivers/block/loop",
     "drivers/block/nbd",
+    "drivers/block/ublk_drv",
     "drivers/md/dm-mod",
     "drivers/md/dm-flakey",
     "drivers/md/dm-delay",

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use super::cases;
 use super::kernel::Kernel;
 
 /// Line that a guest prints when its case holds.
@@ -17,14 +18,21 @@ pub const FAILS: &str = "guest-case: fails: ";
 const DISK_BYTES: u64 = 2 << 30;
 /// Number of the guest's disks: `vda`, `vdb`.
 const DISKS: usize = 2;
+/// Variables for cases: how often they kill a daemon under load, and for how many seconds they hold a volume back.
+const KILLS: &str = "WEIR_ATTACH_KILLS";
+const SECONDS: &str = "WEIR_ATTACH_SECONDS";
 /// Longest run of a guest. A guest that runs longer hangs.
 const TIMEOUT: Duration = Duration::from_secs(300);
+/// Longest run of a guest that measures.
+const BENCH_TIME_MAX: Duration = Duration::from_secs(1200);
+/// Longest time that a kill of the daemon adds to it.
+const KILL_TIME_MAX: Duration = Duration::from_secs(30);
 /// Number of console lines that are shown of a failed case.
 const CONSOLE_LINES_SHOWN: usize = 40;
 
 /// Boots a guest for a case. Returns an error if the case does not hold.
 pub fn run(folder: &Path, kernel: &Kernel, image: &Path, case: &str) -> Result<()> {
-    let console = folder.join(format!("{case}.log"));
+    let console = console(folder, case);
     let mut command = Command::new("qemu-system-x86_64");
     // The guest has one processor. With two emulated at once, a kernel that patches its own code at boot
     // sometimes panics.
@@ -34,7 +42,12 @@ pub fn run(folder: &Path, kernel: &Kernel, image: &Path, case: &str) -> Result<(
     // The kernel passes unknown parameters to the first process as variables. The kernel's timer check
     // depends on real time: on a busy machine the guest stalls during the check, and panics.
     let options = "console=ttyS0 quiet loglevel=4 panic=-1 random.trust_cpu=on no_timer_check";
-    let line = format!("{options} weir_case={case}");
+    let [kills, seconds] = [KILLS, SECONDS].map(|name| std::env::var(name).ok()?.parse::<u32>().ok());
+    let variable = |(name, value): (&str, Option<u32>)| {
+        value.map(|value| format!(" {}={value}", name.to_lowercase())).unwrap_or_default()
+    };
+    let variables: String = [(KILLS, kills), (SECONDS, seconds)].into_iter().map(variable).collect();
+    let line = format!("{options} weir_case={case}{variables}");
     command.arg("-append").arg(line);
     command.arg("-serial").arg(format!("file:{}", console.display()));
     for index in 0..DISKS {
@@ -43,12 +56,26 @@ pub fn run(folder: &Path, kernel: &Kernel, image: &Path, case: &str) -> Result<(
         command.args(["-drive", &drive, "-device", &format!("virtio-blk-pci,drive=d{index}")]);
     }
     let child = command.stdin(Stdio::null()).spawn().context("cannot start qemu-system-x86_64")?;
-    let ended = wait(child);
+    let base = if cases::is_bench(case) { BENCH_TIME_MAX } else { TIMEOUT };
+    let ended = wait(
+        child,
+        base + KILL_TIME_MAX * kills.unwrap_or(0) + Duration::from_secs(2 * u64::from(seconds.unwrap_or(0))),
+    );
     for index in 0..DISKS {
         std::fs::remove_file(disk_path(folder, case, index))?;
     }
     let printed = std::fs::read(&console).unwrap_or_default();
     judge(&String::from_utf8_lossy(&printed), ended)
+}
+
+fn console(folder: &Path, case: &str) -> PathBuf {
+    folder.join(format!("{case}.log"))
+}
+
+/// What the guest of a case has printed.
+pub fn printed(folder: &Path, case: &str) -> Result<String> {
+    let printed = std::fs::read(console(folder, case)).context("the guest printed nothing")?;
+    Ok(String::from_utf8_lossy(&printed).into_owned())
 }
 
 fn disk_path(folder: &Path, case: &str, index: usize) -> PathBuf {
@@ -61,17 +88,17 @@ fn empty_disk(folder: &Path, case: &str, index: usize) -> Result<PathBuf> {
     Ok(path)
 }
 
-fn wait(mut child: Child) -> Result<()> {
+fn wait(mut child: Child, time_max: Duration) -> Result<()> {
     let start = Instant::now();
     loop {
         match child.try_wait()? {
             Some(status) if status.success() => return Ok(()),
             Some(status) => bail!("qemu-system-x86_64 ended with {status}"),
-            None if start.elapsed() > TIMEOUT => {
+            None if start.elapsed() > time_max => {
                 // The guest may have ended by itself at this moment.
                 let _ = child.kill();
                 child.wait()?;
-                bail!("the guest did not end within {TIMEOUT:?}");
+                bail!("the guest did not end within {time_max:?}");
             }
             None => std::thread::sleep(Duration::from_millis(20)),
         }

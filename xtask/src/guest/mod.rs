@@ -14,27 +14,37 @@ mod kernel;
 mod machine;
 mod recording;
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
+
+use kernel::Kernel;
 
 use crate::arguments::Arguments;
 use crate::repository::{repository_root, target_folder};
 use crate::world::side_by_side::work_on;
 use crate::world::tools;
 
+pub use cases::ATTACH_BENCH;
+
 /// Programs that are needed to build and run guests.
-const PROGRAMS: [&str; 11] = [
+const PROGRAMS: [&str; 16] = [
     "busybox",
     "cpio",
     "dmsetup",
     "fio",
+    "fsck.ext4",
+    "losetup",
     "mkfs.ext4",
     "mkfs.xfs",
     "nbd-client",
     "qemu-system-x86_64",
+    "resize2fs",
     "script",
+    "setpriv",
+    "setsid",
     "strip",
     "xz",
 ];
@@ -48,17 +58,34 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
     arguments.finish()?;
     let names = cases::names(wanted.as_deref())?;
     tools::require(&PROGRAMS)?;
-    let root = repository_root();
     let folder = target_folder().join("guest");
-    std::fs::create_dir_all(&folder)?;
-    let kernel = kernel::ready(&folder)?;
-    let image = folder.join("initramfs");
-    image::make(&folder, &image, &kernel, &image::build(&root)?)?;
+    let (kernel, image) = prepare(&folder, &[])?;
     let failures = run_all(&names, &|name| machine::run(&folder, &kernel, &image, name));
     match failures {
         0 => Ok(()),
         _ => bail!("{failures} of {} guest cases failed; consoles: {}/*.log", names.len(), folder.display()),
     }
+}
+
+/// Prepares a kernel and its initramfs, with more programs of the system.
+fn prepare(folder: &Path, more: &[&str]) -> Result<(Kernel, PathBuf)> {
+    std::fs::create_dir_all(folder)?;
+    let kernel = kernel::ready(folder)?;
+    let image = folder.join(if more.is_empty() { "initramfs" } else { "initramfs-bench" });
+    image::make(folder, &image, &kernel, &image::build(&repository_root())?, more)?;
+    Ok((kernel, image))
+}
+
+/// Runs a bench in a guest that has more programs of the system. Returns what it printed as a table.
+pub fn bench(name: &str, more: &[&str]) -> Result<String> {
+    tools::require(&PROGRAMS)?;
+    tools::require(more)?;
+    let folder = target_folder().join("guest");
+    let (kernel, image) = prepare(&folder, more)?;
+    machine::run(&folder, &kernel, &image, name)?;
+    let printed = machine::printed(&folder, name)?;
+    let table = printed.lines().map(str::trim_end).filter(|line| line.starts_with('|'));
+    Ok(table.map(|line| format!("{line}\n")).collect())
 }
 
 /// Runs the cases, some at once, and reports each as it ends. Returns the number of cases that do not hold.

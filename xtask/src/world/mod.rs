@@ -3,6 +3,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+pub mod attach_cost;
 pub mod daemon;
 pub mod document;
 pub mod fio;

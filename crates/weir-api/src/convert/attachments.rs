@@ -12,6 +12,7 @@ impl FromControl<AttachmentView> for Attachment {
             tenant: view.tenant.into(),
             volume: view.volume.into(),
             method: method_shown(record.method),
+            method_reason: record.method_reason,
             // Until it is made, the device may be another program's.
             device: record.device.filter(|_| record.is_made).map(|device| device.display().to_string()),
             link: record.link.display().to_string(),
@@ -28,6 +29,8 @@ pub fn method_asked(method: AttachMethod) -> weir_control::AttachMethod {
     match method {
         AttachMethod::Fuse => weir_control::AttachMethod::Fuse,
         AttachMethod::FuseFile => weir_control::AttachMethod::FuseFile,
+        AttachMethod::Nbd => weir_control::AttachMethod::Nbd,
+        AttachMethod::Ublk => weir_control::AttachMethod::Ublk,
     }
 }
 
@@ -35,5 +38,7 @@ fn method_shown(method: weir_control::AttachMethod) -> AttachMethod {
     match method {
         weir_control::AttachMethod::Fuse => AttachMethod::Fuse,
         weir_control::AttachMethod::FuseFile => AttachMethod::FuseFile,
+        weir_control::AttachMethod::Nbd => AttachMethod::Nbd,
+        weir_control::AttachMethod::Ublk => AttachMethod::Ublk,
     }
 }

@@ -15,9 +15,9 @@ pub struct AttachArguments {
     pub name: VolumeName,
     #[command(flatten)]
     pub tenant: TenantOption,
-    /// How to attach it: 'fuse' makes a block device, 'fuse-file' a file whose users can have limits of their own
-    #[arg(long, value_name = "METHOD", value_enum, default_value = "fuse")]
-    pub method: AttachMethod,
+    /// How to attach it: 'ublk', 'fuse' and 'nbd' make a block device, 'fuse-file' a file whose users can have limits of their own [default: the best way that the host has to make a block device]
+    #[arg(long, value_name = "METHOD", value_enum, hide_possible_values = true)]
+    pub method: Option<AttachMethod>,
     /// Refuse writes
     #[arg(long)]
     pub read_only: bool,

@@ -17,6 +17,9 @@ pub enum SnapshotCommand {
         /// Volumes to snapshot at the same instant; the first argument is then only the name of the snapshots
         #[arg(long, value_name = "VOLUME,...", value_delimiter = ',', conflicts_with = "volume")]
         group: Vec<String>,
+        /// Freeze the filesystems that are mounted from the attached volumes until the instant of the snapshot
+        #[arg(long)]
+        freeze: bool,
     },
     /// List snapshots, with the space that they use and the space that deleting each would free
     #[command(after_help = "Example:\n  weir snapshot list\n  weir snapshot list vol1 -o wide")]

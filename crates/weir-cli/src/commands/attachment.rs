@@ -131,6 +131,8 @@ fn method(attachment: &Attachment) -> &'static str {
     match attachment.method {
         AttachMethod::Fuse => "fuse",
         AttachMethod::FuseFile => "fuse-file",
+        AttachMethod::Nbd => "nbd",
+        AttachMethod::Ublk => "ublk",
     }
 }
 
@@ -145,7 +147,7 @@ fn description(attachment: &Attachment) -> String {
         ("Attachment ID", attachment.id.to_string()),
         ("Device", or_dash(&attachment.device)),
         ("Link", attachment.link.clone()),
-        ("Method", method(attachment).to_owned()),
+        ("Method", format!("{} ({})", method(attachment), attachment.method_reason)),
         ("Access", access(attachment).to_owned()),
         ("Consumer", attachment.consumer.clone()),
         ("Node", attachment.node.to_string()),

@@ -36,7 +36,7 @@ const COLUMNS: &[ListColumn<Snapshot>] = &[
 /// Runs a command about snapshots.
 pub fn run(client: &Client, command: SnapshotCommand) -> Result<(), CommandError> {
     match command {
-        SnapshotCommand::Create { which, group } => create(client, which, group),
+        SnapshotCommand::Create { which, group, freeze } => create(client, which, group, freeze),
         SnapshotCommand::List { volume, tenant, read } => {
             list(client, tenant.tenant.as_deref(), volume.get(), read)
         }
@@ -86,7 +86,7 @@ fn show(client: &Client, which: &WhichShown, read: ReadArguments) -> Result<(), 
     }
 }
 
-fn create(client: &Client, which: Which, group: Vec<String>) -> Result<(), CommandError> {
+fn create(client: &Client, which: Which, group: Vec<String>, freeze: bool) -> Result<(), CommandError> {
     let (volumes, name) = match (group.is_empty(), which.name.as_deref().or(which.snapshot.as_deref())) {
         (false, Some(name)) => (group, name.to_owned()),
         _ => {
@@ -97,7 +97,7 @@ fn create(client: &Client, which: Which, group: Vec<String>) -> Result<(), Comma
     let (tenant, volumes) = of_one_tenant(which.tenant.tenant.as_deref(), &volumes)?;
     let tenant = tenant.as_deref();
     let first = volumes.first().cloned().unwrap_or_default();
-    let request = SnapshotCreate { name, volumes };
+    let request = SnapshotCreate { name, volumes, freeze };
     let path = of_tenant(tenant, "snapshots", None);
     let list = with_progress(client, (tenant, &first), || {
         client.create::<Items<Snapshot>>(&path, &request, || existing(client, tenant, &request))

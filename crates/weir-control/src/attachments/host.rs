@@ -6,22 +6,44 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use weir_attach::freeze::{self, Frozen};
 use weir_attach::keeper::Keeper;
-use weir_attach::{fuse_mount, loop_device};
+use weir_attach::{block_device, fuse_mount, loop_device, nbd_device};
+use weir_engine_interface::{AttachedClient, ServedSocket};
+use weir_reactor::{kernel_version, ublk_device};
 use weir_types::AttachmentId;
+
+use super::offer::{DeviceTerms, HostError, Offer};
+use super::ublk;
+use crate::records::AttachMethod;
 
 /// Name of the folder of mounts in the state folder.
 const FOLDER: &str = "attachments";
 /// Name of the keeper's socket in the state folder.
 const KEEPER_SOCKET: &str = "keeper.sock";
 
-/// Why the host did not do what was asked.
-pub type HostError = Box<dyn std::error::Error + Send + Sync>;
+/// The first kernel that sends FUSE requests again which a server left unanswered.
+const RESEND_SINCE: (u32, u32) = (6, 9);
+
+/// Filesystems that are frozen, until this is dropped at the latest.
+pub trait Hold {
+    /// Thaws them. False if they were thawed before, because it took too long.
+    fn thaw(self: Box<Self>) -> bool;
+}
+
+impl Hold for Frozen {
+    fn thaw(self: Box<Self>) -> bool {
+        Frozen::thaw(*self)
+    }
+}
 
 /// Makes files and devices on the host. Each call can be repeated.
 pub trait Host: Send + Sync {
     /// Identity of the boot of the host.
     fn boot(&self) -> Result<String, HostError>;
+
+    /// The best way to make a block device here, and why it is.
+    fn best_method(&self) -> (AttachMethod, String);
 
     /// True if a block device goes with its last user, who came while it was removed.
     fn is_leaving(&self, device: &Path) -> bool;
@@ -56,14 +78,35 @@ pub trait Host: Send + Sync {
     /// kernel may ask it.
     fn file_of(&self, device: &Path) -> Result<Option<String>, HostError>;
 
-    /// Makes the block device as large as the file, which is served. A file is so large already.
-    fn resize_device(&self, device: &Path) -> Result<(), HostError>;
+    /// Makes the block device, which is on the file with this identity, as large as its volume. The file is served, and
+    /// is so large already.
+    fn resize_device(&self, device: &Path, file: &str, size_bytes: u64) -> Result<(), HostError>;
+
+    /// Begins to make a block device that the kernel hands to a server. From then on it is found by the attachment.
+    fn offer(
+        &self,
+        attachment: AttachmentId,
+        method: AttachMethod,
+        terms: DeviceTerms,
+    ) -> Result<Offer, HostError>;
+
+    /// Begins to hand such a block device to another server, after an earlier daemon has gone. `None` if it was never
+    /// completed.
+    fn offer_again(
+        &self,
+        attachment: AttachmentId,
+        device: &Path,
+        terms: DeviceTerms,
+    ) -> Result<Option<Offer>, HostError>;
 
     /// Makes a link to a block device, instead of an earlier one.
     fn link(&self, link: &Path, device: &Path) -> Result<(), HostError>;
 
     /// Removes a link, if it leads to the device.
     fn unlink(&self, link: &Path, device: &Path);
+
+    /// Freezes the filesystems that are mounted from these block devices.
+    fn freeze(&self, devices: &[PathBuf]) -> Result<Box<dyn Hold>, HostError>;
 
     /// Gives a block device back that nobody uses, and that is on the file with this identity. A file without a block
     /// device is unmounted, if nobody uses it.
@@ -90,14 +133,79 @@ impl KernelHost {
     }
 }
 
-/// True if this is the file of an attachment that has no block device. The state folder may have got another name.
-fn is_file(device: &Path) -> bool {
-    device.parent() != Some(Path::new("/dev"))
+/// What a volume has become on this host.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum DeviceKind {
+    /// A file without a block device.
+    File,
+    Loop,
+    Nbd,
+    Ublk(u32),
+}
+
+impl DeviceKind {
+    /// The kind of a device. The state folder, where files are, may have got another name.
+    fn of(device: &Path) -> DeviceKind {
+        if device.parent() != Some(Path::new("/dev")) {
+            DeviceKind::File
+        } else if let Some(number) = ublk_device::number_of(device) {
+            DeviceKind::Ublk(number)
+        } else if nbd_device::is_nbd(device) {
+            DeviceKind::Nbd
+        } else {
+            DeviceKind::Loop
+        }
+    }
+}
+
+/// A device of the kernel's NBD client on a new connection.
+fn offer_connection(attachment: AttachmentId, terms: DeviceTerms) -> Result<Offer, HostError> {
+    let (server, client) = nbd_device::connection()?;
+    let DeviceTerms { size_bytes, is_read_only } = terms;
+    let connect = move || Ok(nbd_device::connect(&attachment.to_string(), client, size_bytes, is_read_only)?);
+    Ok(Offer { client: served(server, terms), complete: Box::new(connect) })
+}
+
+/// Such a device, whose connection has ended, on another one.
+fn offer_another_connection(
+    attachment: AttachmentId,
+    device: &Path,
+    terms: DeviceTerms,
+) -> Result<Offer, HostError> {
+    let server = nbd_device::reconnect(device, &attachment.to_string())?;
+    let device = device.to_owned();
+    let resize = move || {
+        // The volume may have grown without its device.
+        if let Err(error) = nbd_device::resize(&device, &attachment.to_string(), terms.size_bytes) {
+            tracing::warn!(%error, %attachment, "a device keeps its old size");
+        }
+        Ok(device)
+    };
+    Ok(Offer { client: served(server, terms), complete: Box::new(resize) })
+}
+
+fn served(socket: OwnedFd, DeviceTerms { size_bytes, is_read_only }: DeviceTerms) -> AttachedClient {
+    AttachedClient::Socket(ServedSocket { socket, size_bytes, is_read_only })
 }
 
 impl Host for KernelHost {
     fn boot(&self) -> Result<String, HostError> {
         Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim_end().to_owned())
+    }
+
+    fn best_method(&self) -> (AttachMethod, String) {
+        let Some(without_ublk) = ublk_device::unavailable() else {
+            return (AttachMethod::Ublk, "the best way that this kernel has".to_owned());
+        };
+        if fuse_mount::is_available() && kernel_version() >= RESEND_SINCE {
+            return (AttachMethod::Fuse, without_ublk);
+        }
+        let without_resend =
+            format!("{without_ublk}; FUSE loses requests of a daemon that ends before Linux 6.9");
+        match nbd_device::is_available() {
+            true => (AttachMethod::Nbd, without_resend),
+            false => (AttachMethod::Fuse, "the only way that this kernel has".to_owned()),
+        }
     }
 
     fn is_leaving(&self, device: &Path) -> bool {
@@ -144,18 +252,46 @@ impl Host for KernelHost {
     }
 
     fn file_of(&self, device: &Path) -> Result<Option<String>, HostError> {
-        match is_file(device) {
-            true => Ok(fuse_mount::identity_of_mounted(device)?),
-            false => Ok(loop_device::file_of(device)?),
+        Ok(match DeviceKind::of(device) {
+            DeviceKind::File => fuse_mount::identity_of_mounted(device)?,
+            DeviceKind::Loop => loop_device::file_of(device)?,
+            DeviceKind::Nbd => nbd_device::name_of(device),
+            DeviceKind::Ublk(number) => ublk::mark_of(number)?,
+        })
+    }
+
+    fn resize_device(&self, device: &Path, file: &str, size_bytes: u64) -> Result<(), HostError> {
+        match DeviceKind::of(device) {
+            // A file has the size that its server tells.
+            DeviceKind::File => Ok(()),
+            DeviceKind::Loop => Ok(loop_device::resize(device)?),
+            DeviceKind::Nbd => Ok(nbd_device::resize(device, file, size_bytes)?),
+            DeviceKind::Ublk(number) => ublk::resize(number, size_bytes),
         }
     }
 
-    fn resize_device(&self, device: &Path) -> Result<(), HostError> {
-        // A file has the size that its server tells.
-        if !is_file(device) {
-            loop_device::resize(device)?;
+    fn offer(
+        &self,
+        attachment: AttachmentId,
+        method: AttachMethod,
+        terms: DeviceTerms,
+    ) -> Result<Offer, HostError> {
+        match method {
+            AttachMethod::Ublk => ublk::offer(attachment, terms),
+            _ => offer_connection(attachment, terms),
         }
-        Ok(())
+    }
+
+    fn offer_again(
+        &self,
+        attachment: AttachmentId,
+        device: &Path,
+        terms: DeviceTerms,
+    ) -> Result<Option<Offer>, HostError> {
+        match DeviceKind::of(device) {
+            DeviceKind::Ublk(number) => ublk::offer_again(number, terms),
+            _ => offer_another_connection(attachment, device, terms).map(Some),
+        }
     }
 
     fn link(&self, link: &Path, device: &Path) -> Result<(), HostError> {
@@ -179,10 +315,21 @@ impl Host for KernelHost {
         let _ = link.parent().map(fs::remove_dir);
     }
 
+    fn freeze(&self, devices: &[PathBuf]) -> Result<Box<dyn Hold>, HostError> {
+        let mut places = Vec::new();
+        for device in devices.iter().filter(|device| DeviceKind::of(device) != DeviceKind::File) {
+            // All places of a device show the same filesystem.
+            places.extend(block_device::mounts_of(device)?.into_iter().next());
+        }
+        Ok(Box::new(freeze::freeze(&places)?))
+    }
+
     fn remove_device(&self, device: &Path, file: &str) -> Result<(), HostError> {
-        match is_file(device) {
-            true => Ok(fuse_mount::unmount(device)?),
-            false => Ok(loop_device::detach(device, file)?),
+        match DeviceKind::of(device) {
+            DeviceKind::File => Ok(fuse_mount::unmount(device)?),
+            DeviceKind::Loop => Ok(loop_device::detach(device, file)?),
+            DeviceKind::Nbd => Ok(nbd_device::detach(device, file)?),
+            DeviceKind::Ublk(number) => ublk::detach(number, file),
         }
     }
 
@@ -196,9 +343,13 @@ impl Host for KernelHost {
         };
         // The kernel ends a mount that nobody holds. Otherwise the device would wait for an answer below.
         self.let_go(attachment).unwrap_or_else(|error| report(&error));
-        if let Some((device, file)) = device.filter(|(device, _)| !is_file(device)) {
+        if let Some((device, file)) = device.filter(|(device, _)| DeviceKind::of(device) == DeviceKind::Loop)
+        {
             loop_device::detach_later(device, file).unwrap_or_else(|error| report(&error));
         }
+        // The device may be there without a record: the kernel chose it.
+        nbd_device::end(&attachment.to_string()).unwrap_or_else(|error| report(&error));
+        ublk::end(attachment).unwrap_or_else(|error| report(&error));
         self.hide(attachment).unwrap_or_else(|error| report(&error));
     }
 }

@@ -5,18 +5,20 @@
 //! take over or to clear. This module does not know how the host makes any of them.
 
 mod host;
+mod offer;
 #[cfg(test)]
 mod tests;
+mod ublk;
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use uuid::Uuid;
 use weir_attach::in_words;
-use weir_engine_interface::ServedFile;
+use weir_engine_interface::{AttachedClient, ServedFile};
 use weir_types::control_bounds::ATTACHMENTS_MAX;
 use weir_types::{AttachmentId, Name, VolumeId};
 
@@ -28,7 +30,11 @@ use crate::model::Versioned;
 use crate::records::{AttachMethod, AttachmentRecord, VolumeRecord, VolumeState, keys};
 use crate::serving::Serving;
 
-pub use host::{Host, HostError, KernelHost};
+pub use host::{Hold, Host, KernelHost};
+pub use offer::{DeviceTerms, HostError};
+
+/// Why a volume is attached in a way that was asked for.
+const ASKED_FOR: &str = "asked for";
 
 /// Block devices that an attachment tries at most, one after another, while other programs take them.
 const DEVICE_ATTEMPTS_MAX: usize = 16;
@@ -36,8 +42,8 @@ const DEVICE_ATTEMPTS_MAX: usize = 16;
 /// Request for an attachment.
 #[derive(Clone, Debug)]
 pub struct AttachVolume {
-    /// How the volume becomes a device.
-    pub method: AttachMethod,
+    /// How the volume becomes a device; if `None`, in the best way that the host has.
+    pub method: Option<AttachMethod>,
     /// Whether the device refuses writes.
     pub is_read_only: bool,
     /// Who asks, in the consumer's own words.
@@ -186,11 +192,14 @@ impl Attachments {
 
     /// Records an attachment before anything of it exists.
     fn begin(&self, volume: &VolumeRecord, request: AttachVolume) -> Outcome<Versioned<AttachmentRecord>> {
+        let asked = request.method.map(|method| (method, ASKED_FOR.to_owned()));
+        let (method, method_reason) = asked.unwrap_or_else(|| self.host.best_method());
         let record = AttachmentRecord {
             id: AttachmentId(Uuid::new_v4()),
             volume: volume.id,
             node: self.core.node,
-            method: request.method,
+            method,
+            method_reason,
             is_read_only: request.is_read_only,
             consumer: request.consumer,
             device: None,
@@ -233,20 +242,48 @@ impl Attachments {
         Ok(())
     }
 
-    /// Makes the mount, lets the engine serve it, and makes the device and its link.
+    /// Lets the engine serve the kernel, and makes the device and its link.
     fn make(&self, attachment: &mut Versioned<AttachmentRecord>, volume: &VolumeRecord) -> Outcome<()> {
         let failed = |error: HostError| host_error(volume, &error);
-        let id = attachment.record.id;
-        let mount = self.host.mount(id, &volume.export_name()).map_err(failed)?;
-        self.serve(&attachment.record, volume, mount, false)?;
-        let file = self.host.identity(id).map_err(failed)?;
         let device = match attachment.record.method {
-            AttachMethod::Fuse => self.make_device(attachment, file, failed)?,
-            AttachMethod::FuseFile => self.make_file(attachment, file)?,
+            AttachMethod::Fuse => {
+                let file = self.make_mount(&attachment.record, volume)?;
+                self.make_device(attachment, file, failed)?
+            }
+            AttachMethod::FuseFile => {
+                let file = self.make_mount(&attachment.record, volume)?;
+                self.make_file(attachment, file)?
+            }
+            AttachMethod::Nbd | AttachMethod::Ublk => self.make_served_device(attachment, volume)?,
         };
         self.hide_below_device(&attachment.record).map_err(failed)?;
         self.host.link(&attachment.record.link, &device).map_err(failed)?;
         self.change(attachment, |record| record.is_made = true)
+    }
+
+    /// Makes the mount, which the engine serves. Returns the identity of its file.
+    fn make_mount(&self, attachment: &AttachmentRecord, volume: &VolumeRecord) -> Outcome<String> {
+        let failed = |error: HostError| host_error(volume, &error);
+        let mount = self.host.mount(attachment.id, &volume.export_name()).map_err(failed)?;
+        self.serve_mount(attachment, volume, mount, false)?;
+        self.host.identity(attachment.id).map_err(failed)
+    }
+
+    /// Makes a device that the kernel hands to a server. The host finds it by the attachment, so it is recorded
+    /// afterwards.
+    fn make_served_device(
+        &self,
+        attachment: &mut Versioned<AttachmentRecord>,
+        volume: &VolumeRecord,
+    ) -> Outcome<PathBuf> {
+        let failed = |error: HostError| host_error(volume, &error);
+        let AttachmentRecord { id, method, .. } = attachment.record;
+        let offer = self.host.offer(id, method, terms(&attachment.record, volume)).map_err(failed)?;
+        self.serve(id, volume.id, offer.client)?;
+        let device = (offer.complete)().map_err(failed)?;
+        let file = self.host.file_of(&device).map_err(failed)?;
+        self.change(attachment, |record| (record.device, record.file) = (Some(device.clone()), file))?;
+        Ok(device)
     }
 
     /// Makes the device. Each one is recorded before it is tried: a daemon that is killed then leaves none that
@@ -287,11 +324,11 @@ impl Attachments {
     fn hide_below_device(&self, attachment: &AttachmentRecord) -> Result<(), HostError> {
         match attachment.method {
             AttachMethod::Fuse => self.host.hide(attachment.id),
-            AttachMethod::FuseFile => Ok(()),
+            AttachMethod::FuseFile | AttachMethod::Nbd | AttachMethod::Ublk => Ok(()),
         }
     }
 
-    fn serve(
+    fn serve_mount(
         &self,
         attachment: &AttachmentRecord,
         volume: &VolumeRecord,
@@ -300,8 +337,12 @@ impl Attachments {
     ) -> Outcome<()> {
         let is_read_only = attachment.is_read_only;
         let file = ServedFile { device, size_bytes: volume.size_bytes, is_read_only, is_taken_over };
-        self.core.engine.serve_file(volume.id, file)?;
-        self.served().insert(attachment.id);
+        self.serve(attachment.id, volume.id, AttachedClient::File(file))
+    }
+
+    fn serve(&self, attachment: AttachmentId, volume: VolumeId, client: AttachedClient) -> Outcome<()> {
+        self.core.engine.serve_attached(volume, client)?;
+        self.served().insert(attachment);
         Ok(())
     }
 
@@ -369,10 +410,20 @@ impl Attachments {
         if let Some(device) = &attachment.device {
             self.host.unlink(&attachment.link, device);
         }
-        // What serves it holds the mount too.
-        self.end_service(attachment);
         let device = attachment.device.as_deref().zip(attachment.file.as_deref());
-        self.host.clear(attachment.id, device.filter(|_| self.is_of_this_boot(attachment)));
+        let device = device.filter(|_| self.is_of_this_boot(attachment));
+        match attachment.method {
+            // What serves it holds the mount too.
+            AttachMethod::Fuse | AttachMethod::FuseFile => {
+                self.end_service(attachment);
+                self.host.clear(attachment.id, device);
+            }
+            // The kernel waits for the requests of a device before it ends it.
+            AttachMethod::Nbd | AttachMethod::Ublk => {
+                self.host.clear(attachment.id, device);
+                self.end_service(attachment);
+            }
+        }
     }
 
     fn is_of_this_boot(&self, attachment: &AttachmentRecord) -> bool {
@@ -382,7 +433,24 @@ impl Attachments {
     fn end_service(&self, attachment: &AttachmentRecord) {
         self.served().remove(&attachment.id);
         // A volume that is not open serves no file.
-        let _ = self.core.engine.end_files(attachment.volume);
+        let _ = self.core.engine.end_attached(attachment.volume);
+    }
+
+    /// Freezes the filesystems of this host that are mounted from these volumes.
+    ///
+    /// # Errors
+    /// Refused if one of them cannot be frozen.
+    pub(crate) fn freeze(&self, volumes: &[VolumeId]) -> Outcome<Box<dyn Hold>> {
+        let served = self.served().clone();
+        let devices: Vec<PathBuf> = {
+            let model = self.core.model();
+            let attached = volumes.iter().flat_map(|volume| model.attachments_of(*volume));
+            let attached = attached.filter(|attachment| served.contains(&attachment.record.id));
+            attached.filter_map(|attachment| attachment.record.device.clone()).collect()
+        };
+        self.host.freeze(&devices).map_err(|error| {
+            ControlError::refused(format!("a filesystem cannot be frozen: {}", in_words(&*error)))
+        })
     }
 
     /// Lets the devices of a volume that has grown be as large as it is. The volume is larger already, so a
@@ -392,7 +460,10 @@ impl Attachments {
         let served = self.served().clone();
         for attachment in model.attachments_of(volume.id).filter(|one| served.contains(&one.record.id)) {
             let device = attachment.record.device.as_deref();
-            let resized = device.map_or(Ok(()), |device| self.host.resize_device(device));
+            let file = attachment.record.file.as_deref();
+            let resized = device
+                .zip(file)
+                .map_or(Ok(()), |(device, file)| self.host.resize_device(device, file, volume.size_bytes));
             if let Err(error) = resized {
                 let title = volume.title();
                 tracing::warn!(error = in_words(&*error), "the device of {title} keeps its old size");
@@ -452,21 +523,58 @@ impl Attachments {
         let Some(device) = &attachment.device else { return Ok(false) };
         let volume = self.core.model().volumes.get(&attachment.volume).map(|volume| volume.record.clone());
         let Some(volume) = volume else { return Ok(false) };
-        let mount = self.host.take_over(attachment.id).map_err(|error| host_error(&volume, &error))?;
-        let Some(mount) = mount else { return Ok(false) };
-        // The kernel asks the file for its identity, so the file is served before that.
-        self.serve(attachment, &volume, mount, true)?;
-        if !self.has_device(attachment).map_err(|error| host_error(&volume, &error))? {
+        let is_served = match attachment.method {
+            AttachMethod::Fuse | AttachMethod::FuseFile => self.serve_again(attachment, &volume)?,
+            AttachMethod::Nbd | AttachMethod::Ublk => self.serve_device_again(attachment, &volume, device)?,
+        };
+        if !is_served {
             return Ok(false);
         }
         let failed = |error: HostError| host_error(&volume, &error);
-        // The volume may have grown without its device.
-        self.host.resize_device(device).map_err(failed)?;
         // The earlier daemon may have been killed while it made these.
         self.hide_below_device(attachment).map_err(failed)?;
         if !self.host.is_leaving(device) {
             self.host.link(&attachment.link, device).map_err(failed)?;
         }
+        Ok(true)
+    }
+
+    /// Serves the mount of an attachment again. False if it is gone, or its device.
+    fn serve_again(&self, attachment: &AttachmentRecord, volume: &VolumeRecord) -> Outcome<bool> {
+        let failed = |error: HostError| host_error(volume, &error);
+        let Some(mount) = self.host.take_over(attachment.id).map_err(failed)? else { return Ok(false) };
+        // The kernel asks the file for its identity, so the file is served before that.
+        self.serve_mount(attachment, volume, mount, true)?;
+        let (Some(device), Some(file)) = (&attachment.device, &attachment.file) else { return Ok(false) };
+        if !self.has_device(attachment).map_err(failed)? {
+            return Ok(false);
+        }
+        // The volume may have grown without its device.
+        self.host.resize_device(device, file, volume.size_bytes).map_err(failed)?;
+        Ok(true)
+    }
+
+    /// Serves the device of an attachment again. False if it is gone, or was never used.
+    fn serve_device_again(
+        &self,
+        attachment: &AttachmentRecord,
+        volume: &VolumeRecord,
+        device: &Path,
+    ) -> Outcome<bool> {
+        let failed = |error: HostError| host_error(volume, &error);
+        if !self.has_device(attachment).map_err(failed)? {
+            return Ok(false);
+        }
+        // Nothing is asked of the kernel that would have to be taken back.
+        if !self.core.model().open.contains_key(&volume.id) {
+            return Err(ControlError::refused(format!("{} is not open", volume.title())));
+        }
+        let terms = terms(attachment, volume);
+        let Some(offer) = self.host.offer_again(attachment.id, device, terms).map_err(failed)? else {
+            return Ok(false);
+        };
+        self.serve(attachment.id, volume.id, offer.client)?;
+        (offer.complete)().map_err(failed)?;
         Ok(true)
     }
 
@@ -478,6 +586,10 @@ impl Attachments {
             tracing::error!(attachment = %id, %error, "the record of an attachment that is gone stays");
         }
     }
+}
+
+fn terms(attachment: &AttachmentRecord, volume: &VolumeRecord) -> DeviceTerms {
+    DeviceTerms { size_bytes: volume.size_bytes, is_read_only: attachment.is_read_only }
 }
 
 fn view(record: &AttachmentRecord, volume: &VolumeRecord) -> AttachmentView {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 
+use super::offer::Offer;
 use super::*;
 use crate::testing::*;
 use crate::{Control, ErrorKind};
@@ -21,6 +22,14 @@ struct Made {
     /// Devices that go with their last user.
     leaving: BTreeSet<PathBuf>,
     links: BTreeSet<PathBuf>,
+    /// Devices whose filesystems are frozen.
+    frozen: BTreeSet<PathBuf>,
+    /// They are thawed before the snapshot has begun.
+    is_thawed_early: bool,
+    /// Devices that have a server.
+    with_server: BTreeSet<AttachmentId>,
+    /// Devices that got another server.
+    served_again: Vec<AttachmentId>,
     /// How often the host has booted.
     boots: u32,
     refused: Option<&'static str>,
@@ -62,9 +71,32 @@ fn some_file() -> OwnedFd {
     std::fs::File::open("/dev/null").unwrap().into()
 }
 
+struct FakeHold(FakeHost);
+
+impl Hold for FakeHold {
+    fn thaw(self: Box<Self>) -> bool {
+        !self.0.made().is_thawed_early
+    }
+}
+
+impl Drop for FakeHold {
+    fn drop(&mut self) {
+        self.0.made().frozen.clear();
+    }
+}
+
+fn some_client() -> AttachedClient {
+    let (socket, size_bytes, is_read_only) = (some_file(), 8 << 20, false);
+    AttachedClient::Socket(weir_engine_interface::ServedSocket { socket, size_bytes, is_read_only })
+}
+
 impl Host for FakeHost {
     fn boot(&self) -> Result<String, HostError> {
         Ok(format!("boot {}", self.made().boots))
+    }
+
+    fn best_method(&self) -> (AttachMethod, String) {
+        (AttachMethod::Ublk, "it is the best".to_owned())
     }
 
     fn is_leaving(&self, device: &std::path::Path) -> bool {
@@ -129,8 +161,45 @@ impl Host for FakeHost {
         Ok(on_device.or(in_sight).map(|attachment| attachment.to_string()))
     }
 
-    fn resize_device(&self, _device: &std::path::Path) -> Result<(), HostError> {
+    fn resize_device(
+        &self,
+        _device: &std::path::Path,
+        _file: &str,
+        _size_bytes: u64,
+    ) -> Result<(), HostError> {
         self.check("resize")
+    }
+
+    fn offer(
+        &self,
+        attachment: AttachmentId,
+        _method: AttachMethod,
+        _terms: DeviceTerms,
+    ) -> Result<Offer, HostError> {
+        self.check("offer")?;
+        let host = self.clone();
+        let complete = move || {
+            let device = host.free_device()?;
+            host.made().devices.insert(attachment, device.clone());
+            host.made().with_server.insert(attachment);
+            Ok(device)
+        };
+        Ok(Offer { client: some_client(), complete: Box::new(complete) })
+    }
+
+    fn offer_again(
+        &self,
+        attachment: AttachmentId,
+        device: &std::path::Path,
+        _terms: DeviceTerms,
+    ) -> Result<Option<Offer>, HostError> {
+        self.check("offer")?;
+        let (host, device) = (self.clone(), device.to_owned());
+        let complete = move || {
+            host.made().served_again.push(attachment);
+            Ok(device)
+        };
+        Ok(Some(Offer { client: some_client(), complete: Box::new(complete) }))
     }
 
     fn link(&self, link: &std::path::Path, _device: &std::path::Path) -> Result<(), HostError> {
@@ -141,6 +210,12 @@ impl Host for FakeHost {
 
     fn unlink(&self, link: &std::path::Path, _device: &std::path::Path) {
         self.made().links.remove(link);
+    }
+
+    fn freeze(&self, devices: &[PathBuf]) -> Result<Box<dyn Hold>, HostError> {
+        self.check("freezing")?;
+        self.made().frozen.extend(devices.iter().cloned());
+        Ok(Box::new(FakeHold(self.clone())))
     }
 
     fn remove_device(&self, device: &std::path::Path, _file: &str) -> Result<(), HostError> {
@@ -161,7 +236,10 @@ impl Host for FakeHost {
         let mut made = self.made();
         made.mounts.remove(&attachment);
         made.visible.remove(&attachment);
-        // Nothing else tells which device it was.
+        // The kernel knows whose a device with a server is.
+        if device.is_none() && made.with_server.contains(&attachment) {
+            made.devices.remove(&attachment);
+        }
         if let Some((device, file)) = device {
             made.devices.retain(|one, found| found != device || one.to_string() != file);
         }
@@ -196,6 +274,10 @@ impl Scene {
         self.world.control.volumes.create_volume(crate::testing::volume(None, volume, 8 << 20)).unwrap();
     }
 
+    fn id(&self, volume: &str) -> VolumeId {
+        self.world.control.core.model().volume(None, &name(volume)).unwrap().record.id
+    }
+
     /// The attachments of the next daemon.
     fn next(&self) -> Attachments {
         attachments(&self.world.control, &self.host)
@@ -208,7 +290,7 @@ fn attachments(control: &Control, host: &FakeHost) -> Attachments {
 }
 
 fn asked() -> AttachVolume {
-    AttachVolume { method: AttachMethod::Fuse, is_read_only: false, consumer: "a test".to_owned() }
+    AttachVolume { method: Some(AttachMethod::Fuse), is_read_only: false, consumer: "a test".to_owned() }
 }
 
 fn attach(attachments: &Attachments, volume: &str) -> Outcome<AttachmentView> {
@@ -391,7 +473,7 @@ fn link_leads_to_one_volume_alone() {
 fn file_stays_in_sight_until_it_is_detached() {
     let scene = Scene::with(&["vol1"]);
     let (host, attachments) = (&scene.host, &scene.attachments);
-    let asked = AttachVolume { method: AttachMethod::FuseFile, ..asked() };
+    let asked = AttachVolume { method: Some(AttachMethod::FuseFile), ..asked() };
     let attached = attachments.attach(None, &name("vol1"), asked).unwrap().record;
     let id = attached.id;
     assert_eq!(attached.device, Some(host.place(id)));
@@ -409,10 +491,74 @@ fn file_stays_in_sight_until_it_is_detached() {
 #[test]
 fn file_that_was_unmounted_is_an_attachment_no_more() {
     let scene = Scene::with(&["vol1"]);
-    let asked = AttachVolume { method: AttachMethod::FuseFile, ..asked() };
+    let asked = AttachVolume { method: Some(AttachMethod::FuseFile), ..asked() };
     let id = scene.attachments.attach(None, &name("vol1"), asked).unwrap().record.id;
     scene.host.made().visible.remove(&id);
     let next = scene.next();
     next.take_over_all();
     assert!(next.attachments().is_empty() && scene.host.is_bare());
+}
+
+#[test]
+fn device_of_a_server_gets_another_one_from_the_next_daemon() {
+    let scene = Scene::with(&["vol1"]);
+    let (host, attachments) = (&scene.host, &scene.attachments);
+    let asked = || AttachVolume { method: None, ..asked() };
+    for what in ["offer", "device", "identity", "link"] {
+        host.refuse(what);
+        assert!(attachments.attach(None, &name("vol1"), asked()).is_err());
+        assert!(host.is_bare() && attachments.attachments().is_empty(), "{what}");
+    }
+    host.made().refused = None;
+    let attached = attachments.attach(None, &name("vol1"), asked()).unwrap().record;
+    assert!(attached.is_made && host.made().mounts.is_empty());
+    assert_eq!((attached.method, &*attached.method_reason), (AttachMethod::Ublk, "it is the best"));
+    let next = scene.next();
+    next.take_over_all();
+    assert_eq!(host.made().served_again, [attached.id]);
+    next.detach(attached.id).unwrap();
+    assert!(host.is_bare());
+    // A device that went with the host's power is an attachment no more.
+    attachments.attach(None, &name("vol1"), asked()).unwrap();
+    host.made().devices.clear();
+    scene.next().take_over_all();
+    assert!(scene.next().attachments().is_empty() && host.is_bare());
+}
+
+#[test]
+fn filesystems_are_frozen_until_the_instant_of_a_snapshot() {
+    let scene = Scene::with(&["vol1", "vol2", "vol3"]);
+    let (host, attachments) = (&scene.host, Arc::new(scene.next()));
+    for volume in ["vol1", "vol2"] {
+        attach(&attachments, volume).unwrap();
+    }
+    let snapshots = &scene.world.control.snapshots;
+    let snapshots = crate::snapshots::Snapshots {
+        core: snapshots.core.clone(),
+        figures: snapshots.figures.clone(),
+        maker: snapshots.maker.clone(),
+        attachments: attachments.clone(),
+        serving: snapshots.serving.clone(),
+        views: snapshots.views.clone(),
+    };
+    let request = |of: &str| crate::CreateSnapshots {
+        tenant: None,
+        volumes: ["vol1", "vol3"].map(name).to_vec(),
+        name: name(of),
+        freeze: true,
+    };
+    // The other attached volume is not concerned.
+    let held = attachments.freeze(&[scene.id("vol1"), scene.id("vol3")]).unwrap();
+    assert_eq!(host.made().frozen, BTreeSet::from([device(0)]));
+    drop(held);
+    assert_eq!(snapshots.create_snapshots(&request("s1")).unwrap().len(), 2);
+    assert!(host.made().frozen.is_empty());
+    host.refuse("freezing");
+    let error = snapshots.create_snapshots(&request("s2")).unwrap_err();
+    assert_eq!(error.to_string(), "a filesystem cannot be frozen: no freezing today");
+    host.made().refused = None;
+    host.made().is_thawed_early = true;
+    let error = snapshots.create_snapshots(&request("s2")).unwrap_err();
+    assert!(error.to_string().contains("frozen for long enough"), "{error}");
+    assert_eq!(snapshots.snapshots(None, Some(&name("vol1"))).unwrap().len(), 1);
 }

@@ -118,7 +118,12 @@ fn bindings_hold_after_a_restart_and_snapshots_have_none() {
     drop(world);
     let world = World::start(state.path());
     assert_eq!(world.engine.cgroups(volume).len(), 1);
-    let snapshot = crate::CreateSnapshots { tenant: None, volumes: vec![name("vol1")], name: name("before") };
+    let snapshot = crate::CreateSnapshots {
+        tenant: None,
+        volumes: vec![name("vol1")],
+        name: name("before"),
+        freeze: false,
+    };
     let made = world.control.snapshots.create_snapshots(&snapshot).unwrap();
     assert!(made[0].record.cgroups.is_empty());
 }

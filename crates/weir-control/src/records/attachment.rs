@@ -15,6 +15,10 @@ pub enum AttachMethod {
     Fuse,
     /// A FUSE filesystem of one file, which stays in sight. The kernel tells which process makes each request.
     FuseFile,
+    /// A block device of the kernel's NBD client.
+    Nbd,
+    /// A block device of the kernel's ublk driver.
+    Ublk,
 }
 
 /// An attachment. The record exists before anything is made on the host, and until all of it is gone.
@@ -28,6 +32,9 @@ pub struct AttachmentRecord {
     pub node: Uuid,
     /// How the volume becomes a device.
     pub method: AttachMethod,
+    /// Why in this way, in words.
+    #[serde(default)]
+    pub method_reason: String,
     /// Whether the device refuses writes.
     pub is_read_only: bool,
     /// Who asked for it, in the consumer's own words.

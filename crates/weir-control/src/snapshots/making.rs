@@ -17,6 +17,7 @@ use weir_types::units::Size;
 use weir_types::{DriveId, ExtentIndex, VolumeId};
 use weir_volume::mirror::{EpochRecord, ReplicaMetadata, ReplicaState, Slots};
 
+use crate::attachments::Hold;
 use crate::catalogue::{Revision, Transaction};
 use crate::core::Core;
 use crate::core::locks::Change;
@@ -72,6 +73,13 @@ pub(crate) struct Begun<'a> {
     /// The volumes that must not change until the end.
     concerned: Vec<VolumeId>,
     _entered: Entered<'a>,
+}
+
+impl Begun<'_> {
+    /// The volumes that the snapshots are of.
+    pub(crate) fn sources(&self) -> Vec<VolumeId> {
+        self.pairs.iter().map(|pair| pair.source.id).collect()
+    }
 }
 
 /// The volumes that must not change during snapshots of these pairs, and others, each once.
@@ -205,18 +213,24 @@ impl SnapshotMaker {
         Ok(())
     }
 
-    /// Takes prepared snapshots and makes volumes of them.
+    /// Gives up prepared snapshots.
+    pub(crate) fn abandon(&self, begun: &Begun<'_>) {
+        self.undo_snapshots(&begun.pairs);
+    }
+
+    /// Takes prepared snapshots and makes volumes of them. What is held is let go at their instant.
     ///
     /// `publish` records the volumes once all files are in place. It is called under the decision lock. If
     /// anything fails, nothing is left.
     pub(crate) fn finish_snapshots<T>(
         &self,
         begun: Begun<'_>,
+        held: Option<Box<dyn Hold>>,
         publish: impl FnOnce(&mut Change<'_>, &[Pair]) -> Outcome<T>,
     ) -> Result<T, Unfinished> {
-        let in_snapshot = self.core.engine.snapshot(&begun.specs);
-        let is_not_now = matches!(in_snapshot, Err(EngineError::SnapshotNotNow(_)));
-        let in_snapshot = in_snapshot.map_err(|error| ControlError::refused(error.to_string()));
+        let in_snapshot = self.snapshot_of(&begun.specs, held);
+        let is_not_now = matches!(in_snapshot, Err(Unfinished::NotNow(_)));
+        let in_snapshot = in_snapshot.map_err(ControlError::from);
         // This makes most data durable before the locks are taken, so that the final sync under locks is
         // short.
         let settled = in_snapshot.and_then(|in_snapshot| {
@@ -237,6 +251,28 @@ impl SnapshotMaker {
             change.beside(|| self.undo_snapshots(&begun.pairs));
             if is_not_now { Unfinished::NotNow(error) } else { Unfinished::Failed(error) }
         })
+    }
+
+    /// Takes the snapshots. Returns the replicas of each volume and extent in it.
+    fn snapshot_of(
+        &self,
+        specs: &[SnapshotSpec],
+        mut held: Option<Box<dyn Hold>>,
+    ) -> Result<Vec<Vec<Slots>>, Unfinished> {
+        let (is_holding, mut was_held) = (held.is_some(), true);
+        let mut let_go = || was_held = held.take().is_none_or(|held| held.thaw());
+        let at_instant = is_holding.then_some(&mut let_go as &mut dyn FnMut());
+        let in_snapshot = self.core.engine.snapshot(specs, at_instant).map_err(|error| {
+            let is_not_now = matches!(error, EngineError::SnapshotNotNow(_));
+            let error = ControlError::refused(error.to_string());
+            if is_not_now { Unfinished::NotNow(error) } else { Unfinished::Failed(error) }
+        })?;
+        if !was_held {
+            let message =
+                "the filesystems on the volumes could not be kept frozen for long enough; try again";
+            return Err(Unfinished::Failed(ControlError::refused(message)));
+        }
+        Ok(in_snapshot)
     }
 
     /// Reclaims the files that were made so far. Files that cannot be reclaimed now are reclaimed at the next

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use weir_store::snapshot::Occupied;
 use weir_types::{Name, VolumeId};
 
+use crate::attachments::{Attachments, Hold};
 use crate::catalogue::Transaction;
 use crate::core::Core;
 use crate::core::locks::Change;
@@ -23,7 +24,7 @@ use crate::serving::Serving;
 use crate::volume_views::{VolumeView, VolumeViews};
 use crate::volumes::refuse_more;
 
-pub(crate) use making::{Pair, SnapshotMaker, Unfinished, placement_like};
+pub(crate) use making::{Begun, Pair, SnapshotMaker, Unfinished, placement_like};
 
 /// How often a snapshot of several volumes is begun before it is refused. At each attempt, the engine tries
 /// several times to quiesce the volumes at the same instant.
@@ -38,6 +39,9 @@ pub struct CreateSnapshots {
     pub volumes: Vec<Name>,
     /// Name of each snapshot.
     pub name: Name,
+    /// Whether filesystems of this host that are mounted from the volumes are frozen for the instant, so that the
+    /// snapshots have all that was written to them.
+    pub freeze: bool,
 }
 
 /// A snapshot as it is shown.
@@ -96,6 +100,7 @@ pub struct Snapshots {
     pub(crate) core: Arc<Core>,
     pub(crate) figures: Arc<Figures>,
     pub(crate) maker: Arc<SnapshotMaker>,
+    pub(crate) attachments: Arc<Attachments>,
     pub(crate) serving: Arc<Serving>,
     pub(crate) views: Arc<VolumeViews>,
 }
@@ -109,7 +114,7 @@ impl Snapshots {
     /// # Errors
     /// Invalid for no volume, or one named twice. Not found for an unknown volume. Conflict if a volume has a
     /// snapshot of that name. Full if there is no space to duplicate data that cannot be shared. Refused if
-    /// no snapshot of a volume can be made now.
+    /// no snapshot of a volume can be made now, or a filesystem cannot be frozen.
     pub fn create_snapshots(&self, request: &CreateSnapshots) -> Outcome<Vec<SnapshotView>> {
         let mut outcome = self.try_to_create_snapshots(request);
         for _ in 1..INSTANT_ATTEMPTS {
@@ -123,7 +128,8 @@ impl Snapshots {
 
     fn try_to_create_snapshots(&self, request: &CreateSnapshots) -> Result<Vec<VolumeRecord>, Unfinished> {
         let begun = self.maker.begin_snapshots(&[], || self.snapshot_pairs(request))?;
-        self.maker.finish_snapshots(begun, |change, pairs| {
+        let held = if request.freeze { Some(self.freeze(&begun)?) } else { None };
+        self.maker.finish_snapshots(begun, held, |change, pairs| {
             // A volume may have been renamed in the meantime.
             let online = |pair: &Pair| -> Outcome<VolumeRecord> {
                 let of = snapshot_of(&self.core.model().volume_by_id(pair.source.id)?.record);
@@ -135,6 +141,11 @@ impl Snapshots {
             records.iter().for_each(|record| self.serving.serve_new(change, record));
             Ok(records)
         })
+    }
+
+    fn freeze(&self, begun: &Begun<'_>) -> Outcome<Box<dyn Hold>> {
+        let held = self.attachments.freeze(&begun.sources());
+        held.inspect_err(|_| self.maker.abandon(begun))
     }
 
     fn snapshot_pairs(&self, request: &CreateSnapshots) -> Outcome<Vec<Pair>> {
@@ -258,7 +269,7 @@ impl Snapshots {
             let new = VolumeId(uuid::Uuid::new_v4());
             Ok(vec![Pair { source: source.clone(), target: restored(now, source, new) }])
         })?;
-        let restored = self.maker.finish_snapshots(begun, |change, pairs| {
+        let restored = self.maker.finish_snapshots(begun, None, |change, pairs| {
             let Pair { source, target } = &pairs[0];
             let now = self.core.model().volume_by_id(id)?.record.clone();
             self.core.model().refuse_attached(&now)?;

@@ -100,7 +100,8 @@ fn refused_snapshot_leaves_nothing_behind() {
     let world = World::start(&state);
     world.control.volumes.create_volume(volume(None, "vol1", GIB)).unwrap();
     world.engine.refuse(EngineCall::Snapshot, Some("it could not be held for the same instant"));
-    let request = CreateSnapshots { tenant: None, volumes: vec![name("vol1")], name: name("one") };
+    let request =
+        CreateSnapshots { tenant: None, volumes: vec![name("vol1")], name: name("one"), freeze: false };
     let (kind, message) = error(world.control.snapshots.create_snapshots(&request));
     assert!(kind == ErrorKind::Refused && message.contains("held for the same instant"), "{message}");
     settle(&world.control);
@@ -120,6 +121,7 @@ fn snapshot_of_several_volumes_tries_again_when_the_host_is_busy() {
         tenant: None,
         volumes: vec![name("vol1"), name("vol2")],
         name: name(of),
+        freeze: false,
     };
     world.engine.miss_instants(2);
     assert_eq!(world.control.snapshots.create_snapshots(&request("one")).unwrap().len(), 2);

@@ -6,7 +6,12 @@ use super::*;
 use crate::{CloneVolume, CreateSnapshots, SnapshotView};
 
 fn snapshots(volumes: &[&str], of: &str) -> CreateSnapshots {
-    CreateSnapshots { tenant: None, volumes: volumes.iter().map(|text| name(text)).collect(), name: name(of) }
+    CreateSnapshots {
+        tenant: None,
+        volumes: volumes.iter().map(|text| name(text)).collect(),
+        name: name(of),
+        freeze: false,
+    }
 }
 
 fn clone_of(source: &str, snapshot: Option<&str>, of: &str) -> CloneVolume {

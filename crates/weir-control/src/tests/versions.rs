@@ -146,7 +146,7 @@ fn object_changed_since_it_was_read_is_not_deleted() {
     let (_folder, state) = state();
     let world = world(&state);
     let control = &world.control;
-    let request = CreateSnapshots { tenant: None, volumes: vec![name("v")], name: name("s") };
+    let request = CreateSnapshots { tenant: None, volumes: vec![name("v")], name: name("s"), freeze: false };
     let snapshot = control.snapshots.create_snapshots(&request).unwrap()[0].version;
     let seen: Vec<u64> = changes(control).iter().map(|(_, change)| change(None).unwrap()).collect();
     changes(control).iter().for_each(|(_, change)| _ = change(None).unwrap());

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use tonic::Status;
 use weir_api_types::{Snapshot as WeirSnapshot, SnapshotCreate, SnapshotList, Volume};
 
-use super::snapshots::{refuse_parameters, remove, shown};
+use super::snapshots::{is_frozen, remove, shown};
 use crate::failure::{missing, required};
 use crate::objects::Objects;
 use crate::rpc::Answer;
@@ -29,7 +29,7 @@ pub fn create_group(
     if request.source_volume_ids.is_empty() {
         return Err(missing("source volumes"));
     }
-    refuse_parameters(&request.parameters)?;
+    let freeze = is_frozen(&request.parameters)?;
     let volumes: Vec<Volume> =
         request.source_volume_ids.iter().map(|id| objects.volume(id)).collect::<Answer<_>>()?;
     let wanted: BTreeSet<&str> = volumes.iter().map(|volume| volume.name.as_str()).collect();
@@ -37,7 +37,7 @@ pub fn create_group(
     let found: BTreeSet<&str> = existing.iter().map(|snapshot| snapshot.volume.as_str()).collect();
     let snapshots = if found.is_empty() {
         let names = wanted.iter().map(|&name| name.to_owned()).collect();
-        let request = SnapshotCreate { name: name.to_owned(), volumes: names };
+        let request = SnapshotCreate { name: name.to_owned(), volumes: names, freeze };
         objects.post::<SnapshotList>(&objects.path("snapshots", None), &request)?.items
     } else if found == wanted {
         existing

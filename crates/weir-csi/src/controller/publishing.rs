@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tonic::Status;
 use uuid::Uuid;
-use weir_api_types::{AttachMethod, Attachment, AttachmentCreate, Volume};
+use weir_api_types::{Attachment, AttachmentCreate, Volume};
 
 use crate::capability::{Access, usage_of};
 use crate::failure::required;
@@ -33,7 +33,7 @@ pub fn publish(
     check_node(node, node_id)?;
     let is_read_only = request.readonly || usage.is_read_only || volume.read_only;
     let wanted = AttachmentCreate {
-        method: AttachMethod::Fuse,
+        method: None,
         read_only: volume.read_only || is_read_only && usage.access == Access::Block,
         consumer: Some(if is_read_only { READING_CONSUMER } else { CONSUMER }.to_owned()),
     };

@@ -9,11 +9,14 @@ use crate::objects::Objects;
 use crate::rpc::Answer;
 use crate::wire::*;
 
+/// Key of whether mounted filesystems are frozen.
+const FREEZE: &str = "freeze";
+
 /// Takes a snapshot. A repeated call finds it.
 pub fn create_snapshot(objects: &Objects, request: &CreateSnapshotRequest) -> Answer<CreateSnapshotResponse> {
     let name = required(&request.name, "name")?;
     let volume = objects.volume(required(&request.source_volume_id, "source volume")?)?;
-    refuse_parameters(&request.parameters)?;
+    let freeze = is_frozen(&request.parameters)?;
     // In CSI, names of snapshots are unique among all volumes.
     let existing = objects.snapshots()?.into_iter().find(|snapshot| snapshot.name == name);
     let snapshot = match existing {
@@ -24,22 +27,27 @@ pub fn create_snapshot(objects: &Objects, request: &CreateSnapshotRequest) -> An
                 snapshot.volume
             )));
         }
-        None => take(objects, &volume, name)?,
+        None => take(objects, &volume, name, freeze)?,
     };
     Ok(CreateSnapshotResponse { snapshot: Some(shown(&snapshot, &volume.id.to_string())) })
 }
 
-/// Refuses parameters: a snapshot has none.
-pub fn refuse_parameters(parameters: &Map) -> Answer<()> {
+/// Whether mounted filesystems are frozen for a snapshot: unless its class says `freeze: "false"`.
+pub fn is_frozen(parameters: &Map) -> Answer<bool> {
+    let mut is_frozen = true;
     // The snapshotter adds names of Kubernetes' objects if it is told to.
-    match parameters.keys().find(|key| !key.starts_with("csi.storage.k8s.io/")) {
-        None => Ok(()),
-        Some(key) => Err(Status::invalid_argument(format!("'{key}' is not a parameter of a snapshot"))),
+    for (key, value) in parameters.iter().filter(|(key, _)| !key.starts_with("csi.storage.k8s.io/")) {
+        if key != FREEZE {
+            return Err(Status::invalid_argument(format!("'{key}' is not a parameter of a snapshot")));
+        }
+        let refused = |_| Status::invalid_argument(format!("'{FREEZE}' is 'true' or 'false', not '{value}'"));
+        is_frozen = value.parse().map_err(refused)?;
     }
+    Ok(is_frozen)
 }
 
-fn take(objects: &Objects, volume: &Volume, name: &str) -> Answer<WeirSnapshot> {
-    let request = SnapshotCreate { name: name.to_owned(), volumes: vec![volume.name.clone()] };
+fn take(objects: &Objects, volume: &Volume, name: &str, freeze: bool) -> Answer<WeirSnapshot> {
+    let request = SnapshotCreate { name: name.to_owned(), volumes: vec![volume.name.clone()], freeze };
     let made: SnapshotList = objects.post(&objects.path("snapshots", None), &request)?;
     made.items.into_iter().next().ok_or_else(|| Status::internal("the daemon made no snapshot"))
 }
@@ -94,4 +102,21 @@ pub fn list_snapshots(objects: &Objects, request: &ListSnapshotsRequest) -> Answ
         snapshot: Some(shown(snapshot, &id_of(snapshot))),
     };
     Ok(ListSnapshotsResponse { entries: snapshots.iter().map(entry).collect(), next_token })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filesystems_are_frozen_unless_the_class_says_otherwise() {
+        let with = |pairs: &[(&str, &str)]| {
+            is_frozen(&pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
+        };
+        assert!(with(&[]).unwrap() && with(&[("csi.storage.k8s.io/volumesnapshot/name", "a")]).unwrap());
+        assert!(!with(&[("freeze", "false")]).unwrap());
+        for refused in [("freeze", "no"), ("colour", "red")] {
+            assert_eq!(with(&[refused]).unwrap_err().code(), tonic::Code::InvalidArgument);
+        }
+    }
 }

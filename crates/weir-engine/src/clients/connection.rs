@@ -10,6 +10,7 @@ use super::fuse::FuseDoor;
 use super::holdings::Holdings;
 use super::nbd::NbdDoor;
 use super::request::ActiveRequest;
+use super::ublk::UblkDoor;
 use crate::token::{ConnectionIndex, VolumeIndex};
 
 /// A connection.
@@ -34,6 +35,7 @@ impl Connection {
         let door = match new {
             NewClient::Nbd(new) => Door::Nbd(NbdDoor::new(new)),
             NewClient::Fuse(new) => Door::Fuse(FuseDoor::new(new)),
+            NewClient::Ublk(new) => Door::Ublk(UblkDoor::new(new)),
         };
         Connection {
             index,
@@ -54,6 +56,7 @@ impl Connection {
         match self.door {
             Door::Nbd(_) => self.parse_input(desk),
             Door::Fuse(_) => self.take_messages(desk),
+            Door::Ublk(_) => unreachable!("its requests are taken by their tags"),
         }
     }
 

@@ -1,10 +1,13 @@
 //! Doors: the ways in which a client reaches its volume, and where they differ.
 
-use weir_engine_interface::ServedFile;
+use std::io;
+
+use weir_engine_interface::{AttachedClient, ServedFile};
 
 use super::fuse::FuseDoor;
 use super::nbd::{NbdDoor, NewConnection};
 use super::request::ActiveRequest;
+use super::ublk::{NewDevice, UblkDoor};
 
 /// A client that comes.
 pub enum NewClient {
@@ -12,6 +15,22 @@ pub enum NewClient {
     Nbd(NewConnection),
     /// A mounted filesystem of one file.
     Fuse(ServedFile),
+    /// A block device.
+    Ublk(NewDevice),
+}
+
+impl NewClient {
+    /// The kernel of this host as a client.
+    ///
+    /// # Errors
+    /// If its device cannot be used.
+    pub fn attached(client: AttachedClient) -> io::Result<NewClient> {
+        Ok(match client {
+            AttachedClient::File(file) => NewClient::Fuse(file),
+            AttachedClient::Socket(socket) => NewClient::Nbd(NewConnection::attached(socket)),
+            AttachedClient::Queue(queue) => NewClient::Ublk(NewDevice::new(queue)?),
+        })
+    }
 }
 
 impl NewClient {
@@ -19,7 +38,7 @@ impl NewClient {
     pub fn told_size_bytes(&self) -> Option<u64> {
         match self {
             NewClient::Nbd(new) => Some(new.session.export.size_bytes),
-            NewClient::Fuse(_) => None,
+            NewClient::Fuse(_) | NewClient::Ublk(_) => None,
         }
     }
 
@@ -28,6 +47,7 @@ impl NewClient {
         match self {
             NewClient::Nbd(new) => !new.session.export.read_only,
             NewClient::Fuse(new) => !new.is_read_only,
+            NewClient::Ublk(new) => !new.is_read_only,
         }
     }
 }
@@ -36,6 +56,7 @@ impl NewClient {
 pub enum Door {
     Nbd(NbdDoor),
     Fuse(FuseDoor),
+    Ublk(UblkDoor),
 }
 
 impl Door {
@@ -43,7 +64,7 @@ impl Door {
     pub fn nbd(&mut self) -> &mut NbdDoor {
         match self {
             Door::Nbd(nbd) => nbd,
-            Door::Fuse(_) => unreachable!("only connections with sockets send and receive"),
+            _ => unreachable!("only connections with sockets send and receive"),
         }
     }
 
@@ -51,7 +72,23 @@ impl Door {
     pub fn fuse(&mut self) -> &mut FuseDoor {
         match self {
             Door::Fuse(fuse) => fuse,
-            Door::Nbd(_) => unreachable!("only mounted filesystems have messages"),
+            _ => unreachable!("only mounted filesystems have messages"),
+        }
+    }
+
+    /// The door of a block device.
+    pub fn ublk(&mut self) -> &mut UblkDoor {
+        match self {
+            Door::Ublk(ublk) => ublk,
+            _ => unreachable!("only block devices have tags"),
+        }
+    }
+
+    /// True if the client is the kernel of this host. It asks the next daemon whatever this one does not answer.
+    pub fn is_attached(&self) -> bool {
+        match self {
+            Door::Nbd(nbd) => nbd.is_attached,
+            Door::Fuse(_) | Door::Ublk(_) => true,
         }
     }
 
@@ -67,6 +104,7 @@ impl Door {
         match self {
             Door::Nbd(nbd) => nbd.inbox.is_quiet() && nbd.outbox.is_quiet(),
             Door::Fuse(_) => true,
+            Door::Ublk(ublk) => ublk.is_quiet(),
         }
     }
 
@@ -74,7 +112,7 @@ impl Door {
     pub fn is_sent(&self) -> bool {
         match self {
             Door::Nbd(nbd) => nbd.outbox.is_sent(),
-            Door::Fuse(_) => true,
+            Door::Fuse(_) | Door::Ublk(_) => true,
         }
     }
 
@@ -82,7 +120,7 @@ impl Door {
     pub fn may_parse(&self) -> bool {
         match self {
             Door::Nbd(nbd) => !nbd.inbox.is_awaited() && !nbd.outbox.is_full(),
-            Door::Fuse(_) => true,
+            Door::Fuse(_) | Door::Ublk(_) => true,
         }
     }
 
@@ -90,22 +128,36 @@ impl Door {
     pub fn is_coming_in(&self, id: usize) -> bool {
         match self {
             Door::Nbd(nbd) => nbd.inbox.incoming() == Some(id),
-            Door::Fuse(_) => false,
+            Door::Fuse(_) | Door::Ublk(_) => false,
+        }
+    }
+
+    /// True if nothing of the reply to a read is sent before all of it is there.
+    pub fn is_whole_reply(&self, request: &ActiveRequest) -> bool {
+        match self {
+            Door::Nbd(nbd) => nbd.is_whole_reply(request),
+            Door::Fuse(_) | Door::Ublk(_) => true,
         }
     }
 
     /// True if the pieces of a read are sent in order, one after another.
     pub fn is_in_order(&self, request: &ActiveRequest) -> bool {
         match self {
-            Door::Nbd(nbd) => request.is_unfragmented(nbd.has_structured_replies),
-            Door::Fuse(_) => false,
+            Door::Nbd(nbd) => {
+                !nbd.is_whole_reply(request) && request.is_unfragmented(nbd.has_structured_replies)
+            }
+            Door::Fuse(_) | Door::Ublk(_) => false,
         }
     }
 
     /// Time since which the client has owed something while buffers are held for it, in nanoseconds.
     /// `holds_buffers`: whether replies may have buffers.
     pub fn stalled_since_ns(&self, holds_buffers: bool) -> Option<u64> {
+        // The kernel may be slow when memory is short. Without its connection it would wait for the next daemon.
         let Door::Nbd(nbd) = self else { return None };
+        if nbd.is_attached {
+            return None;
+        }
         let unread = nbd.outbox.unread_since_ns().filter(|_| holds_buffers);
         unread.into_iter().chain(nbd.inbox.owed_since_ns()).min()
     }
@@ -131,14 +183,18 @@ impl Door {
                 nbd.order.forget_held();
                 nbd.outbox.discard()
             }
-            Door::Fuse(_) => 0,
+            Door::Fuse(_) | Door::Ublk(_) => 0,
         }
     }
 
     /// The volume has another size, in bytes.
     pub fn resized(&mut self, size_bytes: u64) {
-        if let Door::Fuse(fuse) = self {
-            fuse.resized(size_bytes);
+        match self {
+            // Another client keeps the size that it was told.
+            Door::Nbd(nbd) if !nbd.is_attached => {}
+            Door::Nbd(nbd) => nbd.inbox.resized(size_bytes),
+            Door::Fuse(fuse) => fuse.resized(size_bytes),
+            Door::Ublk(ublk) => ublk.resized(size_bytes),
         }
     }
 
@@ -146,7 +202,7 @@ impl Door {
     pub fn gathers_until_ns(&self) -> Option<u64> {
         match self {
             Door::Nbd(nbd) => nbd.inbox.gathers_until_ns(),
-            Door::Fuse(_) => None,
+            Door::Fuse(_) | Door::Ublk(_) => None,
         }
     }
 }

@@ -84,6 +84,11 @@ impl Inbox {
         }
     }
 
+    /// The client knows that the volume has another size, in bytes.
+    pub fn resized(&mut self, size_bytes: u64) {
+        self.decoder.resize(size_bytes);
+    }
+
     /// True if the kernel has nothing of it.
     pub fn is_quiet(&self) -> bool {
         !self.is_receiving && !self.is_watched

@@ -129,7 +129,7 @@ pub fn place_held(request: &mut ActiveRequest, holdings: &mut Holdings, desk: &m
 }
 
 /// Takes a buffer for each part of a write, or none at all.
-fn take_buffers(
+pub fn take_buffers(
     request: &ActiveRequest,
     holdings: &mut Holdings,
     desk: &mut Desk<'_>,

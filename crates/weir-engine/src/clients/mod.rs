@@ -5,6 +5,7 @@
 //! with [`ClientEffect`]s what has to be done for its requests. The reactor carries them out, and reports
 //! what came of them.
 
+mod block_requests;
 mod bound_cgroups;
 mod connection;
 mod desk;
@@ -24,6 +25,7 @@ mod recording;
 mod reply_order;
 mod request;
 mod serving;
+mod ublk;
 mod volume;
 
 use std::io;
@@ -134,6 +136,14 @@ impl Clients {
         self.connections.len()
     }
 
+    /// Number of connections of which something has to end before the daemon does.
+    pub fn count_working(&self) -> usize {
+        self.connections
+            .iter()
+            .filter(|(_, connection)| !block_requests::is_left_to_its_driver(connection))
+            .count()
+    }
+
     /// All connections.
     pub fn connections(&self) -> Vec<ConnectionIndex> {
         self.connections.iter().map(|(index, _)| index).collect()
@@ -145,11 +155,11 @@ impl Clients {
         of_volume.map(|(index, _)| index).collect()
     }
 
-    /// The mounted files of a volume.
-    pub fn files_of(&self, volume: VolumeIndex) -> Vec<ConnectionIndex> {
+    /// The connections by which the kernel of this host has a volume.
+    pub fn attached_to(&self, volume: VolumeIndex) -> Vec<ConnectionIndex> {
         let of_volume = self.connections.iter().filter(|(_, connection)| connection.volume == volume);
-        let files = of_volume.filter(|(_, connection)| matches!(connection.door, Door::Fuse(_)));
-        files.map(|(index, _)| index).collect()
+        let attached = of_volume.filter(|(_, connection)| connection.door.is_attached());
+        attached.map(|(index, _)| index).collect()
     }
 
     /// The volume of a connection that is there.
@@ -176,7 +186,10 @@ impl Clients {
     /// goes on afterwards. Once there is no more to parse, asks for more input.
     pub fn parse(&mut self, io: &mut Io, index: ConnectionIndex) -> bool {
         let (connection, mut desk) = self.at(io, index);
-        connection.parse(&mut desk)
+        match connection.door {
+            Door::Ublk(_) => block_requests::take_block_requests(connection, &mut desk),
+            Door::Nbd(_) | Door::Fuse(_) => connection.parse(&mut desk),
+        }
     }
 
     /// The kernel has received input. True if it can be parsed.
@@ -208,6 +221,17 @@ impl Clients {
             connection.door.reported();
             matches!(connection.door, Door::Fuse(_))
         })
+    }
+
+    /// The driver of a block device has answered for a tag. True if its connection is there, and there is a request.
+    pub fn fetched(
+        &mut self,
+        io: &mut Io,
+        (index, tag): (ConnectionIndex, u16),
+        result: &io::Result<u32>,
+    ) -> bool {
+        let (connection, mut desk) = self.at(io, index);
+        block_requests::fetched(connection, tag, result, &mut desk)
     }
 
     /// The size of a volume has changed, in bytes. Clients that ask for it get to know.

@@ -5,16 +5,18 @@
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 
+use weir_engine_interface::ServedSocket;
 use weir_nbd::reply::{self, ReplyHeader, StatusExtent};
-use weir_nbd::{Command, Refusal, Session};
+use weir_nbd::{Command, ExportInfo, NbdError, Refusal, Session};
 use weir_reactor::{Buffer, Descriptor};
-use weir_types::bounds::BLOCK_BYTES;
+use weir_types::bounds::{BLOCK_BYTES, PIECE_BYTES, REQUEST_BYTES_MAX};
 use weir_volume::geometry::Part;
 
 use super::desk::Lists;
 use super::holdings::Holdings;
 use super::inbox::Inbox;
 use super::outbox::{Outbox, Outgoing};
+use super::part_buffer::skew;
 use super::reply_order::ReplyOrder;
 use super::request::ActiveRequest;
 use crate::helper::Run;
@@ -31,11 +33,31 @@ pub struct NewConnection {
     pub session: Session,
     /// Bytes of the transmission phase that arrived with the last bytes of the handshake.
     pub leftover: Vec<u8>,
+    /// Whether the client is the kernel of this host.
+    pub is_attached: bool,
+}
+
+impl NewConnection {
+    /// The connection of the kernel's NBD client, which has no handshake.
+    pub fn attached(new: ServedSocket) -> NewConnection {
+        let export = ExportInfo {
+            name: String::new(),
+            description: String::new(),
+            size_bytes: new.size_bytes,
+            read_only: new.is_read_only,
+            block_size_minimum: 1,
+            block_size_preferred: BLOCK_BYTES as u32,
+            block_size_maximum: REQUEST_BYTES_MAX,
+        };
+        let session = Session { export, structured_replies: false, allocation_context: None };
+        NewConnection { socket: new.socket, session, leftover: Vec::new(), is_attached: true }
+    }
 }
 
 /// The NBD side of a connection.
 pub struct NbdDoor {
     pub socket: Descriptor,
+    pub is_attached: bool,
     pub has_structured_replies: bool,
     pub allocation_context: Option<u32>,
     pub inbox: Inbox,
@@ -47,6 +69,7 @@ impl NbdDoor {
     pub fn new(new: NewConnection) -> NbdDoor {
         NbdDoor {
             socket: Descriptor::socket(new.socket),
+            is_attached: new.is_attached,
             has_structured_replies: new.session.structured_replies,
             allocation_context: new.session.allocation_context,
             inbox: Inbox::new(&new.session, &new.leftover),
@@ -144,11 +167,40 @@ impl NbdDoor {
         self.outgoing_in_turn(ledge).batch.push_bytes(bytes);
     }
 
+    /// True if nothing of the reply to a read is sent before all of it is there: the kernel of this host would wait for
+    /// ever for the rest of one that cannot be completed. A longer read might need more buffers than there are.
+    pub fn is_whole_reply(&self, request: &ActiveRequest) -> bool {
+        self.is_attached && request.length() <= PIECE_BYTES
+    }
+
+    /// Queues the whole reply to a read: its pieces, and zeroes between them.
+    fn queue_whole(&mut self, request: &mut ActiveRequest, ledge: Ledge<'_, '_>) {
+        let mut pieces = std::mem::take(&mut request.parked);
+        pieces.sort_unstable_by_key(|(part, _)| part.position);
+        let outgoing = self.outgoing(ledge);
+        outgoing.batch.push(reply::simple_reply(request.request.cookie, Ok(())).as_bytes());
+        let mut position = 0;
+        for (part, buffer) in pieces {
+            push_zeroes(outgoing, part.position - position);
+            let start = skew(part);
+            outgoing.push_data(None, buffer, start..start + part.length as usize);
+            position = part.position + u64::from(part.length);
+        }
+        push_zeroes(outgoing, request.length() - position);
+    }
+
     /// Queues the rest of a reply once the request is done. False if the reply cannot be completed, so that
     /// the connection can only be closed.
-    pub fn queue_end(&mut self, request: &ActiveRequest, ledge: Ledge<'_, '_>) -> bool {
+    pub fn queue_end(&mut self, request: &mut ActiveRequest, ledge: Ledge<'_, '_>) -> bool {
+        let is_read = matches!(request.request.command, Command::Read { .. });
+        if is_read && request.error.is_none() && self.is_whole_reply(request) {
+            self.queue_whole(request, ledge);
+            return true;
+        }
         let (cookie, is_structured) = (request.request.cookie, self.has_structured_replies);
         let end = match (request.error, request.has_begun_reply) {
+            // It is left to the next daemon.
+            (Some(NbdError::Shutdown), false) if self.is_attached => return true,
             // The reply is complete.
             (None, true) => return true,
             // The client expects bytes that will not come.
@@ -168,6 +220,12 @@ impl NbdDoor {
         if let Some(batch) = self.outbox.next(io.now_ns) {
             io.ring.send(Token::Send(index), &self.socket, batch);
         }
+    }
+}
+
+fn push_zeroes(outgoing: &mut Outgoing, count: u64) {
+    if count > 0 {
+        outgoing.batch.push_zeroes(&[], count as usize);
     }
 }
 

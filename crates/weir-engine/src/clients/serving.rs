@@ -10,6 +10,7 @@ use weir_types::bounds::{CONNECTION_REQUESTS_MAX, EXTENT_BYTES};
 use weir_volume::geometry::{Part, next_extent, split_at_blocks};
 use weir_volume::{Content, Fault, Kind};
 
+use super::block_requests::start_from_device;
 use super::connection::Connection;
 use super::desk::{ClientEffect, Desk, Lists};
 use super::door::Door;
@@ -81,11 +82,11 @@ impl Connection {
     /// Begins a read, or lets it wait for its turn.
     fn start_reading(&mut self, id: usize, desk: &mut Desk<'_>) {
         let may_begin = match &mut self.door {
-            Door::Nbd(nbd) => {
+            Door::Nbd(nbd) if !nbd.is_whole_reply(&self.requests[id]) => {
                 let is_long_run = self.requests[id].is_long_run(nbd.has_structured_replies);
                 nbd.order.arrive(id, is_long_run)
             }
-            Door::Fuse(_) => true,
+            Door::Nbd(_) | Door::Fuse(_) | Door::Ublk(_) => true,
         };
         if may_begin {
             self.begin_reading(id, desk);
@@ -149,8 +150,11 @@ impl Connection {
         self.start_part(id, part, Kind::Write { is_durable }, Some(buffer.into()), desk);
     }
 
-    /// Starts all parts of a small write.
+    /// Starts all parts of a write whose payload is here, or can be had at once.
     fn start_parked(&mut self, id: usize, desk: &mut Desk<'_>) {
+        if matches!(self.door, Door::Ublk(_)) {
+            return start_from_device(self, id, desk);
+        }
         let request = &mut self.requests[id];
         if request.limited.as_ref().is_some_and(|limited| limited.held.is_some()) {
             if !place_held(request, &mut self.holdings, desk) {
@@ -296,8 +300,10 @@ impl Connection {
             }
             Content::Hole => {
                 self.holdings.give_back(Some(memory), desk.lists);
-                // A reply to a mounted filesystem has zeroes wherever there is no piece.
-                if let (Door::Nbd(nbd), false) = (&mut self.door, self.is_closing) {
+                // A reply to the kernel of this host has zeroes wherever there is no piece.
+                if let (Door::Nbd(nbd), false) = (&mut self.door, self.is_closing)
+                    && !nbd.is_whole_reply(&self.requests[id])
+                {
                     nbd.queue_hole(&mut self.requests[id], part, (&mut self.holdings, desk.lists));
                 }
             }
@@ -311,22 +317,32 @@ impl Connection {
         let request = &mut self.requests[id];
         match &mut self.door {
             _ if self.is_closing => self.holdings.give_back(Some(data.0), lists),
-            Door::Nbd(nbd) => nbd.queue_data(request, part, data, (&mut self.holdings, lists)),
-            Door::Fuse(_) => request.parked.push((part, data.0)),
+            Door::Nbd(nbd) if !nbd.is_whole_reply(request) => {
+                nbd.queue_data(request, part, data, (&mut self.holdings, lists));
+            }
+            Door::Nbd(_) | Door::Fuse(_) | Door::Ublk(_) => request.parked.push((part, data.0)),
         }
     }
 
     /// Queues the rest of a reply once the request is done.
     fn queue_end(&mut self, request: &mut ActiveRequest, desk: &mut Desk<'_>) {
         match &mut self.door {
-            Door::Nbd(nbd) if !self.is_closing => {
-                if !nbd.queue_end(request, (&mut self.holdings, desk.lists)) {
+            Door::Nbd(nbd) => {
+                let is_whole = self.is_closing || nbd.queue_end(request, (&mut self.holdings, desk.lists));
+                // What was read for a reply that is not sent.
+                let unsent = std::mem::take(&mut request.parked);
+                let unsent_bytes = unsent.iter().map(|(_, buffer)| buffer.capacity()).sum();
+                self.holdings.unhold(unsent_bytes, desk.lists);
+                if !is_whole {
                     self.close(desk);
                 }
             }
-            Door::Nbd(_) => {}
             Door::Fuse(fuse) => {
                 let held_bytes = fuse.reply(request, self.is_closing);
+                self.holdings.unhold(held_bytes, desk.lists);
+            }
+            Door::Ublk(ublk) => {
+                let held_bytes = ublk.reply(request, self.is_closing, (self.index, desk.io));
                 self.holdings.unhold(held_bytes, desk.lists);
             }
         }
@@ -405,7 +421,7 @@ impl Connection {
         if self.requests.len() + 1 >= CONNECTION_REQUESTS_MAX {
             self.holdings.list_resuming(desk.lists);
         }
-        if request.is_reading {
+        if request.is_reading && !self.door.is_whole_reply(&request) {
             self.end_reading(id, desk);
         }
         desk.volume.answered((desk.io.reactor, self.index), desk.io.now_ns, &request);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use weir_engine_interface::measure::{MeasureError, MeasureSpec, RunningMeasurement};
 use weir_engine_interface::{
-    Alarm, CgroupLimit, DriveQueueDepth, Engine, EngineError, JournalSpec, OpenFile, OpenVolume, PolicyLevel,
-    ReclaimSpec, Recording, ScrubProgress, ServedFile, SnapshotSpec, SpaceLook, VolumeHome, VolumeLayout,
-    VolumeSpec,
+    Alarm, AttachedClient, CgroupLimit, DriveQueueDepth, Engine, EngineError, JournalSpec, OpenFile,
+    OpenVolume, PolicyLevel, ReclaimSpec, Recording, ScrubProgress, SnapshotSpec, SpaceLook, VolumeHome,
+    VolumeLayout, VolumeSpec,
 };
 use weir_qos::Credits;
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, ExtentIndex, Scope, Terms, VolumeId};
@@ -56,12 +56,12 @@ impl Engine for DataPlane {
         DataPlane::resize(self, volume, size_bytes, layout, recovered_extents, bindings)
     }
 
-    fn serve_file(&self, volume: VolumeId, file: ServedFile) -> Result<(), EngineError> {
-        DataPlane::serve_file(self, volume, file)
+    fn serve_attached(&self, volume: VolumeId, client: AttachedClient) -> Result<(), EngineError> {
+        DataPlane::serve_attached(self, volume, client)
     }
 
-    fn end_files(&self, volume: VolumeId) -> Result<(), EngineError> {
-        DataPlane::end_files(self, volume)
+    fn end_attached(&self, volume: VolumeId) -> Result<(), EngineError> {
+        DataPlane::end_attached(self, volume)
     }
 
     fn set_read_only(&self, volume: VolumeId, is_read_only: bool) -> Result<(), EngineError> {
@@ -144,8 +144,12 @@ impl Engine for DataPlane {
         DataPlane::rejoin_replica(self, volume, replica, found, journal)
     }
 
-    fn snapshot(&self, specs: &[SnapshotSpec]) -> Result<Vec<Vec<Slots>>, EngineError> {
-        DataPlane::snapshot(self, specs)
+    fn snapshot(
+        &self,
+        specs: &[SnapshotSpec],
+        at_instant: Option<&mut dyn FnMut()>,
+    ) -> Result<Vec<Vec<Slots>>, EngineError> {
+        DataPlane::snapshot(self, specs, at_instant)
     }
 
     fn start_recording(

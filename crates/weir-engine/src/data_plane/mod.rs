@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 
 use weir_engine_interface::{
-    Alarm, CgroupLimit, DriveQueueDepth, DriveSpec, EngineError, JournalSpec, OpenVolume, PolicyLevel,
-    ReclaimSpec, Recording, ServedFile, VolumeHome, VolumeLayout, VolumeSpec,
+    Alarm, AttachedClient, CgroupLimit, DriveQueueDepth, DriveSpec, EngineError, JournalSpec, OpenVolume,
+    PolicyLevel, ReclaimSpec, Recording, VolumeHome, VolumeLayout, VolumeSpec,
 };
 use weir_qos::{Credits, DriveQueue};
 use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Waker};
@@ -311,15 +311,15 @@ impl DataPlane {
         self.ask(reactor, volume, |done| Command::SetReadOnly { volume, is_read_only, done })
     }
 
-    /// Serves a mounted file as a client of the volume. Requests that an earlier daemon left unanswered are
-    /// served too. The engine ends with the mount.
+    /// Serves the kernel of this host as a client of the volume. Requests that an earlier daemon left unanswered
+    /// are served too. The service ends with the mount or the connection.
     ///
     /// # Errors
     /// If the volume is not open, or takes no further client.
-    pub fn serve_file(&self, volume: VolumeId, file: ServedFile) -> Result<(), EngineError> {
+    pub fn serve_attached(&self, volume: VolumeId, client: AttachedClient) -> Result<(), EngineError> {
         let reactor = self.reactor_of(volume)?;
         let (done, is_served) = sync_channel(1);
-        self.reactors[reactor].send(Command::ServeFile { volume, file: Box::new(file), done });
+        self.reactors[reactor].send(Command::ServeAttached { volume, client: Box::new(client), done });
         match is_served.recv() {
             Ok(true) => Ok(()),
             Ok(false) => Err(EngineError::ClientRefused(volume)),
@@ -327,14 +327,14 @@ impl DataPlane {
         }
     }
 
-    /// Ends the service of all mounted files of a volume. Requests that are not answered are left to whoever
-    /// holds their mounts.
+    /// Ends the service of the kernel of this host for a volume. Requests that are not answered are left to whoever
+    /// serves it next.
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
-    pub fn end_files(&self, volume: VolumeId) -> Result<(), EngineError> {
+    pub fn end_attached(&self, volume: VolumeId) -> Result<(), EngineError> {
         let reactor = self.reactor_of(volume)?;
-        self.ask(reactor, volume, |done| Command::EndFiles { volume, done })
+        self.ask(reactor, volume, |done| Command::EndAttached { volume, done })
     }
 
     /// Puts a volume under the terms of its policy levels, from the top; the volume's own level is the

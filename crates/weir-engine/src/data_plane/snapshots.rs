@@ -24,18 +24,48 @@ const QUIESCE_PAUSE: Duration = Duration::from_nanos(QUIESCE_NS_MAX);
 /// begin.
 const QUIESCE_BEGIN_MAX: Duration = Duration::from_nanos(QUIESCE_NS_MAX / 2);
 
+/// The outcome of a volume's snapshot, once there is one.
+type Awaited = (VolumeId, Receiver<Outcome>);
+
+/// Waits until all snapshots are complete.
+fn wait_for_all(answers: Vec<Awaited>) -> Result<Vec<Vec<Slots>>, EngineError> {
+    let outcome = |(volume, answer): Awaited| {
+        let outcome = answer.recv().map_err(|_| EngineError::Stopped(volume))?;
+        outcome.map_err(|why| match why {
+            NoSnapshot::NotNow => EngineError::SnapshotNotNow(volume),
+            NoSnapshot::Abandoned(reason) => EngineError::SnapshotRefused { volume, reason },
+        })
+    };
+    answers.into_iter().map(outcome).collect()
+}
+
 impl DataPlane {
     /// Takes a snapshot of volumes, all at the same instant, while clients write to them. Returns when the
     /// snapshot is complete, for each volume and extent, the replicas in it. All of them are identical, and
     /// not durable yet. The caller adds and removes no replicas until then. Writes wait at most 50 ms at a time
     /// for all volumes to begin.
     ///
+    /// `at_instant` is called once the instant is fixed: what is written from then on is not in the snapshot. It is
+    /// not called if there is no snapshot.
+    ///
     /// # Errors
     /// If a volume is not open or cannot be in a snapshot now. Then no snapshot stays in progress.
-    pub fn snapshot(&self, specs: &[SnapshotSpec]) -> Result<Vec<Vec<Slots>>, EngineError> {
-        let is_quiesced = specs.len() > 1;
+    pub fn snapshot(
+        &self,
+        specs: &[SnapshotSpec],
+        at_instant: Option<&mut dyn FnMut()>,
+    ) -> Result<Vec<Vec<Slots>>, EngineError> {
+        // The instant of one volume matters to nobody, unless it is asked for.
+        let is_quiesced = specs.len() > 1 || at_instant.is_some();
         let begun = if is_quiesced { self.quiesce_all(specs) } else { Ok(()) };
-        let outcome = begun.and_then(|()| self.snapshot_quiesced(specs, is_quiesced));
+        let asked = begun.and_then(|()| self.begin_all(specs, is_quiesced));
+        // Every volume holds its writes until it has begun.
+        if asked.is_ok()
+            && let Some(at_instant) = at_instant
+        {
+            at_instant();
+        }
+        let outcome = asked.and_then(wait_for_all);
         if outcome.is_err() {
             specs.iter().for_each(|spec| self.abandon_snapshot(spec.volume));
         }
@@ -80,27 +110,15 @@ impl DataPlane {
         answers.into_iter().try_for_each(is_quiesced)
     }
 
-    fn snapshot_quiesced(
-        &self,
-        specs: &[SnapshotSpec],
-        is_quiesced: bool,
-    ) -> Result<Vec<Vec<Slots>>, EngineError> {
+    /// Begins the snapshot of each volume.
+    fn begin_all(&self, specs: &[SnapshotSpec], is_quiesced: bool) -> Result<Vec<Awaited>, EngineError> {
         let ask = |spec: &SnapshotSpec| {
             let (done, answer) = sync_channel(1);
             let snapshot = Box::new(NewSnapshot { spec: spec.clone(), is_quiesced, done });
             self.send(spec.volume, VolumeCommand::Snapshot(snapshot))?;
             Ok((spec.volume, answer))
         };
-        let answers: Vec<(VolumeId, Receiver<Outcome>)> =
-            specs.iter().map(ask).collect::<Result<_, EngineError>>()?;
-        let outcome = |(volume, answer): (VolumeId, Receiver<Outcome>)| {
-            let outcome = answer.recv().map_err(|_| EngineError::Stopped(volume))?;
-            outcome.map_err(|why| match why {
-                NoSnapshot::NotNow => EngineError::SnapshotNotNow(volume),
-                NoSnapshot::Abandoned(reason) => EngineError::SnapshotRefused { volume, reason },
-            })
-        };
-        answers.into_iter().map(outcome).collect()
+        specs.iter().map(ask).collect()
     }
 
     /// Begins to scrub a volume in the background, or queues it until others are done. The end shows in

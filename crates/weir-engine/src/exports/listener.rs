@@ -271,7 +271,7 @@ fn hand_over(stream: Stream, session: Session, leftover: Vec<u8>, shared: &Share
     // The volume may be gone since the client chose it. Then the connection just ends.
     if let Some(export) = shared.table.find(&session.export.name) {
         let socket = stream.into_blocking()?;
-        let new = NewConnection { socket, session, leftover };
+        let new = NewConnection { socket, session, leftover, is_attached: false };
         shared.data_plane.serve(export.volume, NewClient::Nbd(new));
     }
     Ok(Ended::Handed)

@@ -65,13 +65,15 @@ impl Reactor {
             }
             Command::Volume { volume, command } => self.take_volume_command(volume, command),
             Command::Serve { volume, client } => _ = self.serve(volume, *client),
-            Command::ServeFile { volume, file, done } => {
+            Command::ServeAttached { volume, client, done } => {
+                let client = NewClient::attached(*client);
+                let client = client.inspect_err(|error| tracing::error!(%volume, %error, "no block device"));
                 // The caller may have stopped waiting.
-                let _ = done.send(self.serve(volume, NewClient::Fuse(*file)));
+                let _ = done.send(client.is_ok_and(|client| self.serve(volume, client)));
             }
-            Command::EndFiles { volume, done } => {
-                let files = self.volumes.index_of(volume).map(|index| self.clients.files_of(index));
-                files.into_iter().flatten().for_each(|connection| self.close_connection(connection));
+            Command::EndAttached { volume, done } => {
+                let attached = self.volumes.index_of(volume).map(|index| self.clients.attached_to(index));
+                attached.into_iter().flatten().for_each(|connection| self.close_connection(connection));
                 answer(done);
             }
             Command::Stop => self.stop(),

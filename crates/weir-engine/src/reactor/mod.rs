@@ -147,10 +147,10 @@ impl Reactor {
     fn has_stopped(&mut self) -> bool {
         let Some(by_ns) = self.stop_by_ns else { return false };
         let is_working = !self.background.is_quiet() || !self.volumes.schedules.scrubs.are_none();
-        let is_quiet = self.clients.count() == 0 && !is_working;
+        let connections = self.clients.count_working();
+        let is_quiet = connections == 0 && !is_working;
         let is_late = self.io.now_ns >= by_ns;
         if is_late && !is_quiet {
-            let connections = self.clients.count();
             tracing::warn!(connections, "the end waits no longer for clients and work that do not go on");
         }
         is_late || is_quiet && self.tidy_up_replicas() && self.volumes.stop_journals()
@@ -219,6 +219,10 @@ impl Reactor {
                 if self.clients.has_messages(connection) {
                     self.parse(connection);
                 }
+            }
+            Token::Block(connection, tag) => {
+                let has_request = self.clients.fetched(&mut self.io, (connection, tag), &result);
+                self.socket_answered(connection, has_request);
             }
             Token::HangUp(connection) => {
                 self.clients.hung_up(&mut self.io, connection);

@@ -10,7 +10,7 @@ use weir_csi::wire::*;
 
 use crate::common::attached::{alone, assert_nothing_left, can_be_tested};
 use crate::common::daemon::{Daemon, State, WEIR};
-use crate::common::program::{has, tool};
+use crate::common::program::has;
 use crate::common::wait_until;
 
 const MIB: i64 = 1 << 20;
@@ -33,7 +33,8 @@ impl Driver {
         let server = format!("unix:{}", daemon.state().path().join("api.sock").display());
         let mut command = Command::new(WEIR);
         command.args(["csi", "--server", &server, "--endpoint"]);
-        let child = command.arg(format!("unix://{}", socket.display())).spawn().unwrap();
+        command.arg(format!("unix://{}", socket.display()));
+        let child = command.arg("--kubelet").arg(daemon.state().beside("kubelet")).spawn().unwrap();
         wait_until("the driver listens", || std::os::unix::net::UnixStream::connect(socket).is_ok());
         child
     }
@@ -46,14 +47,17 @@ impl Driver {
         *child = Driver::spawn(daemon, &self.socket);
     }
 
+    /// Lets the driver end in order.
+    fn end(&self) {
+        let mut child = self.child.lock().unwrap();
+        let process = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(process, rustix::process::Signal::TERM).unwrap();
+        assert!(child.wait().unwrap().success());
+    }
+
     /// Makes a call, and returns its answer, or the number of its status and what it says.
     fn call<A: Message + Default>(&self, method: &str, request: &impl Message) -> Result<A, (u32, String)> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let (body, status) = runtime.block_on(exchange(&self.socket, method, request.encode_to_vec()));
-        match status {
-            (0, _) => Ok(A::decode(&body[5..]).unwrap()),
-            status => Err(status),
-        }
+        call_at(&self.socket, &format!("csi.v1.{method}"), request)
     }
 
     /// Makes a call twice, as Kubernetes does after a crash, and returns its answer.
@@ -69,12 +73,26 @@ impl Driver {
     }
 }
 
+/// Makes a call at a socket, and returns its answer, or the number of its status and what it says.
+fn call_at<A: Message + Default>(
+    socket: &Path,
+    path: &str,
+    request: &impl Message,
+) -> Result<A, (u32, String)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (body, status) = runtime.block_on(exchange(socket, path, request.encode_to_vec()));
+    match status {
+        (0, _) => Ok(A::decode(&body[5..]).unwrap()),
+        status => Err(status),
+    }
+}
+
 /// Sends a message as gRPC does, on a connection of its own. Returns what comes back, and the status behind it.
-async fn exchange(socket: &Path, method: &str, message: Vec<u8>) -> (Vec<u8>, (u32, String)) {
+async fn exchange(socket: &Path, path: &str, message: Vec<u8>) -> (Vec<u8>, (u32, String)) {
     let stream = tokio::net::UnixStream::connect(socket).await.unwrap();
     let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
     let connection = tokio::spawn(connection);
-    let request = http::Request::post(format!("http://localhost/csi.v1.{method}"));
+    let request = http::Request::post(format!("http://localhost/{path}"));
     let request = request.header("content-type", "application/grpc").header("te", "trailers");
     let (answer, mut sender) = client.send_request(request.body(()).unwrap(), false).unwrap();
     // A message begins with a flag, that it is not compressed, and its length.
@@ -223,7 +241,8 @@ fn volume_goes_its_way_through_kubernetes_while_daemon_and_driver_are_killed() {
     fs::write(writer.join("late"), "more").unwrap();
     driver.kill(&daemon);
     assert_eq!(fs::read_to_string(reader.join("late")).unwrap(), "more");
-    tool("sync", &["-f", writer.join("file").to_str().unwrap()]);
+    // The snapshot has what nobody synchronised.
+    fs::write(writer.join("unsynchronised"), "cached").unwrap();
     let snapshot = CreateSnapshotRequest {
         source_volume_id: volume.volume_id.clone(),
         name: "snap-1".to_owned(),
@@ -245,12 +264,37 @@ fn volume_goes_its_way_through_kubernetes_while_daemon_and_driver_are_killed() {
     let pod = Pod::start(&driver, daemon.state(), &restored);
     pod.publish(&reader, true);
     assert_eq!(fs::read_to_string(reader.join("file")).unwrap(), "content");
+    assert_eq!(fs::read_to_string(reader.join("unsynchronised")).unwrap(), "cached");
     pod.end(&[&reader]);
     delete(&driver, "Controller/DeleteVolume", &restored.volume_id);
     delete(&driver, "Controller/DeleteSnapshot", &taken.snapshot_id);
     delete(&driver, "Controller/DeleteVolume", &volume.volume_id);
     drop(driver);
     assert_nothing_left(&daemon);
+}
+
+#[test]
+fn kubelet_finds_the_driver_again_after_a_crash() {
+    let daemon = State::new().start(&[]);
+    let driver = Driver::start(&daemon);
+    let socket = daemon.state().beside("kubelet/plugins_registry/csi.weir-reg.sock");
+    for _ in 0..2 {
+        // The kubelet sees the socket appear, and asks there.
+        wait_until("the driver is announced", || std::os::unix::net::UnixStream::connect(&socket).is_ok());
+        let info: PluginInfo =
+            call_at(&socket, "pluginregistration.Registration/GetInfo", &Empty {}).unwrap();
+        assert_eq!((info.kind.as_str(), info.name.as_str()), ("CSIPlugin", "csi.weir"));
+        assert_eq!(Path::new(&info.endpoint), driver.socket);
+        let named: GetPluginInfoResponse =
+            call_at(Path::new(&info.endpoint), "csi.v1.Identity/GetPluginInfo", &Empty {}).unwrap();
+        assert_eq!(named.name, info.name);
+        let status = RegistrationStatus { plugin_registered: true, error: String::new() };
+        let noted = "pluginregistration.Registration/NotifyRegistrationStatus";
+        let _: Empty = call_at(&socket, noted, &status).unwrap();
+        driver.kill(&daemon);
+    }
+    driver.end();
+    assert!(!socket.exists() && !driver.socket.exists());
 }
 
 #[test]

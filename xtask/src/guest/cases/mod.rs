@@ -1,5 +1,6 @@
 //! Guest cases by name. A case begins with empty disks and no daemon, and ends with the guest.
 
+mod attach;
 mod documents;
 mod fence;
 mod flush;
@@ -14,7 +15,7 @@ use anyhow::{Result, bail};
 type Case = fn() -> Result<()>;
 
 /// Cases: a name that states the property, and the function that checks it.
-const CASES: [(&str, Case); 11] = [
+const CASES: [(&str, Case); 14] = [
     ("snapshot_whose_writeback_failed_is_refused", snapshot::writeback_failed),
     ("write_of_a_killed_daemon_lands_before_the_next_one_reads", fence::killed),
     ("start_flushes_the_cache_of_the_disk_that_holds_the_data", flush::start),
@@ -25,8 +26,21 @@ const CASES: [(&str, Case); 11] = [
     ("block_status_does_not_wait_for_a_drive_that_hangs", status::hung_drive),
     ("ring_holds_its_promises_on_this_kernel", ring::tests),
     ("tutorial_and_readme_work_as_printed", documents::tutorial_and_readme),
+    ("volume_is_a_device_of_the_kernels_nbd_client", attach::nbd),
+    ("volume_is_a_ublk_device", attach::ublk),
+    ("volume_is_a_loop_device_through_fuse", attach::fuse),
     ("attaching_to_the_host_works_as_printed", documents::attaching_to_the_host),
 ];
+
+/// Benches, which only run by their names.
+const BENCHES: [(&str, Case); 1] = [(ATTACH_BENCH, attach::bench)];
+/// Name of the bench of attached volumes.
+pub const ATTACH_BENCH: &str = "cost_of_attaching";
+
+/// True if this is a bench.
+pub fn is_bench(name: &str) -> bool {
+    BENCHES.iter().any(|(bench, _)| *bench == name)
+}
 
 /// Returns the names of all cases, or the name of the wanted case.
 pub fn names(wanted: Option<&str>) -> Result<Vec<&'static str>> {
@@ -42,7 +56,7 @@ pub fn names(wanted: Option<&str>) -> Result<Vec<&'static str>> {
 
 /// Runs a case in the guest.
 pub fn run(name: &str) -> Result<()> {
-    match CASES.iter().find(|(known, _)| *known == name) {
+    match CASES.iter().chain(&BENCHES).find(|(known, _)| *known == name) {
         Some((_, case)) => case(),
         None => bail!("unknown guest case '{name}'"),
     }

@@ -20,8 +20,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use weir_engine_interface::measure::{MeasureError, MeasureSpec, RunningMeasurement};
 use weir_engine_interface::{
-    Alarm, CgroupLimit, DriveQueueDepth, DriveSpec, EngineError, JournalSpec, OpenFile, PolicyLevel,
-    ReclaimSpec, Recording, ScrubEnd, ScrubProgress, ServedFile, SnapshotSpec, SpaceLook, VolumeHome,
+    Alarm, AttachedClient, CgroupLimit, DriveQueueDepth, DriveSpec, EngineError, JournalSpec, OpenFile,
+    PolicyLevel, ReclaimSpec, Recording, ScrubEnd, ScrubProgress, SnapshotSpec, SpaceLook, VolumeHome,
     VolumeLayout, VolumeSpec,
 };
 use weir_qos::{Credits, DepthOrigin};
@@ -216,12 +216,12 @@ impl Engine for FakeEngine {
         Ok(())
     }
 
-    fn serve_file(&self, volume: VolumeId, _file: ServedFile) -> Done {
+    fn serve_attached(&self, volume: VolumeId, _client: AttachedClient) -> Done {
         self.state().volume(volume)?.attach_clients(1);
         Ok(())
     }
 
-    fn end_files(&self, volume: VolumeId) -> Done {
+    fn end_attached(&self, volume: VolumeId) -> Done {
         self.state().volume(volume)?.attach_clients(0);
         Ok(())
     }
@@ -321,7 +321,11 @@ impl Engine for FakeEngine {
         }
     }
 
-    fn snapshot(&self, specs: &[SnapshotSpec]) -> Result<Vec<Vec<Slots>>, EngineError> {
+    fn snapshot(
+        &self,
+        specs: &[SnapshotSpec],
+        at_instant: Option<&mut dyn FnMut()>,
+    ) -> Result<Vec<Vec<Slots>>, EngineError> {
         let mut state = match specs.first().map(|spec| spec.volume) {
             None => return Ok(Vec::new()),
             Some(volume) => {
@@ -335,6 +339,7 @@ impl Engine for FakeEngine {
                 state
             }
         };
+        at_instant.into_iter().for_each(|at_instant| at_instant());
         let take = |spec: &SnapshotSpec| {
             let refused = |reason| EngineError::SnapshotRefused { volume: spec.volume, reason };
             state.volume(spec.volume)?.snapshot(spec).map_err(refused)

@@ -197,6 +197,7 @@ impl Disk<'_> {
             | Token::HangUp(_)
             | Token::Send(_)
             | Token::Messages(_)
+            | Token::Block(..)
             | Token::Journal { .. } => unreachable!("neither sockets nor journals are disks"),
         }
     }

@@ -21,6 +21,7 @@ impl Disk<'_> {
             | Token::HangUp(_)
             | Token::Send(_)
             | Token::Messages(_)
+            | Token::Block(..)
             | Token::Journal { .. } => return Orphan::Unknown,
         };
         if is_wanted { Orphan::Unknown } else { self.end_orphan(slot, number) }
