@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 
 use tempfile::TempDir;
-use weir_engine_interface::{VolumeLayout, VolumeSpec};
+use weir_engine_interface::{AttachedClient, ServedSocket, VolumeLayout, VolumeSpec};
 use weir_nbd::{ExportInfo, Session};
 use weir_qos::{Cost, DriveModel, DriveQueue, Granted, Kind, Verdict};
 use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Unfilled};
@@ -124,6 +124,18 @@ impl World {
         self.reactor.begin_round();
     }
 
+    /// The kernel of this host as a client.
+    fn attach_kernel(&mut self) -> UnixStream {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let served = ServedSocket { socket: ours.into(), size_bytes: EXTENT_BYTES / 2, is_read_only: false };
+        let (done, answer) = sync_channel(1);
+        let client = Box::new(AttachedClient::Socket(served));
+        self.send(Command::ServeAttached { volume: VOLUME, client, done });
+        assert_eq!(answer.try_recv(), Ok(true));
+        theirs
+    }
+
     fn attach(&mut self) -> UnixStream {
         let (ours, theirs) = UnixStream::pair().unwrap();
         theirs.set_nonblocking(true).unwrap();
@@ -162,10 +174,9 @@ impl World {
     fn answer(&mut self, client: &mut UnixStream, payload_bytes: usize) -> Vec<u8> {
         let mut answer = Vec::new();
         self.turn_until("the answer is here", |_| {
-            let mut bytes = [0; 4096];
-            match client.read(&mut bytes) {
-                Ok(count) => answer.extend_from_slice(&bytes[..count]),
-                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            // Nothing else ends the next wait once all has arrived.
+            if let Err(error) = client.read_to_end(&mut answer) {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock);
             }
             answer.len() >= 16 + payload_bytes
         });
@@ -212,6 +223,29 @@ fn freed_buffer_wakes_starved_requests() {
     drop(held);
     assert_eq!(world.reactor.timeout_ns(), Some(0), "the reactor must not go to sleep");
     assert_eq!(world.answer(&mut client, 4096), [5; 4096]);
+}
+
+#[test]
+fn kernel_gets_whole_replies_and_learns_of_another_size() {
+    const LENGTH: usize = 128 << 10;
+    let mut world = World::new(1);
+    let mut kernel = world.attach_kernel();
+    // One block in the middle of the second of two pieces; nothing around it was ever written.
+    let at = (LENGTH + 8192) as u64;
+    world.write(&mut kernel, at, &[5; 4096]);
+    let start = (LENGTH / 2) as u64;
+    let read = world.read(&mut kernel, start, LENGTH);
+    let mut expected = vec![0; LENGTH];
+    expected[(at - start) as usize..][..4096].fill(5);
+    assert!(read == expected, "the pieces are in their places");
+    // A client is refused what is beyond the size that it knows.
+    kernel.write_all(&request(READ, EXTENT_BYTES / 2, 4096)).unwrap();
+    let mut refused = [0; 16];
+    world.turn_until("it is refused", |_| kernel.read(&mut refused).is_ok());
+    assert_ne!(refused[4..8], [0; 4]);
+    let index = world.volume();
+    world.reactor.clients.resized(index, EXTENT_BYTES);
+    assert_eq!(world.read(&mut kernel, EXTENT_BYTES / 2, 4096), [0; 4096]);
 }
 
 #[test]
