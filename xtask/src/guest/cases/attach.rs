@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -66,7 +67,7 @@ fn check(method: &str) -> Result<()> {
     }
     has_grown(&link)?;
     gives_space_back(&daemon)?;
-    held_back(&daemon)?;
+    daemon = held_back(daemon)?;
     run(Command::new("umount").arg(POINT))?;
     run(Command::new("fsck.ext4").args(["-f", "-n", &link]))?;
     daemon.run("detach vol1")?;
@@ -158,22 +159,45 @@ fn gives_space_back(daemon: &Daemon) -> Result<()> {
     inside::wait_until("the space is free", || Ok(used()? < 100 << 20))
 }
 
-/// A volume that is held back for long gets its data in the end, and nobody gives up.
-fn held_back(daemon: &Daemon) -> Result<()> {
+/// A volume that is held back for long gets its data in the end, and nobody gives up. A daemon that ends meanwhile leaves
+/// what it holds back to the next one.
+fn held_back(mut daemon: Daemon) -> Result<Daemon> {
     daemon.run("policy-group create slow --max-throughput 1MB/s")?;
     daemon.run("volume modify vol1 --qos-policy-group slow")?;
-    let (begun, seconds) = (Instant::now(), setting(HELD_BACK)?);
+    let begun = Instant::now();
+    let seconds = setting(HELD_BACK)?;
     let bytes = (seconds << 20).min(WAITING_BYTES_MAX);
-    let mut data = Vec::new();
+    let mut writing = write_slowly(bytes);
+    inside::wait_until("requests are held back", || Ok(delayed(&daemon)? > 0))?;
+    daemon.process().stop()?;
+    daemon = inside::start()?;
+    let mut data = written_slowly(writing)?;
     while begun.elapsed() < Duration::from_secs(seconds) {
-        let first = begun.elapsed().as_secs();
-        data = (0..bytes).map(|at| (first + at / 4096) as u8).collect();
-        std::fs::write(format!("{POINT}/slow"), &data)?;
-        run(Command::new("sync").args(["-f", POINT]))?;
+        writing = write_slowly(bytes);
+        data = written_slowly(writing)?;
     }
     println!("held back for {} s", begun.elapsed().as_secs());
     daemon.run("volume modify vol1 --qos-policy-group none")?;
     inside::forget_pages()?;
     ensure!(std::fs::read(format!("{POINT}/slow"))? == data, "data that was held back is whole");
-    Ok(())
+    Ok(daemon)
+}
+
+/// Writes a file through the page cache, and synchronises it. Returns its content.
+fn write_slowly(bytes: u64) -> JoinHandle<Result<Vec<u8>>> {
+    std::thread::spawn(move || {
+        let data: Vec<u8> = (0..bytes).map(|at| (at / 4096) as u8).collect();
+        std::fs::write(format!("{POINT}/slow"), &data)?;
+        run(Command::new("sync").args(["-f", POINT]))?;
+        Ok(data)
+    })
+}
+
+fn written_slowly(writing: JoinHandle<Result<Vec<u8>>>) -> Result<Vec<u8>> {
+    writing.join().expect("the thread only writes")
+}
+
+fn delayed(daemon: &Daemon) -> Result<u64> {
+    let volume = daemon.json("volume inspect vol1")?;
+    volume["statistics"]["queue_depth_delayed"].as_u64().context("the daemon counts what it holds back")
 }
