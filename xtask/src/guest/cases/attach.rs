@@ -13,9 +13,7 @@ use crate::world::attach_cost::{Length, measure_all};
 use crate::world::daemon::Daemon;
 
 /// How often the daemon is killed under load, unless the variable of this name says otherwise.
-const KILLS: (&str, u64) = ("weir_attach_kills", 2);
-/// Each daemon of so many is not killed, but stopped.
-const STOP_EVERY: u64 = 2;
+const KILLS: (&str, u64) = ("weir_attach_kills", 1);
 /// Bytes that the load writes for each kill.
 const BYTES_PER_KILL: u64 = 12 << 20;
 /// Where the filesystem of the volume is mounted.
@@ -91,16 +89,16 @@ fn mount(link: &str) -> Result<()> {
 /// A load that verifies what it reads back sees nothing of daemons that are killed.
 fn killed_under_load(mut daemon: Daemon) -> Result<Daemon> {
     let kills = setting(KILLS)?;
-    let mut load = start_load(kills * BYTES_PER_KILL)?;
-    for number in 1..=kills {
+    let mut load = start_load((kills + 1) * BYTES_PER_KILL)?;
+    for number in 0..=kills {
         let begun = written(&daemon)?;
         inside::wait_until("the daemon serves the load", || {
             Ok(written(&daemon)? > begun + 20 || load.try_wait()?.is_some())
         })?;
-        // One that stops in order has requests under way too.
-        match number % STOP_EVERY {
-            0 => daemon.process().stop()?,
-            _ => inside::kill(daemon),
+        // The last one stops in order. It has requests under way too.
+        match number == kills {
+            true => daemon.process().stop()?,
+            false => inside::kill(daemon),
         }
         daemon = inside::start()?;
     }
