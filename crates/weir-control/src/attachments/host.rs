@@ -105,8 +105,8 @@ pub trait Host: Send + Sync {
     /// Removes a link, if it leads to the device.
     fn unlink(&self, link: &Path, device: &Path);
 
-    /// Freezes the filesystems that are mounted from these block devices.
-    fn freeze(&self, devices: &[PathBuf]) -> Result<Box<dyn Hold>, HostError>;
+    /// Freezes the filesystems that are mounted from these block devices; `None` if there are none.
+    fn freeze(&self, devices: &[PathBuf]) -> Result<Option<Box<dyn Hold>>, HostError>;
 
     /// Gives a block device back that nobody uses, and that is on the file with this identity. A file without a block
     /// device is unmounted, if nobody uses it.
@@ -315,13 +315,16 @@ impl Host for KernelHost {
         let _ = link.parent().map(fs::remove_dir);
     }
 
-    fn freeze(&self, devices: &[PathBuf]) -> Result<Box<dyn Hold>, HostError> {
+    fn freeze(&self, devices: &[PathBuf]) -> Result<Option<Box<dyn Hold>>, HostError> {
         let mut places = Vec::new();
         for device in devices.iter().filter(|device| DeviceKind::of(device) != DeviceKind::File) {
             // All places of a device show the same filesystem.
             places.extend(block_device::mounts_of(device)?.into_iter().next());
         }
-        Ok(Box::new(freeze::freeze(&places)?))
+        if places.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Box::new(freeze::freeze(&places)?)))
     }
 
     fn remove_device(&self, device: &Path, file: &str) -> Result<(), HostError> {

@@ -436,11 +436,11 @@ impl Attachments {
         let _ = self.core.engine.end_attached(attachment.volume);
     }
 
-    /// Freezes the filesystems of this host that are mounted from these volumes.
+    /// Freezes the filesystems of this host that are mounted from these volumes; `None` if there are none.
     ///
     /// # Errors
     /// Refused if one of them cannot be frozen.
-    pub(crate) fn freeze(&self, volumes: &[VolumeId]) -> Outcome<Box<dyn Hold>> {
+    pub(crate) fn freeze(&self, volumes: &[VolumeId]) -> Outcome<Option<Box<dyn Hold>>> {
         let served = self.served().clone();
         let devices: Vec<PathBuf> = {
             let model = self.core.model();

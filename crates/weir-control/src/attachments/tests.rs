@@ -212,10 +212,10 @@ impl Host for FakeHost {
         self.made().links.remove(link);
     }
 
-    fn freeze(&self, devices: &[PathBuf]) -> Result<Box<dyn Hold>, HostError> {
+    fn freeze(&self, devices: &[PathBuf]) -> Result<Option<Box<dyn Hold>>, HostError> {
         self.check("freezing")?;
         self.made().frozen.extend(devices.iter().cloned());
-        Ok(Box::new(FakeHold(self.clone())))
+        Ok((!devices.is_empty()).then(|| Box::new(FakeHold(self.clone())) as Box<dyn Hold>))
     }
 
     fn remove_device(&self, device: &std::path::Path, _file: &str) -> Result<(), HostError> {
@@ -551,6 +551,7 @@ fn filesystems_are_frozen_until_the_instant_of_a_snapshot() {
     let held = attachments.freeze(&[scene.id("vol1"), scene.id("vol3")]).unwrap();
     assert_eq!(host.made().frozen, BTreeSet::from([device(0)]));
     drop(held);
+    assert!(attachments.freeze(&[scene.id("vol3")]).unwrap().is_none());
     assert_eq!(snapshots.create_snapshots(&request("s1")).unwrap().len(), 2);
     assert!(host.made().frozen.is_empty());
     host.refuse("freezing");

@@ -128,7 +128,7 @@ impl Snapshots {
 
     fn try_to_create_snapshots(&self, request: &CreateSnapshots) -> Result<Vec<VolumeRecord>, Unfinished> {
         let begun = self.maker.begin_snapshots(&[], || self.snapshot_pairs(request))?;
-        let held = if request.freeze { Some(self.freeze(&begun)?) } else { None };
+        let held = if request.freeze { self.freeze(&begun)? } else { None };
         self.maker.finish_snapshots(begun, held, |change, pairs| {
             // A volume may have been renamed in the meantime.
             let online = |pair: &Pair| -> Outcome<VolumeRecord> {
@@ -143,7 +143,7 @@ impl Snapshots {
         })
     }
 
-    fn freeze(&self, begun: &Begun<'_>) -> Outcome<Box<dyn Hold>> {
+    fn freeze(&self, begun: &Begun<'_>) -> Outcome<Option<Box<dyn Hold>>> {
         let held = self.attachments.freeze(&begun.sources());
         held.inspect_err(|_| self.maker.abandon(begun))
     }
