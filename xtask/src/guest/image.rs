@@ -15,7 +15,7 @@ use crate::test_run::programs;
 use crate::world::tools;
 
 /// System programs that cases run. The image also holds their libraries.
-const PROGRAMS: [&str; 11] = [
+pub const PROGRAMS: [&str; 11] = [
     "dmsetup",
     "fio",
     "fsck.ext4",

@@ -567,7 +567,10 @@ impl Attachments {
         }
         // Nothing is asked of the kernel that would have to be taken back.
         if !self.core.model().open.contains_key(&volume.id) {
-            return Err(ControlError::refused(format!("{} is not open", volume.title())));
+            return Err(ControlError::refused(format!(
+                "{} is not open; its block device is served once it is",
+                volume.title()
+            )));
         }
         let terms = terms(attachment, volume);
         let Some(offer) = self.host.offer_again(attachment.id, device, terms).map_err(failed)? else {

@@ -268,8 +268,8 @@ impl SnapshotMaker {
             if is_not_now { Unfinished::NotNow(error) } else { Unfinished::Failed(error) }
         })?;
         if !was_held {
-            let message =
-                "the filesystems on the volumes could not be kept frozen for long enough; try again";
+            let message = "the filesystems on the volumes were not frozen for long enough: the snapshot began after the 10 s that \
+                 they may be; try again, or without freezing";
             return Err(Unfinished::Failed(ControlError::refused(message)));
         }
         Ok(in_snapshot)

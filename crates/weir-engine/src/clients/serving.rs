@@ -330,9 +330,9 @@ impl Connection {
             Door::Nbd(nbd) => {
                 let is_whole = self.is_closing || nbd.queue_end(request, (&mut self.holdings, desk.lists));
                 // What was read for a reply that is not sent.
-                let unsent = std::mem::take(&mut request.parked);
-                let unsent_bytes = unsent.iter().map(|(_, buffer)| buffer.capacity()).sum();
-                self.holdings.unhold(unsent_bytes, desk.lists);
+                for (_, buffer) in request.parked.drain(..) {
+                    self.holdings.give_back(Some(buffer), desk.lists);
+                }
                 if !is_whole {
                     self.close(desk);
                 }

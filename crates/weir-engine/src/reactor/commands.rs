@@ -67,7 +67,9 @@ impl Reactor {
             Command::Serve { volume, client } => _ = self.serve(volume, *client),
             Command::ServeAttached { volume, client, done } => {
                 let client = NewClient::attached(*client);
-                let client = client.inspect_err(|error| tracing::error!(%volume, %error, "no block device"));
+                let client = client.inspect_err(|error| {
+                    tracing::error!(%volume, %error, "the requests of a block device cannot be mapped");
+                });
                 // The caller may have stopped waiting.
                 let _ = done.send(client.is_ok_and(|client| self.serve(volume, client)));
             }

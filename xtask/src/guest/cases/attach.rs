@@ -1,5 +1,7 @@
 //! Volumes as block devices of this kernel, by the drivers that the host of the tests may not have.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
@@ -14,6 +16,8 @@ use crate::world::daemon::Daemon;
 
 /// How often the daemon is killed under load, unless the variable of this name says otherwise.
 const KILLS: (&str, u64) = ("weir_attach_kills", 1);
+/// Syncs after each of which data must be stable: more than the kernel makes by itself in this time.
+const SYNCS: u64 = 50;
 /// Bytes that the load writes for each kill.
 const BYTES_PER_KILL: u64 = 12 << 20;
 /// Where the filesystem of the volume is mounted.
@@ -56,6 +60,7 @@ fn check(method: &str) -> Result<()> {
     let link = daemon.run(&format!("attach vol1 --method {method}"))?.trim().to_owned();
     run(Command::new("mkfs.ext4").args(["-q", &link]))?;
     mount(&link)?;
+    flushes_reach_the_drive()?;
     daemon = killed_under_load(daemon)?;
     detach_is_refused(&daemon)?;
     daemon.run("volume resize vol1 --size 256MiB")?;
@@ -84,6 +89,20 @@ fn setting((name, default): (&str, u64)) -> Result<u64> {
 fn mount(link: &str) -> Result<()> {
     std::fs::create_dir_all(POINT)?;
     run(Command::new("mount").args(["-t", "ext4", link, POINT]))
+}
+
+/// What a program makes stable on the filesystem is stable on the drive below: a device that does not tell of its cache
+/// gets no flush at all.
+fn flushes_reach_the_drive() -> Result<()> {
+    let before = inside::flushes("vda")?;
+    let mut file = File::create(format!("{POINT}/stable"))?;
+    for _ in 0..SYNCS {
+        file.write_all(&[7; 4096])?;
+        file.sync_all()?;
+    }
+    let flushes = inside::flushes("vda")? - before;
+    ensure!(flushes >= SYNCS, "{SYNCS} syncs were {flushes} flushes of the drive");
+    Ok(())
 }
 
 /// A load that verifies what it reads back sees nothing of daemons that are killed.
