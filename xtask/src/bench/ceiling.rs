@@ -44,8 +44,12 @@ struct Times {
 /// Measures the matrix, the idle credit, and the peers.
 pub fn run(options: &Options) -> Result<Report> {
     let mut report = Report::new("ceiling");
-    let (seconds, start_seconds) =
-        if options.is_quick { (4, START_SECONDS_QUICK) } else { (30, START_SECONDS) };
+    let (seconds, start_seconds) = match (options.is_quick, options.is_in_turn) {
+        (true, _) => (4, START_SECONDS_QUICK),
+        // Rounds in turn add up.
+        (false, true) => (10, START_SECONDS_QUICK),
+        (false, false) => (30, START_SECONDS),
+    };
     let stage = Stage::in_memory(options, "ceiling")?;
     stage.create_policy("above -min-throughput 900000IOPS -weight 200", super::WIDE, true)?;
     for index in 0..SIDE_BY_SIDE_MAX {
@@ -59,9 +63,11 @@ pub fn run(options: &Options) -> Result<Report> {
         rows.extend(measure_batch(&stage, &batch, Times { seconds, start_seconds }, &mut report)?);
     }
     print_matrix(rows);
-    measure_idle_credit(&stage, &mut report)?;
-    drop(stage);
-    peers::measure(options, seconds, &mut report)?;
+    if !options.is_in_turn {
+        measure_idle_credit(&stage, &mut report)?;
+        drop(stage);
+        peers::measure(options, seconds, &mut report)?;
+    }
     Ok(report)
 }
 

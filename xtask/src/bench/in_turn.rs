@@ -17,11 +17,12 @@ use crate::report::{Report, print_table};
 const DIFFERENCE_COUNTED: f64 = 0.03;
 
 /// Figures that are compared, and whether more is better.
-const FIGURES: [(&str, bool); 7] = [
+const FIGURES: [(&str, bool); 8] = [
     ("iops", true),
     ("replicas_iops", true),
     ("files_iops", true),
     ("completed", true),
+    ("worst_second", true),
     ("p50_us", false),
     ("p99_us", false),
     ("processor_us_per_request", false),

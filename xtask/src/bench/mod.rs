@@ -75,8 +75,18 @@ const BENCHES: [(&str, Bench); 19] = [
 #[derive(Clone)]
 pub struct Options {
     is_quick: bool,
+    /// True if the bench is one round of a comparison with an earlier daemon. It then has no rounds of its
+    /// own, and leaves out what the comparison does not judge: other servers, and policies without effect.
+    is_in_turn: bool,
     disk: Option<PathBuf>,
     binary: PathBuf,
+}
+
+impl Options {
+    /// Returns the rounds of a bench that has `full` of them.
+    fn rounds(&self, full: usize) -> usize {
+        if self.is_quick || self.is_in_turn { 1 } else { full }
+    }
 }
 
 /// Returns true if there is a bench of this name.
@@ -102,7 +112,8 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
         bail!("--json goes with one bench at a time");
     }
     tools::require(&["fio", "nbdkit", "qemu-nbd", "qemu-storage-daemon", "setpriv"])?;
-    let options = Options { is_quick, disk, binary: tools::weir_binary(&repository_root())? };
+    let is_in_turn = in_turn.is_some();
+    let options = Options { is_quick, is_in_turn, disk, binary: tools::weir_binary(&repository_root())? };
     let mut verdict = Ok(());
     for (name, bench) in chosen {
         println!(

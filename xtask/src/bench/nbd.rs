@@ -54,6 +54,12 @@ const SERVERS: [(Server, &str); 4] = [
     (Server::QemuNbd, "qemu-nbd io_uring"),
 ];
 
+/// Returns the servers under test. In turn with an earlier daemon, the bare file shows how much the machine
+/// changes by itself.
+fn tested(options: &Options) -> &'static [(Server, &'static str)] {
+    if options.is_in_turn { &SERVERS[..2] } else { &SERVERS }
+}
+
 /// Servers on one medium, each with a file of its own.
 struct Servers {
     folder: Folder,
@@ -92,9 +98,11 @@ fn measure_medium(options: &Options, folder: Folder, is_disk: bool, report: &mut
     let mut medians = Vec::new();
     for workload in &WORKLOADS {
         let rounds = measure_workload(options, &mut servers, workload)?;
-        claim(report, is_disk, workload, &rounds);
-        if is_policy_tried(workload) && !is_disk {
-            measure_policy(options, &mut servers, workload, report)?;
+        if !options.is_in_turn {
+            claim(report, is_disk, workload, &rounds);
+            if is_policy_tried(workload) && !is_disk {
+                measure_policy(options, &mut servers, workload, report)?;
+            }
         }
         medians.push((workload, rounds.iter().map(|rounds| medians_of(rounds)).collect::<Vec<_>>()));
     }
@@ -111,11 +119,12 @@ fn measure_medium(options: &Options, folder: Folder, is_disk: bool, report: &mut
 /// Measures every server in turn, for several rounds, so that a slow minute of the machine hits all of them
 /// alike.
 fn measure_workload(options: &Options, servers: &mut Servers, workload: &Workload) -> Result<Vec<Rounds>> {
-    let (rounds, seconds) = if options.is_quick { (1, 2) } else { (5, 4) };
-    let mut rounds_by_server = vec![Vec::new(); SERVERS.len()];
-    for _ in 0..rounds {
-        for (figures, (server, _)) in rounds_by_server.iter_mut().zip(SERVERS) {
-            figures.push(servers.measure(server, workload, seconds)?);
+    let seconds = if options.is_quick { 2 } else { 4 };
+    let tested = tested(options);
+    let mut rounds_by_server = vec![Vec::new(); tested.len()];
+    for _ in 0..options.rounds(5) {
+        for (figures, (server, _)) in rounds_by_server.iter_mut().zip(tested) {
+            figures.push(servers.measure(*server, workload, seconds)?);
         }
     }
     Ok(rounds_by_server)
@@ -241,7 +250,7 @@ fn print_medium(medium: &str, medians: &[(&Workload, Vec<Figures>)]) {
     println!("on {medium}, one connection over a Unix socket:");
     let mut rows = Vec::new();
     for (workload, figures) in medians {
-        let of = |server: Server| figures[server as usize];
+        let of = |server: Server| figures.get(server as usize).copied().unwrap_or_default();
         for ((server, name), f) in SERVERS.iter().zip(figures) {
             let ratio = |other: f64| {
                 if *server == Server::Bare || other == 0.0 {

@@ -60,7 +60,7 @@ fn compare_with_files(options: &Options, disk: &Folder, report: &mut Report) -> 
     for depth in DEPTHS {
         (volume.depth, files.depth) = (depth, depth);
         let mut rates = [Vec::new(), Vec::new()];
-        for _ in 0..if options.is_quick { 1 } else { 5 } {
+        for _ in 0..options.rounds(5) {
             rates[0].push(volume.run(path)?.iops);
             rates[1].push(files.run(path)?.iops / REPLICAS as f64);
         }

@@ -52,28 +52,44 @@ impl Subject {
     }
 }
 
+/// Other ways to divide a disk, kept alive while they are measured.
+struct Peers {
+    qemu_nbd: [Peer; 3],
+    weighted: Option<(WeightedDevice, [BlockGroup; 3])>,
+}
+
+impl Peers {
+    fn start(folder: &Path, files: &[PathBuf; 3]) -> Result<Peers> {
+        let qemu_nbd = start_qemu(folder, files)?;
+        let weighted = start_weighted(folder);
+        let weighted =
+            weighted.inspect_err(|error| println!("left out: cgroup v1 BFQ weights ({error:#})\n")).ok();
+        Ok(Peers { qemu_nbd, weighted })
+    }
+
+    fn subjects(&self) -> Vec<Subject> {
+        let qemu_nbd = Subject::new("qemu-nbd", self.qemu_nbd.each_ref().map(Peer::target), [0; 3]);
+        let weighted = self.weighted.iter().map(|(device, groups)| {
+            let targets = groups.each_ref().map(|group| group.target(device.path()));
+            Subject::new("BFQ, equal weights", targets, [0, REGION_BYTES, 2 * REGION_BYTES])
+        });
+        std::iter::once(qemu_nbd).chain(weighted).collect()
+    }
+}
+
 /// Measures all subjects in turn.
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
-    let (rounds, seconds) = if options.is_quick { (1, 2) } else { (3, 4) };
+    let (rounds, seconds) = (options.rounds(3), if options.is_quick { 2 } else { 4 });
     let disk = |name: &str| Folder::on_disk(options.disk.as_deref(), &repository_root(), name);
     let pool = Pool::start(options, disk("weir-bench-isolation-weir")?, false)?;
     let folder = disk("weir-bench-isolation-peers")?;
     let files = fill_files(folder.path())?;
-    let peers = start_qemu(folder.path(), &files)?;
+    let peers = if options.is_in_turn { None } else { Some(Peers::start(folder.path(), &files)?) };
     let mut subjects = vec![
         Subject::new("weir", pool.targets(), [0; 3]),
         Subject::new("bare files", files.map(Target::File), [0; 3]),
-        Subject::new("qemu-nbd", peers.each_ref().map(Peer::target), [0; 3]),
     ];
-    let weighted = start_weighted(folder.path());
-    match &weighted {
-        Ok((device, groups)) => {
-            let targets = groups.each_ref().map(|group| group.target(device.path()));
-            let offsets_bytes = [0, REGION_BYTES, 2 * REGION_BYTES];
-            subjects.push(Subject::new("BFQ, equal weights", targets, offsets_bytes));
-        }
-        Err(error) => println!("left out: cgroup v1 BFQ weights ({error:#})\n"),
-    }
+    subjects.extend(peers.iter().flat_map(Peers::subjects));
     for _ in 0..rounds {
         for subject in &mut subjects {
             subject.measure(seconds, folder.path())?;

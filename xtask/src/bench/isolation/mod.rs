@@ -96,7 +96,7 @@ pub fn run(options: &Options) -> Result<Report> {
     let mut report = Report::new("isolation");
     let pool = Pool::start(options, Folder::in_memory("weir-bench-isolation")?, true)?;
     let seconds = if options.is_quick { 3 } else { 10 };
-    measure_equal(&pool, if options.is_quick { 1 } else { 3 }, seconds, &mut report)?;
+    measure_equal(&pool, options.rounds(3), seconds, &mut report)?;
     measure_weights(&pool, seconds, &mut report)?;
     floor::run(&pool, 2 * seconds, &mut report)?;
     drop(pool);
