@@ -10,6 +10,7 @@ mod csi_sanity;
 mod demo;
 mod fuzz;
 mod guest;
+mod kubernetes;
 mod numbers;
 mod prose;
 mod report;
@@ -34,6 +35,7 @@ usage: cargo xtask COMMAND
   demo [--keep] [--output DIR] [--disk DIR]
                                    show classes of service, and what policies do about a noisy neighbour
   csi-sanity                       run the conformance test of CSI drivers; needs root and Go
+  kubernetes [--build-only]        go through the life of volumes in a Kubernetes cluster; needs root and Go
   prose [--list]                   how long the sentences of the documents are
   structure [CRATE] [--calls]      the tree with a line for each file, large types, circles of calls, cycles of modules;
                                    --map: the code map of ARCHITECTURE.md
@@ -53,6 +55,7 @@ fn run(mut arguments: Arguments) -> Result<()> {
         Some("fuzz") => fuzz::run(arguments),
         Some("guest") => guest::run(arguments),
         Some("guest-case") => guest::run_inside(arguments),
+        Some("kubernetes") => kubernetes::run(arguments),
         Some("setup") => {
             arguments.finish()?;
             world::tools::setup()?;

@@ -41,8 +41,9 @@ const RETIRED: &[Retired] = &[
     retired("made up for", "resync"),
     retired("resynchronisation", "resync"),
     retired("lacking", "out of sync"),
-    retired("account", "replica metadata"),
-    retired("accounts", "replica metadata"),
+    // Service accounts of Kubernetes.
+    retired_but("account", "replica metadata", &["xtask/src/kubernetes/"]),
+    retired_but("accounts", "replica metadata", &["xtask/src/kubernetes/"]),
     retired("standing", "replica state"),
     retired("standings", "replica states"),
     retired("fallen", "failed"),

@@ -47,6 +47,7 @@ const DEVICE: &str = "it needs a block device of its own";
 const DOCKER: &str = "docker::containers_use_volumes_and_leave_nothing";
 const IMAGES: &str = "it needs a Docker engine with an image from a registry";
 const SYSTEMD: &str = "it needs systemd";
+const CLUSTER: &str = "it needs a Kubernetes cluster, as `cargo xtask kubernetes` starts";
 
 const fn passed(command: &'static str, reason: &'static str, covered_by: &'static str) -> PassedOver {
     PassedOver { command, reason, covered_by }
@@ -57,7 +58,7 @@ const DRIVES_OF_HYBRID: Step = Run("for drive in high1 high2 high3 low1 low2; do
      weir drive add /srv/$drive --class ${drive%[123]} --no-measurement; done");
 
 /// All pages with commands.
-pub const PAGES: [Page; 23] = [
+pub const PAGES: [Page; 24] = [
     Page {
         name: "add-a-drive",
         preparation: &[Run("mkdir /srv/drive1 /srv/drive2 /srv/left /srv/disk /srv/slow /srv/far")],
@@ -319,6 +320,29 @@ pub const PAGES: [Page; 23] = [
                 DOCKER,
             ),
             passed("docker volume rm logs", IMAGES, DOCKER),
+        ],
+        ..PLAIN
+    },
+    Page {
+        name: "use-volumes-in-kubernetes",
+        passed_over: &[
+            passed("kubectl label node NODE weir/storage=true", CLUSTER, NONE),
+            passed("helm install weir deploy/helm/weir --namespace weir --create-namespace", CLUSTER, NONE),
+            passed(
+                "helm upgrade weir deploy/helm/weir --namespace weir --set daemon.enabled=false",
+                CLUSTER,
+                NONE,
+            ),
+            passed("kubectl apply -f deploy/examples/storage-classes.yaml", CLUSTER, NONE),
+            passed("kubectl apply -f deploy/examples/database.yaml", CLUSTER, NONE),
+            passed("kubectl get pvc database", CLUSTER, NONE),
+            passed("kubectl apply -f deploy/examples/volume-attributes-classes.yaml", CLUSTER, NONE),
+            passed(
+                "kubectl patch pvc database --patch '{\"spec\": {\"volumeAttributesClassName\": \"slow\"}}'",
+                CLUSTER,
+                NONE,
+            ),
+            passed("kubectl apply -f deploy/examples/snapshot-classes.yaml", CLUSTER, NONE),
         ],
         ..PLAIN
     },
