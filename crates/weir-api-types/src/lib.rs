@@ -606,6 +606,17 @@ pub enum Health {
     Degraded,
 }
 
+/// How the data plane carries out operations on files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum), value(rename_all = "snake_case"))]
+pub enum IoMethod {
+    /// By the kernel, through io_uring.
+    IoUring,
+    /// By threads, where io_uring is forbidden.
+    Threads,
+}
+
 /// Status of the daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Status {
@@ -626,6 +637,11 @@ pub struct Status {
     pub uptime_ns: u64,
     /// Number of data-plane threads.
     pub reactors: u64,
+    /// How they carry out operations on files.
+    pub io_method: IoMethod,
+    /// Why it is not io_uring.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io_method_reason: Option<String>,
     /// State directory.
     pub state_directory: String,
     /// Addresses that the API listens on.

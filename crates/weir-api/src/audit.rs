@@ -9,7 +9,7 @@ use axum::http::{Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use super::admission::Refusal;
+use super::access::Refusal;
 use super::events::Events;
 use weir_api_types::Problem;
 use weir_host::line_gate::LineGate;

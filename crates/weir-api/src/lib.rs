@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod adaptive_policies;
-mod admission;
 mod alarms;
 mod answer;
 mod attachments;
@@ -64,6 +64,7 @@ pub use listen::{ApiListeners, ListenError};
 pub use policy_set::read_set;
 
 use error::ApiError;
+use weir_api_types::IoMethod;
 use weir_control::Control;
 use weir_types::control_bounds::{
     API_BODY_BYTES_MAX, API_POLICIES_BYTES_MAX, API_READERS_MAX, API_SNAPSHOTS_MAX, API_WORKERS_MAX,
@@ -74,6 +75,10 @@ use weir_types::control_bounds::{
 pub struct Facts {
     /// Number of data-plane threads.
     pub reactors: usize,
+    /// How they carry out operations on files.
+    pub io_method: IoMethod,
+    /// Why it is not io_uring.
+    pub io_method_reason: Option<String>,
     /// State directory.
     pub state_directory: String,
     /// Addresses that the API listens on.
@@ -96,6 +101,8 @@ impl Default for Facts {
     fn default() -> Facts {
         Facts {
             reactors: 0,
+            io_method: IoMethod::IoUring,
+            io_method_reason: None,
             state_directory: String::new(),
             api_listeners: Vec::new(),
             nbd_listeners: Vec::new(),

@@ -29,7 +29,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 
-use super::admission::{Entrance, admit};
+use super::access::{Entrance, admit};
 use super::audit::{self, Caller};
 use super::body::{Busy, Timely};
 use super::timed::Timed;

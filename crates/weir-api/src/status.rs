@@ -36,6 +36,8 @@ fn report(control: &Control, facts: Arc<Facts>) -> Outcome<Status> {
         process_id: std::process::id(),
         uptime_ns: control.uptime_ns(),
         reactors: facts.reactors as u64,
+        io_method: facts.io_method,
+        io_method_reason: facts.io_method_reason.clone(),
         state_directory: facts.state_directory.clone(),
         api_listeners: facts.api_listeners.clone(),
         nbd_listeners: facts.nbd_listeners.clone(),

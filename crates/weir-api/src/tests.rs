@@ -21,7 +21,7 @@ mod pools;
 
 use super::*;
 use weir_control::testing::configuration;
-use weir_engine::{DataPlane, DataPlaneConfig};
+use weir_engine::{DataPlane, DataPlaneConfig, IoMethod};
 use weir_engine_interface::ExportTable;
 use weir_host::token::Token;
 
@@ -45,7 +45,8 @@ const SHOWN: &str = "Bearer 0123456789abcdef0123456789abcdef";
 impl World {
     fn start(tcp: bool) -> World {
         let folder = tempfile::tempdir().unwrap();
-        let data_plane = DataPlane::start(DataPlaneConfig { reactors: 1 }).unwrap();
+        let data_plane =
+            DataPlane::start(DataPlaneConfig { reactors: 1, io_method: IoMethod::Uring }).unwrap();
         let config = configuration(folder.path());
         let control = Control::start(&config, data_plane.clone(), Arc::new(ExportTable::default())).unwrap();
         let socket = folder.path().join("api.sock");

@@ -128,7 +128,17 @@ fn described(option: &Arg) -> String {
     let others: Vec<String> = short.into_iter().chain(long).collect();
     let others = if others.is_empty() { String::new() } else { format!(" (also {})", others.join(", ")) };
     let help = option.get_help().map(ToString::to_string).unwrap_or_default();
-    format!("{name}{others}: {}{}", help.trim_end_matches('.'), accepted(option))
+    format!("{name}{others}: {}{}{}", help.trim_end_matches('.'), accepted(option), default(option, &help))
+}
+
+/// The value without the option, unless the help has it.
+fn default(option: &Arg, help: &str) -> String {
+    let values = option.get_default_values();
+    if values.is_empty() || !option.get_action().takes_values() || help.contains("[default: ") {
+        return String::new();
+    }
+    let values: Vec<_> = values.iter().map(|value| value.to_string_lossy()).collect();
+    format!(" [default: {}]", values.join(", "))
 }
 
 /// The accepted words of an option, unless its value name lists them.

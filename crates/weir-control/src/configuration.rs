@@ -34,6 +34,8 @@ pub struct ControlConfig {
     pub zone: Option<String>,
     /// Folder of the links to the devices of attached volumes.
     pub device_folder: PathBuf,
+    /// True if the engine uses io_uring, without which it serves no device of ublk.
+    pub has_io_uring: bool,
     /// This program, whose command `keeper` keeps mounts while no daemon runs.
     pub program: PathBuf,
 }

@@ -187,7 +187,7 @@ fn storage(core: &Arc<Core>, config: &ControlConfig) -> Storage {
         scrubs: scrubs.clone(),
         reclaims: reclaims.clone(),
     });
-    let host = Box::new(KernelHost::new(&core.state, config.program.clone()));
+    let host = Box::new(KernelHost::new(&core.state, config.program.clone(), config.has_io_uring));
     let attachments =
         Arc::new(Attachments::new(core.clone(), serving.clone(), host, config.device_folder.clone()));
     Storage {

@@ -19,7 +19,6 @@
 #![forbid(unsafe_code)]
 
 mod absences;
-mod admission;
 pub mod alarm_list;
 pub mod alarms;
 mod apply;
@@ -44,6 +43,7 @@ pub mod engine;
 mod error;
 mod extents;
 mod figures;
+mod floor_admission;
 pub mod health;
 mod journals;
 mod ledger;

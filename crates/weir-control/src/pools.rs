@@ -11,13 +11,13 @@ use weir_engine_interface::DriveQueueDepth;
 use weir_store::DriveUsage;
 use weir_types::{Class, DriveId, Name};
 
-use crate::admission::{Shortfall, ledger_of, shortfalls};
 use crate::alarms::{ActiveAlarm, AlarmSource};
 use crate::core::Core;
 use crate::drive_records::DriveRecords;
 use crate::drive_view::{DriveView, drive_view};
 use crate::error::{ControlError, Outcome, refuse_other_version};
 use crate::figures::{DatedUsage, Figures};
+use crate::floor_admission::{Shortfall, ledger_of, shortfalls};
 use crate::ledger::Ledger;
 use crate::model::Model;
 use crate::model::pools::{Pool, pool_named, pool_version, pools_in};

@@ -53,6 +53,7 @@ pub fn configuration(state: &Path) -> ControlConfig {
         pool_full_percent: 100,
         zone: None,
         device_folder: state.join("devices"),
+        has_io_uring: true,
         program: "weir".into(),
     }
 }

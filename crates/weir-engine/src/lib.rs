@@ -35,3 +35,4 @@ mod volumes;
 pub use clients::{NewClient, NewConnection};
 pub use data_plane::{DataPlane, DataPlaneConfig};
 pub use emulation::SharedEmulation;
+pub use weir_reactor::IoMethod;

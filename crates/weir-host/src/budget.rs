@@ -1,4 +1,4 @@
-//! Budget: how many guests (client connections) a listener has at a time, and which guest leaves for a new
+//! Budget: how many client connections a listener has at a time, and which idle one makes room for a new
 //! one.
 //!
 //! A new guest never waits behind idle guests. If a listener is full, the peer with the most idle guests

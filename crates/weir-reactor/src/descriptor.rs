@@ -15,6 +15,8 @@ use crate::fence::fence;
 pub struct Descriptor {
     fd: Rc<OwnedFd>,
     kind: Kind,
+    /// Number of the filesystem of a file, else 0.
+    filesystem: u64,
 }
 
 /// The kind of an open descriptor, as far as it matters to the ring.
@@ -79,22 +81,32 @@ impl Descriptor {
         let kind = rustix::fs::fstatfs(&fd).map(|filesystem| filesystem.f_type as u64);
         let is_in_memory = kind.is_ok_and(|kind| MEMORY_FILESYSTEMS.contains(&kind));
         let kind = if is_in_memory { Kind::MemoryFile } else { Kind::DriveFile };
-        Descriptor { fd: Rc::new(fd), kind }
+        let filesystem = rustix::fs::fstat(&fd).map_or(0, |file| file.st_dev);
+        Descriptor { fd: Rc::new(fd), kind, filesystem }
     }
 
     /// Takes over a connected socket.
     pub fn socket(fd: OwnedFd) -> Descriptor {
-        Descriptor { fd: Rc::new(fd), kind: Kind::Socket }
+        Descriptor::other(fd, Kind::Socket)
     }
 
     /// Takes over a device that gives and takes messages, like `/dev/fuse`. It must not block.
     pub fn device(fd: OwnedFd) -> Descriptor {
-        Descriptor { fd: Rc::new(fd), kind: Kind::Device }
+        Descriptor::other(fd, Kind::Device)
     }
 
     /// Takes over the server's side of a block device, `/dev/ublkcN`.
     pub fn block_server(fd: OwnedFd) -> Descriptor {
-        Descriptor { fd: Rc::new(fd), kind: Kind::BlockServer }
+        Descriptor::other(fd, Kind::BlockServer)
+    }
+
+    fn other(fd: OwnedFd, kind: Kind) -> Descriptor {
+        Descriptor { fd: Rc::new(fd), kind, filesystem: 0 }
+    }
+
+    /// Number of the filesystem of a file: files of one filesystem wait for the same drives.
+    pub(crate) fn filesystem(&self) -> u64 {
+        self.filesystem
     }
 
     /// Returns true if operations on the descriptor end only when a driver has something to ask.

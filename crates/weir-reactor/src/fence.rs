@@ -7,6 +7,8 @@
 //!   `io_uring/io_uring.c`, when the request is freed). A direct write ends after the drive has answered
 //!   (`iomap_dio_complete`). Requests that the drive does not have yet are cancelled or carried out before
 //!   the process is gone (`io_uring_cancel_generic`).
+//! * A thread that waits for a drive in a direct write cannot be killed on a local filesystem. It keeps the files of
+//!   its process open until the write has landed (`exit_files`), so the process has not ended either.
 //! * A lock of an open file description (`F_OFD_SETLK`) ends with its last reference (`__fput`,
 //!   `locks_remove_file`). It does not end when a descriptor is closed or the process ends.
 //!

@@ -1,4 +1,4 @@
-//! The reactor: one io_uring with its sockets, files, timers and buffers, for one thread.
+//! The reactor: sockets, files, timers and buffers of one thread, on io_uring or else on threads.
 //!
 //! This is the only crate with `unsafe`. It moves bytes and keeps time; it knows nothing of volumes,
 //! protocols or policies. The table of operations in flight owns all memory that the kernel may touch, until
@@ -13,11 +13,14 @@ mod kernel;
 pub mod mapping;
 pub mod message;
 pub mod peer;
+mod request;
 pub mod ring;
 pub mod send;
+mod threads;
 pub mod ublk;
 pub mod ublk_control;
 pub mod ublk_device;
+mod uring;
 pub mod wake;
 
 pub use buffer::{Buffer, BufferPool, Unfilled};
@@ -29,7 +32,8 @@ pub use kernel::kernel_version;
 pub use mapping::mapped;
 pub use message::{read_message, write_message};
 pub use peer::peer_groups;
-pub use ring::{Completion, Ring, RingConfig, RingError};
+pub use ring::{Completion, IoMethod, Ring, RingConfig};
 pub use send::SendBatch;
 pub use ublk::{BlockQueue, BlockRequest, MappedDevice};
+pub use uring::RingError;
 pub use wake::Waker;

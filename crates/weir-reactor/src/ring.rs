@@ -1,41 +1,46 @@
-//! The ring: one io_uring and the operations on it.
+//! The ring: the operations of one thread on files, sockets and devices, by io_uring or by threads.
 
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 
-use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
-use io_uring::{IoUring, opcode, squeue};
-
 use crate::buffer::{BufferPool, Unfilled};
-use crate::clock::Clock;
 use crate::descriptor::{Descriptor, FallocateMode};
 use crate::in_flight::{Carried, InFlight, Operation, Payload, Target};
-use crate::send::SendBatch;
+use crate::request::Request;
+use crate::send::{SendBatch, send_message};
+use crate::threads::Threads;
 use crate::ublk::BlockQueue;
+use crate::uring::{RingError, Uring};
 use crate::wake::Waker;
 
-/// User data of the completion that a [`Waker`] causes.
-const WAKE: u64 = u64::MAX;
-/// Largest number of kernel threads for operations that would block, for example allocation and flush. The
-/// kernel keeps as many threads as are blocked, and one that looks for more work. The number therefore bounds
-/// the threads that one hanging drive can hold. Once all threads wait for this drive, the other drives stop.
-const WORKERS_MAX: u32 = 256;
+/// How operations are carried out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IoMethod {
+    /// By the kernel, through an io_uring.
+    #[default]
+    Uring,
+    /// By threads, one for each operation on a file that is in flight.
+    Threads,
+}
 
-/// Pauses of the processor between two checks of the clock and the completion queue, about half a
-/// microsecond.
-const LOOK_PAUSES: u32 = 16;
-
-/// Smallest size that is worth registering, in bytes.
-const REGISTERED_BYTES_MIN: usize = 1 << 20;
-
-/// `IORING_RECVSEND_POLL_FIRST`: wait for readiness before the first attempt (kernels from 5.19 on; older
-/// ones ignore a priority here).
-const POLL_FIRST: u16 = 1;
+impl IoMethod {
+    /// Returns the best method that this host allows, and why it is not io_uring.
+    pub fn best() -> (IoMethod, Option<RingError>) {
+        match crate::uring::unavailable() {
+            None => (IoMethod::Uring, None),
+            // A shortage of resources is an error of the start, which is made again.
+            Some(RingError::Other(_)) => (IoMethod::Uring, None),
+            reason => (IoMethod::Threads, reason),
+        }
+    }
+}
 
 /// The configuration of a ring.
 #[derive(Clone, Copy, Debug)]
 pub struct RingConfig {
+    /// How operations are carried out. The other fields matter to io_uring alone.
+    pub method: IoMethod,
     /// Entries of the submission queue, a power of two; the completion queue has four times as many.
     pub entries: u32,
     /// Part of the pool's arena to register with the kernel, in bytes. Registered memory is locked, and saves
@@ -46,30 +51,8 @@ pub struct RingConfig {
 
 impl Default for RingConfig {
     fn default() -> Self {
-        RingConfig { entries: 1024, registered_bytes: 16 << 20 }
+        RingConfig { method: IoMethod::Uring, entries: 1024, registered_bytes: 16 << 20 }
     }
-}
-
-/// The reason why there is no ring.
-#[derive(Debug, thiserror::Error)]
-pub enum RingError {
-    /// The kernel or a sandbox forbids io_uring.
-    #[error(
-        "io_uring is forbidden here ({source}): {hint}. Allow the io_uring_setup, io_uring_enter and \
-         io_uring_register system calls"
-    )]
-    Forbidden {
-        /// Error of the system.
-        source: io::Error,
-        /// Most likely cause.
-        hint: &'static str,
-    },
-    /// The kernel is older than 5.11.
-    #[error("the kernel's io_uring lacks timed waits; Linux 5.11 or later is needed")]
-    TooOld,
-    /// Another error occurred.
-    #[error("cannot set up io_uring: {0}")]
-    Other(#[from] io::Error),
 }
 
 /// The end of an operation.
@@ -82,37 +65,38 @@ pub struct Completion<T> {
     pub carried: Carried,
 }
 
-/// An io_uring, its buffers, and the operations in flight, each named by a token of the caller.
+/// The way to the kernel.
+enum Backend {
+    Uring(Uring),
+    Threads(Threads),
+}
+
+/// Operations in flight, each named by a token of the caller, and the buffers for them.
 pub struct Ring<T> {
-    uring: IoUring,
+    /// Declared before what it uses: the operations' memory and the pool.
+    backend: Backend,
     in_flight: InFlight<T>,
     /// Operations that ended as soon as they were issued.
     ended: VecDeque<Completion<T>>,
     pool: BufferPool,
-    /// Registered part of the arena, from its start, in bytes.
-    registered_bytes: usize,
     waker: Waker,
-    wake_count: Box<[u8; 8]>,
-    is_waker_armed: bool,
 }
 
 impl<T> Ring<T> {
     /// Sets up a ring for the calling thread, which must be the only one to use it.
     ///
     /// # Errors
-    /// If io_uring is forbidden, too old, or out of resources.
+    /// If io_uring is asked for and is forbidden, too old, or out of resources.
     pub fn new(config: RingConfig, pool: BufferPool) -> Result<Ring<T>, RingError> {
-        let uring = build(config.entries)?;
-        if !uring.params().is_feature_ext_arg() {
-            return Err(RingError::TooOld);
-        }
-        // Older kernels cannot set this bound; their bound is the number of processes.
-        let _ = uring.submitter().register_iowq_max_workers(&mut [WORKERS_MAX, WORKERS_MAX]);
-        let registered_bytes = register(&uring, &pool, config.registered_bytes);
         let waker = Waker::new()?;
-        let wake_count = Box::new([0; 8]);
-        let (in_flight, ended) = (InFlight::new(), VecDeque::new());
-        Ok(Ring { uring, in_flight, ended, pool, registered_bytes, waker, wake_count, is_waker_armed: false })
+        let backend = match config.method {
+            IoMethod::Uring => {
+                let uring = Uring::new(config.entries, &pool, config.registered_bytes, waker.clone());
+                Backend::Uring(uring?)
+            }
+            IoMethod::Threads => Backend::Threads(Threads::new(waker.clone())?),
+        };
+        Ok(Ring { backend, in_flight: InFlight::new(), ended: VecDeque::new(), pool, waker })
     }
 
     /// Returns a handle with which other threads wake this ring.
@@ -122,15 +106,10 @@ impl<T> Ring<T> {
 
     /// Registered part of the arena, in bytes.
     pub fn registered_bytes(&self) -> usize {
-        self.registered_bytes
-    }
-
-    /// Returns true if all of a range is registered. Operations may also have memory of other pools, which
-    /// may lie on either side.
-    fn is_registered(&self, start: *const u8, length: u32) -> bool {
-        let base = self.pool.arena().0.as_ptr() as usize;
-        let start = start as usize;
-        base <= start && start + length as usize <= base + self.registered_bytes
+        match &self.backend {
+            Backend::Uring(uring) => uring.registered_bytes(),
+            Backend::Threads(_) => 0,
+        }
     }
 
     /// Number of operations in flight.
@@ -160,13 +139,7 @@ impl<T> Ring<T> {
             let result = retrying(|| rustix::io::pread(file, &mut *memory, offset));
             return self.end_now(token, target.into(), result);
         }
-        let fd = Fd(file.raw());
-        let entry = if self.is_registered(start, length) {
-            opcode::ReadFixed::new(fd, start, length, 0).offset(offset).build()
-        } else {
-            opcode::Read::new(fd, start, length).offset(offset).build()
-        };
-        self.push(token, target.into(), Some(file.clone()), entry);
+        self.push(token, target.into(), file, Request::Read { start, length, offset });
     }
 
     /// Writes `range` of a payload to a file at `offset`; `is_durable` demands stability before the end.
@@ -187,19 +160,12 @@ impl<T> Ring<T> {
             let result = retrying(|| rustix::io::pwrite(file, source, offset));
             return self.end_now(token, payload.into(), result);
         }
-        let (fd, flags) = (Fd(file.raw()), if is_durable { libc::RWF_DSYNC } else { 0 });
-        let entry = if self.is_registered(start, length) {
-            opcode::WriteFixed::new(fd, start, length, 0).offset(offset).rw_flags(flags).build()
-        } else {
-            opcode::Write::new(fd, start, length).offset(offset).rw_flags(flags).build()
-        };
-        self.push(token, payload.into(), Some(file.clone()), entry);
+        self.push(token, payload.into(), file, Request::Write { start, length, offset, is_durable });
     }
 
     /// Makes all completed writes of a file stable.
     pub fn sync(&mut self, token: T, file: &Descriptor) {
-        let entry = opcode::Fsync::new(Fd(file.raw())).flags(FsyncFlags::DATASYNC).build();
-        self.push(token, Carried::Nothing, Some(file.clone()), entry);
+        self.push(token, Carried::Nothing, file, Request::Sync);
     }
 
     /// Reserves, releases or zeroes a range of a file.
@@ -211,65 +177,64 @@ impl<T> Ring<T> {
         length: u64,
         placement: FallocateMode,
     ) {
-        let entry =
-            opcode::Fallocate::new(Fd(file.raw()), length).offset(offset).mode(placement.mode()).build();
-        self.push(token, Carried::Nothing, Some(file.clone()), entry);
+        let mode = placement.mode();
+        self.push(token, Carried::Nothing, file, Request::Fallocate { offset, length, mode });
     }
 
     /// Receives the bytes that a socket has, at least one, into `range`. Zero bytes mean that the peer has
     /// ended. Bytes that have already arrived are taken at once.
     pub fn receive(&mut self, token: T, socket: &Descriptor, mut bytes: Box<[u8]>, range: Range<usize>) {
-        let target = &mut bytes[range];
+        let target = &mut bytes[range.clone()];
         let result = retrying(|| receive_now(socket, target));
         if result != Err(rustix::io::Errno::AGAIN) {
             return self.end_now(token, Carried::Bytes(bytes), result);
         }
-        // No bytes have arrived: the kernel need not try before it waits.
-        let entry = opcode::Recv::new(Fd(socket.raw()), target.as_mut_ptr(), target.len() as u32)
-            .ioprio(POLL_FIRST)
-            .build();
-        self.push(token, Carried::Bytes(bytes), Some(socket.clone()), entry);
+        let carried = Carried::Bytes(bytes);
+        let index = self.in_flight.insert(Operation { token, carried, descriptor: Some(socket.clone()) });
+        let Carried::Bytes(bytes) = self.in_flight.carried_mut(index) else {
+            unreachable!("a receive carries its bytes");
+        };
+        let target = &mut bytes[range];
+        let (start, length) = (target.as_mut_ptr(), target.len() as u32);
+        self.issue(index, socket, Request::Receive { start, length, is_whole: false });
     }
 
     /// Receives `count` bytes after the filled part of a piece of memory, or fewer if the peer has ended.
     pub fn receive_payload(&mut self, token: T, socket: &Descriptor, mut memory: Unfilled, count: usize) {
         let start = memory.filled().len();
         let target = memory.refill(start..start + count);
-        let entry = opcode::Recv::new(Fd(socket.raw()), target.as_mut_ptr(), target.len() as u32)
-            .flags(libc::MSG_WAITALL)
-            .build();
-        self.push(token, Carried::Unfilled(memory), Some(socket.clone()), entry);
+        let (start, length) = (target.as_mut_ptr(), target.len() as u32);
+        let request = Request::Receive { start, length, is_whole: true };
+        self.push(token, Carried::Unfilled(memory), socket, request);
     }
 
     /// Ends when the peer of a socket hangs up, even if unread input comes before that.
     pub fn watch_hang_up(&mut self, token: T, socket: &Descriptor) {
-        let entry = opcode::PollAdd::new(Fd(socket.raw()), libc::POLLRDHUP as u32).build();
-        self.push(token, Carried::Nothing, Some(socket.clone()), entry);
+        self.push(token, Carried::Nothing, socket, Request::Watch { events: libc::POLLRDHUP });
     }
 
     /// Ends when a device has something to read, or is gone.
     pub fn watch_input(&mut self, token: T, device: &Descriptor) {
-        let entry = opcode::PollAdd::new(Fd(device.raw()), libc::POLLIN as u32).build();
-        self.push(token, Carried::Nothing, Some(device.clone()), entry);
+        self.push(token, Carried::Nothing, device, Request::Watch { events: libc::POLLIN });
     }
 
     /// Ends when a block device that this process serves has a request of a tag. Without one, the driver has let go of
-    /// the tag. All commands of a queue must come from one thread.
+    /// the tag. All commands of a queue must come from one thread. Threads cannot carry out these commands.
     pub fn fetch_request(&mut self, token: T, queue: &BlockQueue, tag: u16) {
-        self.push(token, Carried::Nothing, Some(queue.device().clone()), queue.fetch(tag));
+        self.push(token, Carried::Nothing, queue.device(), Request::Block(queue.fetch(tag)));
     }
 
     /// Answers the request of a tag, and ends when there is the next one. A negative result is an error number.
     pub fn answer_request(&mut self, token: T, queue: &BlockQueue, tag: u16, result: i32) {
-        self.push(token, Carried::Nothing, Some(queue.device().clone()), queue.commit(tag, result));
+        self.push(token, Carried::Nothing, queue.device(), Request::Block(queue.commit(tag, result)));
     }
 
     /// Ends the watch of a device at once: until its end it would keep the device open.
     pub fn end_watch(&mut self, device: &Descriptor) {
-        // An operation that was not submitted could not be cancelled.
-        let _ = self.uring.submit();
-        let cancel = io_uring::types::CancelBuilder::fd(Fd(device.raw())).all();
-        let _ = self.uring.submitter().register_sync_cancel(Some(Timespec::new().sec(1)), cancel);
+        match &mut self.backend {
+            Backend::Uring(uring) => uring.cancel_on(device),
+            Backend::Threads(threads) => threads.cancel_on(device),
+        }
     }
 
     /// Sends a whole batch: at once as far as the socket has room, and the rest, if any, once it has.
@@ -289,10 +254,8 @@ impl<T> Ring<T> {
         let Carried::Batch(batch) = self.in_flight.carried_mut(index) else {
             unreachable!("a send carries its batch");
         };
-        let entry = opcode::SendMsg::new(Fd(socket.raw()), batch.message())
-            .flags((libc::MSG_WAITALL | libc::MSG_NOSIGNAL) as u32)
-            .build();
-        self.submit_entry(entry.user_data(index));
+        let request = Request::Send { message: batch.message() };
+        self.issue(index, socket, request);
     }
 
     fn end_now(&mut self, token: T, mut carried: Carried, result: rustix::io::Result<usize>) {
@@ -301,40 +264,28 @@ impl<T> Ring<T> {
         self.ended.push_back(Completion { token, result, carried });
     }
 
-    fn push(&mut self, token: T, carried: Carried, descriptor: Option<Descriptor>, entry: squeue::Entry) {
-        let index = self.in_flight.insert(Operation { token, carried, descriptor });
-        self.submit_entry(entry.user_data(index));
+    fn push(&mut self, token: T, carried: Carried, descriptor: &Descriptor, request: Request) {
+        let index = self.in_flight.insert(Operation { token, carried, descriptor: Some(descriptor.clone()) });
+        self.issue(index, descriptor, request);
     }
 
-    fn submit_entry(&mut self, entry: squeue::Entry) {
-        loop {
-            // SAFETY: the table of operations in flight owns the memory that the entry points to until the
-            // kernel has answered. It is heap or arena memory, which does not move with its owner. Other
-            // holders of a write's source can only read it.
-            if unsafe { self.uring.submission().push(&entry) }.is_ok() {
-                return;
-            }
-            // The queue is full: the kernel takes it over. Errors are transient, and the next wait sees them.
-            let _ = self.uring.submit();
+    /// Issues an operation whose memory the table of operations in flight owns.
+    fn issue(&mut self, index: u64, descriptor: &Descriptor, request: Request) {
+        match &mut self.backend {
+            Backend::Uring(uring) => uring.issue(index, descriptor, request),
+            Backend::Threads(threads) => threads.issue(index, descriptor, request),
         }
     }
 
     /// Submits all issued operations and busy-polls up to `limit_ns` for an end, without going to sleep. True
-    /// if an operation has ended; [`Ring::wait`] then takes the end over without waiting.
+    /// if an operation has ended; [`Ring::wait`] then takes the end over without waiting. With threads it looks once.
     pub fn look(&mut self, limit_ns: u64) -> bool {
-        self.arm_waker();
-        if self.has_ended() || self.uring.submit().is_err() {
+        if self.has_ended() {
             return true;
         }
-        let until_ns = Clock.now_ns().saturating_add(limit_ns);
-        loop {
-            if self.uring.submission().taskrun() || !self.uring.completion().is_empty() {
-                return true;
-            }
-            if Clock.now_ns() >= until_ns {
-                return false;
-            }
-            (0..LOOK_PAUSES).for_each(|_| std::hint::spin_loop());
+        match &mut self.backend {
+            Backend::Uring(uring) => uring.look(limit_ns),
+            Backend::Threads(threads) => threads.look(),
         }
     }
 
@@ -342,20 +293,13 @@ impl<T> Ring<T> {
     /// over. With `Some(0)` it does not wait.
     ///
     /// # Errors
-    /// The errors of `io_uring_enter(2)` other than interruption, time-out and a full completion queue.
+    /// The errors of `io_uring_enter(2)` other than interruption, time-out and a full completion queue, or those of
+    /// `poll(2)`.
     pub fn wait(&mut self, timeout_ns: Option<u64>) -> io::Result<()> {
-        self.arm_waker();
         let timeout_ns = if self.ended.is_empty() { timeout_ns } else { Some(0) };
-        let result = match timeout_ns {
-            None => self.uring.submit_and_wait(1),
-            Some(ns) => {
-                let time = Timespec::new().sec(ns / 1_000_000_000).nsec((ns % 1_000_000_000) as u32);
-                self.uring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&time))
-            }
-        };
-        match result {
-            Err(error) if is_transient(&error) => Ok(()),
-            other => other.map(drop),
+        match &mut self.backend {
+            Backend::Uring(uring) => uring.wait(timeout_ns),
+            Backend::Threads(threads) => threads.wait(timeout_ns),
         }
     }
 
@@ -364,51 +308,47 @@ impl<T> Ring<T> {
         !self.ended.is_empty()
     }
 
-    fn arm_waker(&mut self) {
-        if !std::mem::replace(&mut self.is_waker_armed, true) {
-            use std::os::fd::AsRawFd;
-            let fd = Fd(self.waker.0.as_raw_fd());
-            let entry = opcode::Read::new(fd, self.wake_count.as_mut_ptr(), 8).build();
-            self.submit_entry(entry.user_data(WAKE));
-        }
-    }
-
     /// Takes one operation that has ended, if any.
     pub fn next_completion(&mut self) -> Option<Completion<T>> {
         if let Some(ended) = self.ended.pop_front() {
             return Some(ended);
         }
-        loop {
-            let entry = self.uring.completion().next()?;
-            if entry.user_data() == WAKE {
-                self.is_waker_armed = false;
-                continue;
-            }
-            let operation = self.in_flight.remove(entry.user_data());
-            let result = u32::try_from(entry.result())
-                .map(|bytes| bytes + operation.carried.bytes_before())
-                .map_err(|_| io::Error::from_raw_os_error(-entry.result()));
-            let Operation { token, mut carried, .. } = operation;
-            carried.moved(*result.as_ref().unwrap_or(&0));
-            return Some(Completion { token, result, carried });
+        let (index, result) = match &mut self.backend {
+            Backend::Uring(uring) => uring.next()?,
+            Backend::Threads(threads) => threads.next()?,
+        };
+        let Operation { token, mut carried, .. } = self.in_flight.remove(index);
+        let result = u32::try_from(result)
+            .map(|bytes| bytes + carried.bytes_before())
+            .map_err(|_| io::Error::from_raw_os_error(-result));
+        carried.moved(*result.as_ref().unwrap_or(&0));
+        Some(Completion { token, result, carried })
+    }
+
+    fn cancel_all(&mut self) {
+        match &mut self.backend {
+            Backend::Uring(uring) => uring.cancel_all(),
+            Backend::Threads(threads) => threads.cancel_all(),
         }
+    }
+
+    /// Returns true while memory of this ring may still be touched.
+    fn is_held(&self) -> bool {
+        let is_held = match &self.backend {
+            Backend::Uring(uring) => uring.is_held(),
+            Backend::Threads(_) => false,
+        };
+        is_held || self.in_flight.ending() > 0
     }
 }
 
 impl<T> Drop for Ring<T> {
-    /// Waits until the kernel has let go of all memory.
+    /// Waits until the kernel and the workers have let go of all memory.
     fn drop(&mut self) {
-        // Operations that were not submitted could not be cancelled.
-        let _ = self.uring.submit();
-        self.waker.wake();
-        // Operations that cannot be cancelled in this time end by themselves below. Without a bound this call
-        // could wait for them without taking the completions that they need.
-        let (cancel, timeout) = (io_uring::types::CancelBuilder::any(), Timespec::new().sec(1));
-        let _ = self.uring.submitter().register_sync_cancel(Some(timeout), cancel);
-        while self.in_flight.ending() > 0 || self.is_waker_armed {
-            if self.uring.submit_and_wait(1).is_err_and(|error| !is_transient(&error)) {
-                // The kernel no longer answers: leaking the memory is safer than freeing memory that the
-                // kernel may still touch.
+        self.cancel_all();
+        while self.is_held() {
+            if self.wait(None).is_err() {
+                // Nothing answers any more: leaking the memory is safer than freeing memory that may still be touched.
                 std::mem::forget(std::mem::replace(&mut self.in_flight, InFlight::new()));
                 std::mem::forget(self.pool.clone());
                 return;
@@ -427,12 +367,8 @@ fn receive_now(socket: &Descriptor, target: &mut [u8]) -> rustix::io::Result<usi
 /// Sends the bytes that the socket has room for.
 fn send_now(socket: &Descriptor, batch: &mut SendBatch) -> rustix::io::Result<usize> {
     let message = batch.message();
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: the message and all that it points to are owned by the batch, which outlives this call.
-    let count = unsafe { libc::sendmsg(socket.raw(), message, flags) };
-    usize::try_from(count).map_err(|_| {
-        rustix::io::Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(rustix::io::Errno::IO)
-    })
+    unsafe { send_message(socket, message) }
 }
 
 fn retrying(mut transfer: impl FnMut() -> rustix::io::Result<usize>) -> rustix::io::Result<usize> {
@@ -444,66 +380,8 @@ fn retrying(mut transfer: impl FnMut() -> rustix::io::Result<usize>) -> rustix::
     }
 }
 
-fn is_transient(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN))
-}
-
 /// Checks alignment, because the kernel does not reliably refuse direct I/O with misaligned memory.
 fn check_alignment(offset: u64, start: *const u8, length: u32) {
     let all = offset | start as u64 | u64::from(length);
     assert!(all.is_multiple_of(512), "misaligned file access: {start:?}+{length} at {offset}");
-}
-
-/// Builds the best ring that the kernel supports: each step gives up features that older kernels lack.
-fn build(entries: u32) -> Result<IoUring, RingError> {
-    let mut builder = IoUring::builder();
-    builder.setup_cqsize(entries * 4).setup_submit_all();
-    let mut newest = builder.clone();
-    newest.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
-    let mut cooperative = builder.clone();
-    cooperative.setup_coop_taskrun().setup_taskrun_flag();
-    let mut oldest = IoUring::builder();
-    oldest.setup_cqsize(entries * 4);
-    let mut last = None;
-    for step in [newest.clone().setup_no_sqarray(), &mut newest, &mut cooperative, &mut oldest] {
-        match step.build(entries) {
-            Ok(uring) => return Ok(uring),
-            Err(error) => last = Some(error),
-        }
-    }
-    Err(explain(last.expect("at least one step was tried")))
-}
-
-fn explain(source: io::Error) -> RingError {
-    let is_disabled =
-        std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").is_ok_and(|value| value.trim() != "0");
-    match source.raw_os_error() {
-        Some(libc::EPERM) if is_disabled => {
-            RingError::Forbidden { source, hint: "the sysctl kernel.io_uring_disabled is set" }
-        }
-        Some(libc::EPERM | libc::EACCES) => {
-            RingError::Forbidden { source, hint: "a container's seccomp profile blocks it" }
-        }
-        Some(libc::ENOSYS) => {
-            RingError::Forbidden { source, hint: "the kernel has no io_uring, or a seccomp profile hides it" }
-        }
-        _ => RingError::Other(source),
-    }
-}
-
-/// Registers the start of the pool's arena as fixed buffer 0. Where locked memory is short, it tries half, a
-/// quarter and so on. Returns the number of registered bytes.
-fn register(uring: &IoUring, pool: &BufferPool, wanted_bytes: usize) -> usize {
-    let (base, arena_bytes) = pool.arena();
-    let mut bytes = wanted_bytes.min(arena_bytes);
-    while bytes >= REGISTERED_BYTES_MIN {
-        let vector = libc::iovec { iov_base: base.as_ptr().cast(), iov_len: bytes };
-        // SAFETY: the arena stays mapped as long as the ring, which holds the pool. The ring is torn down
-        // before the pool because it is declared first.
-        if unsafe { uring.submitter().register_buffers(&[vector]) }.is_ok() {
-            return bytes;
-        }
-        bytes /= 2;
-    }
-    0
 }

@@ -1,11 +1,13 @@
 //! Send batches: many small heads and large bodies, sent on a socket in one operation without moving the
 //! bodies.
 
+use std::io;
 use std::ops::Range;
 
 use weir_types::bounds::PIECE_BYTES;
 
 use crate::buffer::Buffer;
+use crate::descriptor::Descriptor;
 
 /// Most segments in one batch; the kernel's limit is 1024 vectors, two for each segment.
 const SEGMENTS_MAX: usize = 256;
@@ -112,7 +114,9 @@ impl SendBatch {
                 Body::Bytes(bytes) => vector(bytes),
             });
         }
-        self.skip_sent();
+        if self.sent_bytes > 0 {
+            self.vectors = after(&self.vectors, self.sent_bytes);
+        }
         // SAFETY: all-zero is a valid `msghdr`: no name, no vectors, no control data, no flags.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = self.vectors.as_mut_ptr();
@@ -121,26 +125,33 @@ impl SendBatch {
     }
 }
 
-impl SendBatch {
-    /// Removes the bytes that have already gone out from the vectors.
-    fn skip_sent(&mut self) {
-        let mut skip = self.sent_bytes;
-        let whole = self
-            .vectors
-            .iter()
-            .take_while(|v| {
-                skip >= v.iov_len && {
-                    skip -= v.iov_len;
-                    true
-                }
-            })
-            .count();
-        self.vectors.drain(..whole);
-        if let Some(first) = self.vectors.first_mut().filter(|_| skip > 0) {
-            first.iov_base = first.iov_base.wrapping_byte_add(skip);
-            first.iov_len -= skip;
-        }
-    }
+/// Returns the vectors of what comes after so many bytes.
+pub(crate) fn after(vectors: &[libc::iovec], mut skip: usize) -> Vec<libc::iovec> {
+    let mut rest = vectors.to_vec();
+    rest.retain_mut(|vector| {
+        let skipped = skip.min(vector.iov_len);
+        skip -= skipped;
+        vector.iov_base = vector.iov_base.wrapping_byte_add(skipped);
+        vector.iov_len -= skipped;
+        vector.iov_len > 0
+    });
+    rest
+}
+
+/// Sends the bytes of a message that the socket has room for.
+///
+/// # Safety
+/// The message and all that it points to must outlive the call.
+pub(crate) unsafe fn send_message(
+    socket: &Descriptor,
+    message: *const libc::msghdr,
+) -> rustix::io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the caller keeps the message; the descriptor is open as long as it is borrowed.
+    let count = unsafe { libc::sendmsg(socket.raw(), message, flags) };
+    usize::try_from(count).map_err(|_| {
+        rustix::io::Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(rustix::io::Errno::IO)
+    })
 }
 
 fn vector(bytes: &[u8]) -> Option<libc::iovec> {

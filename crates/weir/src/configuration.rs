@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use weir_api_types::IoMethod;
 use weir_control::ConfiguredDrive;
 use weir_journal::Geometry;
 use weir_types::emulation::parse_time;
@@ -35,6 +36,8 @@ pub struct Config {
     pub classes: ClassesConfig,
     /// Number of data-plane threads.
     pub reactors: Option<u16>,
+    /// How they carry out operations on files; the best way if absent.
+    pub io_method: Option<IoMethod>,
     /// Addresses for NBD clients beside the socket in the state folder: `unix:PATH` or `tcp:ADDR:PORT`.
     pub nbd_listen: Vec<String>,
     /// True if NBD clients of other machines may attach over TCP.

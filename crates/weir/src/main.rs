@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod configuration;
+mod io_method;
 mod notify;
 mod serve;
 mod settings;

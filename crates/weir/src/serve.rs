@@ -11,11 +11,13 @@ use rustix::process::{Resource, Rlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::io_method::ChosenIo;
 use crate::notify;
 use crate::settings::{NBD_SOCKET, Settings};
 use crate::state_folder;
 use crate::supervise::Supervised;
 use weir_api::{ApiListeners, Facts, ListenError};
+use weir_api_types::IoMethod;
 use weir_cli::CommandError;
 use weir_cli::ServeArguments;
 use weir_cli::output;
@@ -90,7 +92,9 @@ fn check(arguments: &ServeArguments) -> Result<(), CommandError> {
 
 /// Starts all parts, reports readiness, waits, and stops the parts in the opposite order.
 fn run(settings: &Settings, wait: impl FnOnce()) -> Result<(), CommandError> {
-    let data_plane = DataPlane::start(DataPlaneConfig { reactors: settings.reactors });
+    let io = ChosenIo::new(settings.io_method);
+    let data_plane =
+        DataPlane::start(DataPlaneConfig { reactors: settings.reactors, io_method: io.of_engine() });
     let data_plane = data_plane.map_err(CommandError::failed)?;
     let exports = Arc::new(ExportTable::default());
     let config = ControlConfig {
@@ -103,12 +107,13 @@ fn run(settings: &Settings, wait: impl FnOnce()) -> Result<(), CommandError> {
         pool_full_percent: settings.pool_full_percent,
         zone: settings.zone.clone(),
         device_folder: devices_folder(&settings.state),
+        has_io_uring: io.method == IoMethod::IoUring,
         program: std::env::current_exe().map_err(CommandError::failed)?,
     };
     let control =
         Control::start(&config, data_plane.clone(), exports.clone()).map_err(CommandError::failed)?;
     let (api, listeners) = listen(settings, &exports, &data_plane)?;
-    let facts = settings.facts(&api, &listeners);
+    let facts = settings.facts(io, &api, &listeners);
     let ready = ready_line(&facts);
     let supervised = Supervised::start(control, api, facts).map_err(CommandError::failed)?;
     output::print(&ready)?;

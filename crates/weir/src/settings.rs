@@ -8,8 +8,10 @@ use nix::unistd::Group;
 use weir_types::ClassThresholds;
 
 use crate::configuration::Config;
+use crate::io_method::ChosenIo;
 use crate::state_folder;
 use weir_api::{ApiListeners, Facts};
+use weir_api_types::IoMethod;
 use weir_cli::CommandError;
 use weir_cli::ServeArguments;
 use weir_control::ConfiguredDrive;
@@ -33,6 +35,8 @@ pub(crate) struct Settings {
     /// Folder of the sockets.
     pub sockets: PathBuf,
     pub reactors: usize,
+    /// How the data plane carries out operations; the best way if it is not given.
+    pub io_method: Option<IoMethod>,
     pub nbd_listen: Vec<ListenAddress>,
     pub nbd_access: SocketAccess,
     pub admin_group: Option<u32>,
@@ -89,6 +93,7 @@ impl Settings {
         let api_listen = arguments.api_listen.or(config.api_listen);
         let settings = Settings {
             reactors: faults.note(reactors(arguments.reactors.or(config.reactors))),
+            io_method: arguments.io_method.or(config.io_method),
             nbd_access: SocketAccess {
                 mode: faults.note(nbd_mode(arguments, &config)),
                 group: faults.note(group("socket_group", &arguments.socket_group, &config.socket_group)),
@@ -171,6 +176,7 @@ impl Settings {
         let keys = [
             ("state", self.state != new.state),
             ("reactors", self.reactors != new.reactors),
+            ("io_method", self.io_method != new.io_method),
             ("nbd_listen", self.nbd_listen != new.nbd_listen),
             ("nbd_socket_mode", self.nbd_access.mode != new.nbd_access.mode),
             ("socket_group", self.nbd_access.group != new.nbd_access.group),
@@ -190,9 +196,11 @@ impl Settings {
     }
 
     /// Facts about the settings that the API shows.
-    pub fn facts(&self, api: &ApiListeners, nbd: &Listeners) -> Facts {
+    pub fn facts(&self, io: ChosenIo, api: &ApiListeners, nbd: &Listeners) -> Facts {
         Facts {
             reactors: self.reactors,
+            io_method: io.method,
+            io_method_reason: io.reason,
             state_directory: self.state.display().to_string(),
             api_listeners: api.addresses(),
             nbd_listeners: nbd.addresses().iter().map(ListenAddress::to_string).collect(),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::TypedValueParser as _;
 
+use weir_api_types::IoMethod;
 use weir_host::logging::LogFormat;
 
 /// Options of the daemon.
@@ -23,6 +24,10 @@ pub struct ServeArguments {
     /// Data-plane threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub reactors: Option<u16>,
+    /// How they carry out operations on files: by 'io_uring', or by 'threads', which take more processor time
+    /// [default: io_uring, or threads where it is forbidden]
+    #[arg(long, value_name = "METHOD", value_enum, hide_possible_values = true)]
+    pub io_method: Option<IoMethod>,
     /// Additional address for NBD clients, beside unix:STATE/nbd.sock: unix:PATH or tcp:ADDR:PORT; may be
     /// given again
     #[arg(long, value_name = "ADDRESS")]

@@ -7,7 +7,7 @@ use super::super::output::{self, Column, or_dash, spaced_size};
 use super::background::job_table;
 use super::pool;
 use super::shown::{class, location, media_type, state};
-use weir_api_types::{Alarm, Health, ObjectKind, Pool, PoolDrive, Status};
+use weir_api_types::{Alarm, Health, IoMethod, ObjectKind, Pool, PoolDrive, Status};
 
 /// Prints the state of the daemon.
 pub fn show(client: &Client, read: &ReadArguments) -> Result<(), CommandError> {
@@ -25,6 +25,7 @@ fn description(status: &Status) -> String {
     line("Host", &status.host_name);
     line("Version", &format!("{} (process {})", status.version, status.process_id));
     line("Reactors", &status.reactors.to_string());
+    line("I/O", &io_method(status));
     line("API", &status.api_listeners.join(", "));
     line("NBD", &status.nbd_listeners.join(", "));
     text.push_str(&pools(status));
@@ -36,6 +37,15 @@ fn description(status: &Status) -> String {
     status.warnings.iter().for_each(|warning| text.push_str(&format!("Warning: {warning}\n")));
     text.push_str(&alarms(status));
     text
+}
+
+fn io_method(status: &Status) -> String {
+    let reason = status.io_method_reason.as_ref().map(|reason| format!(" ({reason})"));
+    let name = match status.io_method {
+        IoMethod::IoUring => "io_uring",
+        IoMethod::Threads => "threads",
+    };
+    name.to_owned() + &reason.unwrap_or_default()
 }
 
 fn counted(count: usize, what: &str) -> String {

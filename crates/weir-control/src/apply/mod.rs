@@ -15,7 +15,6 @@ use weir_types::{
     AdaptiveTerms, BackgroundKind, BackgroundPolicy, Name, PolicyGroupId, Scope, Terms, VolumeId,
 };
 
-use crate::admission::{Shortfall, shortfalls};
 use crate::apply::versions::left;
 use crate::background::refuse_deadline;
 use crate::bindings::Bindings;
@@ -23,6 +22,7 @@ use crate::catalogue::{Revision, Transaction};
 use crate::core::Core;
 use crate::core::locks::Change;
 use crate::error::{ControlError, Outcome};
+use crate::floor_admission::{Shortfall, shortfalls};
 use crate::ledger::Claim;
 use crate::model::Model;
 use crate::model::built_in::refuse_built_in_name;

@@ -120,16 +120,30 @@ pub trait Host: Send + Sync {
     fn clear(&self, attachment: AttachmentId, device: Option<(&Path, &str)>);
 }
 
+/// Why there are no devices of ublk without io_uring.
+const WITHOUT_IO_URING: &str = "ublk needs io_uring, which the daemon does not use ('weir status' says why)";
+
 /// The kernel of this host.
 pub struct KernelHost {
     folder: PathBuf,
     keeper: Keeper,
+    has_io_uring: bool,
 }
 
 impl KernelHost {
-    /// The host of a daemon with this state folder. `program` can be started as `program keeper`.
-    pub fn new(state: &Path, program: PathBuf) -> KernelHost {
-        KernelHost { folder: state.join(FOLDER), keeper: Keeper::new(state.join(KEEPER_SOCKET), program) }
+    /// The host of a daemon with this state folder. `program` can be started as `program keeper`. Without io_uring, the
+    /// engine serves no device of ublk.
+    pub fn new(state: &Path, program: PathBuf, has_io_uring: bool) -> KernelHost {
+        let keeper = Keeper::new(state.join(KEEPER_SOCKET), program);
+        KernelHost { folder: state.join(FOLDER), keeper, has_io_uring }
+    }
+
+    /// Why there are no devices of ublk; `None` if there are.
+    fn without_ublk(&self) -> Option<String> {
+        match self.has_io_uring {
+            true => ublk_device::unavailable(),
+            false => Some(WITHOUT_IO_URING.to_owned()),
+        }
     }
 }
 
@@ -194,7 +208,7 @@ impl Host for KernelHost {
     }
 
     fn best_method(&self) -> (AttachMethod, String) {
-        let Some(without_ublk) = ublk_device::unavailable() else {
+        let Some(without_ublk) = self.without_ublk() else {
             return (AttachMethod::Ublk, "the best way that this kernel has".to_owned());
         };
         if fuse_mount::is_available() && kernel_version() >= RESEND_SINCE {
@@ -256,7 +270,10 @@ impl Host for KernelHost {
             DeviceKind::File => fuse_mount::identity_of_mounted(device)?,
             DeviceKind::Loop => loop_device::file_of(device)?,
             DeviceKind::Nbd => nbd_device::name_of(device),
-            DeviceKind::Ublk(number) => ublk::mark_of(number)?,
+            DeviceKind::Ublk(number) => match ublk::mark_of(number) {
+                Err(_) if !self.has_io_uring => return Err(WITHOUT_IO_URING.into()),
+                found => found?,
+            },
         })
     }
 
@@ -277,7 +294,10 @@ impl Host for KernelHost {
         terms: DeviceTerms,
     ) -> Result<Offer, HostError> {
         match method {
-            AttachMethod::Ublk => ublk::offer(attachment, terms),
+            AttachMethod::Ublk => match self.without_ublk() {
+                Some(why) => Err(why.into()),
+                None => ublk::offer(attachment, terms),
+            },
             _ => offer_connection(attachment, terms),
         }
     }
@@ -289,6 +309,7 @@ impl Host for KernelHost {
         terms: DeviceTerms,
     ) -> Result<Option<Offer>, HostError> {
         match DeviceKind::of(device) {
+            DeviceKind::Ublk(_) if !self.has_io_uring => Err(WITHOUT_IO_URING.into()),
             DeviceKind::Ublk(number) => ublk::offer_again(number, terms),
             _ => offer_another_connection(attachment, device, terms).map(Some),
         }

@@ -11,9 +11,6 @@ use super::offer::{DeviceTerms, HostError, Offer};
 
 /// A new device. It has a number and a mark, and appears once it is completed.
 pub fn offer(attachment: AttachmentId, terms: DeviceTerms) -> Result<Offer, HostError> {
-    if let Some(why) = ublk_device::unavailable() {
-        return Err(why.into());
-    }
     let number = ublk_device::add(mark(attachment), terms.size_bytes, terms.is_read_only)?;
     let client = client(number, terms).inspect_err(|_| _ = ublk_device::delete(number))?;
     let start = move || {

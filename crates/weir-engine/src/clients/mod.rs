@@ -7,10 +7,10 @@
 
 mod block_requests;
 mod bound_cgroups;
+mod closing;
 mod connection;
 mod desk;
 mod door;
-mod ending;
 mod fuse;
 mod held_payload;
 mod holdings;

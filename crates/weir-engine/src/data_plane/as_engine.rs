@@ -182,7 +182,8 @@ impl Engine for DataPlane {
     }
 
     fn measure(&self, spec: MeasureSpec) -> Result<Box<dyn RunningMeasurement>, MeasureError> {
-        Measuring::start(spec).map(|measuring| Box::new(measuring) as Box<dyn RunningMeasurement>)
+        Measuring::start(spec, self.io_method)
+            .map(|measuring| Box::new(measuring) as Box<dyn RunningMeasurement>)
     }
 
     fn begin_look_at_space(&self) -> SpaceLook {

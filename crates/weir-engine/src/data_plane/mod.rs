@@ -7,6 +7,7 @@ mod as_engine;
 mod drives;
 mod recordings;
 mod replicas;
+mod scrubs;
 mod snapshots;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +22,7 @@ use weir_engine_interface::{
     PolicyLevel, ReclaimSpec, Recording, VolumeHome, VolumeLayout, VolumeSpec,
 };
 use weir_qos::{Credits, DriveQueue};
-use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Waker};
+use weir_reactor::{BufferPool, Clock, IoMethod, Ring, RingConfig, Waker};
 use weir_types::bounds::{BUFFER_POOL_BYTES, POLICY_DEPTH_MAX};
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, Emulation, ExtentIndex, Scope, Terms, VolumeId};
 use weir_volume::EmulatedDrive;
@@ -47,8 +48,10 @@ use crate::volumes::volume_files::NewHome;
 /// Configuration of the data plane.
 #[derive(Clone, Debug)]
 pub struct DataPlaneConfig {
-    /// Number of reactor threads, one io_uring each; at least 1.
+    /// Number of reactor threads; at least 1.
     pub reactors: usize,
+    /// How they carry out operations.
+    pub io_method: IoMethod,
 }
 
 /// Handle on all reactors. It is cheap to share. Every call may block until the owning reactor has
@@ -71,6 +74,7 @@ pub struct DataPlane {
     /// The running recording, if there is one.
     pub(crate) recording: Mutex<Weak<Recording>>,
     pub(crate) alarms: Alarms,
+    pub(crate) io_method: IoMethod,
 }
 
 /// One reactor thread.
@@ -94,13 +98,13 @@ impl DataPlane {
     /// Starts the reactors.
     ///
     /// # Errors
-    /// If io_uring is not available; the source names the cause.
+    /// If io_uring is asked for and not available; the source names the cause.
     pub fn start(config: DataPlaneConfig) -> Result<Arc<DataPlane>, EngineError> {
         let alarms = Alarms::default();
         let count = config.reactors.max(1);
         let shared_state = Arc::new(SharedState::new(count));
         let reactors = (0..count)
-            .map(|index| start_reactor(index, alarms.clone(), &shared_state))
+            .map(|index| start_reactor(index, config.io_method, alarms.clone(), &shared_state))
             .collect::<Result<Vec<_>, _>>()?;
         Ok(Arc::new(DataPlane {
             reactors,
@@ -113,6 +117,7 @@ impl DataPlane {
             counted: Mutex::default(),
             recording: Mutex::default(),
             alarms,
+            io_method: config.io_method,
         }))
     }
 
@@ -501,6 +506,7 @@ impl DataPlane {
 
 fn start_reactor(
     index: usize,
+    io_method: IoMethod,
     alarms: Alarms,
     shared_state: &Arc<SharedState>,
 ) -> Result<ReactorHandle, EngineError> {
@@ -509,7 +515,7 @@ fn start_reactor(
     let (ready, is_ready) = sync_channel(1);
     let surroundings =
         Surroundings { index, commands: inbox, shared_state: Arc::clone(shared_state), alarms };
-    let work = move || match set_up(surroundings) {
+    let work = move || match set_up(surroundings, io_method) {
         Ok(reactor) => {
             // The caller that starts the reactor waits for this.
             let _ = ready.send(Ok(reactor.io.ring.waker()));
@@ -533,10 +539,11 @@ fn start_reactor(
 }
 
 /// Creates a reactor on the thread that will run it.
-fn set_up(surroundings: Surroundings) -> io::Result<Reactor> {
+fn set_up(surroundings: Surroundings, method: IoMethod) -> io::Result<Reactor> {
     weir_reactor::clock::sharpen_timers();
     let pool = BufferPool::new(BUFFER_POOL_BYTES)?;
-    let ring = Ring::new(RingConfig::default(), pool.clone()).map_err(io::Error::other)?;
+    let ring =
+        Ring::new(RingConfig { method, ..RingConfig::default() }, pool.clone()).map_err(io::Error::other)?;
     let helper = Helper::start(surroundings.index, ring.waker())?;
     Ok(Reactor::new(ring, pool, helper, surroundings))
 }

@@ -1,14 +1,13 @@
-//! Snapshots of several volumes at one instant, and scrubs.
+//! Snapshots of several volumes at one instant.
 //!
 //! [`DataPlane::quiesce_all`] quiesces all of the volumes, so that no write begins. Only when all are quiesced does
 //! the snapshot of any of them begin.
 
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weir_engine_interface::{EngineError, ScrubProgress, SnapshotSpec};
+use weir_engine_interface::{EngineError, SnapshotSpec};
 use weir_types::VolumeId;
 use weir_volume::mirror::Slots;
 
@@ -119,22 +118,5 @@ impl DataPlane {
             Ok((spec.volume, answer))
         };
         specs.iter().map(ask).collect()
-    }
-
-    /// Begins to scrub a volume in the background, or queues it until others are done. The end shows in
-    /// [`ScrubProgress::end`]. False if the volume is being scrubbed already, or is about to close.
-    ///
-    /// # Errors
-    /// If the volume is not open or the reactor has stopped.
-    pub fn scrub(&self, volume: VolumeId, progress: Arc<ScrubProgress>) -> Result<bool, EngineError> {
-        self.ask_volume(volume, |done| VolumeCommand::Scrub { progress, done })
-    }
-
-    /// Cancels the scrub of a volume, if there is one. Pieces under way end soon.
-    ///
-    /// # Errors
-    /// If the volume is not open or the reactor has stopped.
-    pub fn end_scrub(&self, volume: VolumeId) -> Result<(), EngineError> {
-        self.ask_volume(volume, |done| VolumeCommand::EndScrub { done })
     }
 }

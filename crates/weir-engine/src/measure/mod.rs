@@ -17,7 +17,7 @@ use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
 use weir_engine_interface::measure::{MeasureError, MeasureSpec, Progress, RunningMeasurement};
-use weir_reactor::Waker;
+use weir_reactor::{IoMethod, Waker};
 use weir_types::Measurement;
 
 use phase::PHASES;
@@ -84,17 +84,17 @@ pub struct Measuring {
 }
 
 impl Measuring {
-    /// Starts to measure a drive.
+    /// Starts to measure a drive by the method that the data plane uses.
     ///
     /// # Errors
     /// If the system cannot start a thread.
-    pub fn start(spec: MeasureSpec) -> Result<Measuring, MeasureError> {
+    pub fn start(spec: MeasureSpec, method: IoMethod) -> Result<Measuring, MeasureError> {
         let signs = Arc::<Signs>::default();
         let (living, end) = channel();
         let told = Arc::clone(&signs);
         let work = move || {
             let _living = living;
-            run::measure(&spec, &told)
+            run::measure(&spec, method, &told)
         };
         let thread = std::thread::Builder::new().name("weir-measure".to_owned()).spawn(work);
         Ok(Measuring { signs, thread: Some(thread.map_err(MeasureError::Thread)?), end })

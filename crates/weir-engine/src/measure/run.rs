@@ -2,7 +2,7 @@
 //!
 //! [`Course`] decides the next operation and computes the figures. This module submits operations and waits.
 
-use weir_reactor::{BufferPool, Clock, Completion, Payload, Ring, RingConfig};
+use weir_reactor::{BufferPool, Clock, Completion, IoMethod, Payload, Ring, RingConfig};
 use weir_types::Measurement;
 use weir_types::bounds::{MEASUREMENT_POOL_BYTES, MEASUREMENT_SECONDS_MAX, PIECE_BYTES};
 use weir_types::random::Random;
@@ -32,13 +32,13 @@ struct Ticket {
 ///
 /// # Errors
 /// If there is no space, an operation fails, the measurement takes too long, or it is told to stop.
-pub fn measure(spec: &MeasureSpec, signs: &Signs) -> Result<Measurement, MeasureError> {
+pub fn measure(spec: &MeasureSpec, method: IoMethod, signs: &Signs) -> Result<Measurement, MeasureError> {
     let scratch = Scratch::create(&spec.folder, spec.emulation.is_some())?;
     let is_direct = scratch.is_direct;
     let found = match spec.emulation {
         Some(emulation) => figures(&mut Modelled::new(emulation, signs), scratch.bytes_max, signs)?,
         None => {
-            let mut drive = Drive::new(scratch, signs)?;
+            let mut drive = Drive::new(scratch, method, signs)?;
             let file_bytes = drive.fill(signs)?;
             figures(&mut drive, file_bytes, signs)?
         }
@@ -107,11 +107,11 @@ struct Drive {
 }
 
 impl Drive {
-    fn new(scratch: Scratch, signs: &Signs) -> Result<Drive, MeasureError> {
+    fn new(scratch: Scratch, method: IoMethod, signs: &Signs) -> Result<Drive, MeasureError> {
         weir_reactor::clock::sharpen_timers();
         let pool = BufferPool::new(MEASUREMENT_POOL_BYTES).map_err(MeasureError::Memory)?;
         let noise = noise(&pool);
-        let config = RingConfig { entries: RING_ENTRIES, registered_bytes: MEASUREMENT_POOL_BYTES };
+        let config = RingConfig { method, entries: RING_ENTRIES, registered_bytes: MEASUREMENT_POOL_BYTES };
         let ring = Ring::new(config, pool.clone())?;
         signs.introduce(ring.waker());
         let deadline_ns = Clock.now_ns() + MEASUREMENT_SECONDS_MAX * 1_000_000_000;

@@ -16,7 +16,8 @@ fn spec(folder: &Path, emulation: Option<&str>) -> MeasureSpec {
 fn emulated_drive_measurement_depends_only_on_parameters() {
     let folder = tempfile::tempdir().unwrap();
     let measure = || {
-        let mut measuring = Measuring::start(spec(folder.path(), Some("iops=500,latency=4ms"))).unwrap();
+        let mut measuring =
+            Measuring::start(spec(folder.path(), Some("iops=500,latency=4ms")), IoMethod::Uring).unwrap();
         measuring.outcome().unwrap()
     };
     let found = measure();
@@ -36,7 +37,8 @@ fn emulated_drive_measurement_depends_only_on_parameters() {
 #[test]
 fn measurement_stops_when_told() {
     let folder = tempfile::tempdir().unwrap();
-    let mut measuring = Measuring::start(spec(folder.path(), Some("iops=1,latency=10s"))).unwrap();
+    let mut measuring =
+        Measuring::start(spec(folder.path(), Some("iops=1,latency=10s")), IoMethod::Uring).unwrap();
     // The model answers the first read after 11 s, so the read is in flight now or soon.
     while measuring.progress().words == PHASES[0].words {
         std::thread::yield_now();
@@ -50,6 +52,7 @@ fn measurement_stops_when_told() {
 fn unmeasurable_drive_has_error_with_cause() {
     let folder = tempfile::tempdir().unwrap();
     let away = folder.path().join("away");
-    let error = Measuring::start(spec(&away, None)).unwrap().outcome().unwrap_err().to_string();
+    let error =
+        Measuring::start(spec(&away, None), IoMethod::Uring).unwrap().outcome().unwrap_err().to_string();
     assert!(error.contains("cannot examine") && error.contains("No such file"), "{error}");
 }

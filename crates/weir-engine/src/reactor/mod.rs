@@ -5,11 +5,11 @@
 //!
 //! The components (`clients`, `ceilings`, `volumes`, `background`, `statuses`) know no reactor. The modules
 //! below carry out what they answer: [`serving`] the effects of clients, [`volume_work`] those of volumes and the
-//! work that is due, [`queueing`] the grants of drive queues, and [`commands`] the commands of control.
+//! work that is due, [`drive_grants`] the grants of drive queues, and [`commands`] the commands of control.
 
-mod admission;
 mod commands;
-mod queueing;
+mod drive_grants;
+mod limiting;
 mod serving;
 mod volume_work;
 

@@ -31,6 +31,7 @@ mod generated_client;
 mod hostile_clients;
 mod hung_drive;
 mod interoperability;
+mod io_method;
 mod journals;
 mod measurement;
 mod operator;

@@ -57,6 +57,11 @@ impl State {
         let mut command = Command::new(WEIR);
         command.arg("serve").arg("--state").arg(self.path()).arg("--no-measurement");
         command.arg("--pool-full-percent=100").args(arguments);
+        if let Ok(method) = std::env::var("WEIR_IO_METHOD")
+            && !arguments.contains(&"--io-method")
+        {
+            command.args(["--io-method", &method]);
+        }
         command
     }
 

@@ -1,4 +1,4 @@
-//! Admission: a request runs now, or waits for its ceilings.
+//! Limiting: a request runs now, or waits for its ceilings.
 
 use weir_qos::{Cost, Kind};
 use weir_types::{CgroupBindingId, Scope};

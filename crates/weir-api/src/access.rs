@@ -1,4 +1,4 @@
-//! Admission: which requests are accepted, by sender, host and web page.
+//! Access: which requests are accepted, by sender, host and web page.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Queueing: running the operations that drive queues grant.
+//! Drive grants: running the operations that drive queues grant.
 
 use super::Reactor;
 use crate::drive_queue::{Pending, SharedDriveQueue};

@@ -1,4 +1,4 @@
-//! Ending: how a connection drains, closes, and lets go of its requests.
+//! Closing: how a connection drains, closes, and lets go of its requests.
 
 use weir_nbd::NbdError;
 

@@ -1,4 +1,4 @@
-//! Admission: whether pools have the floors that the policies of their volumes claim. It decides, from the model alone,
+//! Floor admission: whether pools have the floors that the policies of their volumes claim. It decides, from the model alone,
 //! and changes nothing.
 
 use std::collections::BTreeMap;
