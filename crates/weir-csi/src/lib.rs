@@ -12,11 +12,13 @@
 
 #![forbid(unsafe_code)]
 
+mod authority;
 mod capability;
 mod controller;
 mod failure;
 mod identity;
 mod in_flight;
+mod listener;
 mod node;
 mod objects;
 mod registration;

@@ -17,6 +17,7 @@ use weir_client::{Client, ClientError};
 use weir_host::socket::{self, SocketAccess};
 
 use crate::in_flight::InFlight;
+use crate::listener::TolerantListener;
 use crate::objects::Objects;
 use crate::rpc::{Answer, WAIT_MAX, unary, unimplemented};
 use crate::{controller, identity, node, registration, wire};
@@ -119,7 +120,7 @@ async fn serve_on(listeners: Vec<std::os::unix::net::UnixListener>, driver: &Arc
     let router = Router::new().fallback(call).with_state(driver.clone());
     let mut serving = tokio::task::JoinSet::new();
     for listener in listeners {
-        let served = axum::serve(UnixListener::from_std(listener)?, router.clone());
+        let served = axum::serve(TolerantListener(UnixListener::from_std(listener)?), router.clone());
         serving.spawn(served.into_future());
     }
     tokio::select! {

@@ -89,7 +89,8 @@ impl Cluster {
             format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
             format!("--secure-port={port}"),
             "--bind-address=127.0.0.1".to_owned(),
-            "--advertise-address=127.0.0.1".to_owned(),
+            // Nobody looks for the server inside the cluster.
+            "--endpoint-reconciler-type=none".to_owned(),
             format!("--cert-dir={}", self.place("certificates")),
             "--service-cluster-ip-range=10.96.0.0/24".to_owned(),
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
@@ -135,6 +136,7 @@ impl Cluster {
              [grpc]\naddress = '{socket}'\n\
              [plugins.'io.containerd.cri.v1.images']\nsnapshotter = 'native'\n\
              [plugins.'io.containerd.cri.v1.images'.pinned_images]\nsandbox = '{CLUSTER_IMAGE}'\n\
+             [plugins.'io.containerd.cri.v1.runtime']\nrestrict_oom_score_adj = true\n\
              [plugins.'io.containerd.cri.v1.runtime'.cni]\nconf_dir = '{networks}'\n",
             root = self.place("containerd"),
             state = self.place("containerd-state"),
@@ -162,8 +164,11 @@ impl Cluster {
         // A sandbox of a pod runs the image's own command.
         let idle = engine.run(&["create", "--name=idle", IMAGE, "busybox", "sleep", "2147483647"]);
         ensure!(idle.status.success(), "docker makes no container: {}", engine.log_end());
-        let change = "--change=CMD [\"busybox\", \"sleep\", \"2147483647\"]";
-        for arguments in [&["commit", change, "idle", IMAGE][..], &["save", "--output", &archive, IMAGE]] {
+        let command = "--change=CMD [\"busybox\", \"sleep\", \"2147483647\"]";
+        let path = "--change=ENV PATH=/usr/local/bin:/usr/bin:/bin";
+        for arguments in
+            [&["commit", command, path, "idle", IMAGE][..], &["save", "--output", &archive, IMAGE]]
+        {
             let output = engine.run(arguments);
             ensure!(output.status.success(), "docker: {}", String::from_utf8_lossy(&output.stderr).trim());
         }
@@ -174,6 +179,7 @@ impl Cluster {
             "--namespace=k8s.io",
             "images",
             "import",
+            "--local",
             "--snapshotter=native",
         ]);
         let output = command.arg(archive).output()?;
@@ -225,7 +231,7 @@ impl Cluster {
     /// Starts the programs of the Kubernetes project that call a CSI driver.
     pub fn start_helpers(&mut self, socket: &Path) -> Result<()> {
         let definitions = self.programs.snapshot_definitions()?;
-        self.kubectl(&["apply", "--filename", &definitions.display().to_string()])?;
+        self.kubectl(&["apply", "--kustomize", &definitions.display().to_string()])?;
         let kubeconfig = format!("--kubeconfig={}", self.kubeconfig.display());
         let socket = format!("--csi-address={}", socket.display());
         let common = [kubeconfig.clone(), socket];

@@ -70,6 +70,29 @@ const MODULES: [Module; 8] = [
     Module { path: "helm.sh/helm/v3", version: "v3.21.4", programs: &[("helm", "/cmd/helm")] },
 ];
 
+/// Modules whose checksums the public database does not have. They are parts for another system, which are not built.
+const UNVERIFIED: &str = "github.com/Microsoft/*";
+
+/// Parts of a module that published lists of modules require with a placeholder, and the version that is meant.
+const PLACEHOLDER: &str = "v0.0.0-00010101000000-000000000000";
+const MEANT: (&str, &str) = ("github.com/go-openapi/swag", "v0.24.0");
+const PARTS: [&str; 11] = [
+    "cmdutils",
+    "conv",
+    "fileutils",
+    "jsonname",
+    "jsonutils",
+    "loading",
+    "mangling",
+    "netutils",
+    "stringutils",
+    "typeutils",
+    "yamlutils",
+];
+
+/// A module that no program uses, that other lists require, and that cannot be had: an empty one takes its place.
+const EMPTY: &str = "perkeep.org";
+
 /// Module that has the definitions of snapshots, and their folder in it.
 const DEFINITIONS: (&str, &str) =
     ("github.com/kubernetes-csi/external-snapshotter/client/v8@v8.7.0", "config/crd");
@@ -124,9 +147,15 @@ impl Programs {
         let work = self.folder.join("modules").join(module.programs[0].0);
         std::fs::create_dir_all(&work)?;
         std::fs::write(work.join("go.mod"), self.module_file(module)?)?;
+        std::fs::create_dir_all(work.join("empty"))?;
+        std::fs::write(work.join("empty/go.mod"), format!("module {EMPTY}\n"))?;
         for (name, package) in module.programs {
             let mut command = Command::new(self.go);
-            command.current_dir(&work).env("CGO_ENABLED", "0").args(["build", "-mod=mod", "-trimpath"]);
+            command.current_dir(&work).env("CGO_ENABLED", "0").env("GONOSUMDB", UNVERIFIED).args([
+                "build",
+                "-mod=mod",
+                "-trimpath",
+            ]);
             command.arg(format!("-ldflags=-s -w -X {VERSION_VARIABLE}={KUBERNETES}"));
             command.arg("-o").arg(self.path(name)).arg(format!("{}{package}", module.path));
             let status = command.status().context("cannot run go")?;
@@ -144,7 +173,10 @@ impl Programs {
         let replacements = list["Replace"].as_array().into_iter().flatten().filter_map(replacement);
         let (path, version) = (module.path, module.version);
         let head = format!("module programs\n\nrequire {path} {version}\n\n");
-        Ok(head + &replacements.map(|line| format!("replace {line}\n")).collect::<String>())
+        let (whole, meant) = MEANT;
+        let meant = PARTS.map(|part| format!("{whole}/{part} {PLACEHOLDER} => {whole}/{part} {meant}"));
+        let all = replacements.chain(meant).chain([format!("{EMPTY} => ./empty")]);
+        Ok(head + &all.map(|line| format!("replace {line}\n")).collect::<String>())
     }
 
     fn downloaded(&self, module: &str) -> Result<Value> {
