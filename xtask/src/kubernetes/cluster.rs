@@ -30,13 +30,21 @@ pub struct Cluster {
     kubeconfig: PathBuf,
     /// The last one to start ends first.
     processes: Vec<Process>,
+    /// The programs that call the CSI driver.
+    helpers: Vec<Process>,
 }
 
 impl Cluster {
     /// Starts all but the CSI driver and its helpers.
     pub fn start(programs: Programs, folder: &Path) -> Result<Cluster> {
         let kubeconfig = folder.join("kubeconfig");
-        let mut cluster = Cluster { programs, folder: folder.to_owned(), kubeconfig, processes: Vec::new() };
+        let mut cluster = Cluster {
+            programs,
+            folder: folder.to_owned(),
+            kubeconfig,
+            processes: Vec::new(),
+            helpers: Vec::new(),
+        };
         let [etcd_port, etcd_peer_port, api_port] = free_ports()?;
         cluster.start_etcd(etcd_port, etcd_peer_port)?;
         cluster.start_api(etcd_port, api_port)?;
@@ -99,6 +107,8 @@ impl Cluster {
             format!("--token-auth-file={}", self.place("tokens.csv")),
             "--authorization-mode=RBAC".to_owned(),
             "--allow-privileged=true".to_owned(),
+            // No resolver knows the name of the node.
+            "--kubelet-preferred-address-types=InternalIP".to_owned(),
             // Pods here need no accounts.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
         ];
@@ -228,10 +238,12 @@ impl Cluster {
         })
     }
 
-    /// Starts the programs of the Kubernetes project that call a CSI driver.
+    /// Starts the programs of the Kubernetes project that call a CSI driver, instead of earlier ones: they end when their
+    /// driver does, and are started again with it.
     pub fn start_helpers(&mut self, socket: &Path) -> Result<()> {
         let definitions = self.programs.snapshot_definitions()?;
         self.kubectl(&["apply", "--kustomize", &definitions.display().to_string()])?;
+        self.helpers.clear();
         let kubeconfig = format!("--kubeconfig={}", self.kubeconfig.display());
         let socket = format!("--csi-address={}", socket.display());
         let common = [kubeconfig.clone(), socket];
@@ -242,9 +254,14 @@ impl Cluster {
             ("csi-snapshotter", &["--feature-gates=CSIVolumeGroupSnapshot=true"]),
         ] {
             let more = more.iter().map(|option| (*option).to_owned());
-            self.run(name, &common.iter().cloned().chain(more).collect::<Vec<_>>())?;
+            self.run_helper(name, &common.iter().cloned().chain(more).collect::<Vec<_>>())?;
         }
-        self.run("snapshot-controller", &[kubeconfig, "--leader-election=false".to_owned()])?;
+        self.run_helper("snapshot-controller", &[kubeconfig, "--leader-election=false".to_owned()])
+    }
+
+    fn run_helper(&mut self, name: &str, arguments: &[String]) -> Result<()> {
+        let program = self.programs.path(name).display().to_string();
+        self.helpers.push(Process::start(name, &self.folder, &program, arguments)?);
         Ok(())
     }
 
@@ -336,6 +353,7 @@ impl Drop for Cluster {
     /// Ends the pods while their volumes are served, and then all processes.
     fn drop(&mut self) {
         let _ = self.try_kubectl(&["delete", "pods", "--all", "--grace-period=1", "--timeout=60s"]);
+        self.helpers.clear();
         while let Some(process) = self.processes.pop() {
             drop(process);
         }

@@ -225,7 +225,8 @@ impl Stage {
             std::thread::sleep(Duration::from_millis(10));
         }
         self.daemon = Daemon::start(&self.binary, &state, &[])?;
-        self.goes_on(report, "the daemon is killed and started while a pod writes: it goes on")
+        self.goes_on(report, "the daemon is killed and started while a pod writes: it goes on")?;
+        self.cluster.start_helpers(&self.socket())
     }
 
     fn goes_on(&self, report: &mut Report, what: &str) -> Result<()> {
@@ -238,18 +239,22 @@ impl Stage {
         Ok(())
     }
 
-    /// The claim grows, and the pod sees it.
+    /// A claim grows, and the pod sees it.
     fn expand(&mut self, report: &mut Report) -> Result<()> {
+        self.cluster.apply(&pods::xfs_class("xfs"))?;
+        self.cluster.apply(&pods::claim("growing", "xfs", "1Gi"))?;
+        self.cluster.apply(&pods::idle("growing", "growing"))?;
+        self.cluster.pod_is("growing", "Running")?;
         let patch = json!({"spec": {"resources": {"requests": {"storage": "2Gi"}}}}).to_string();
-        self.cluster.kubectl(&["patch", "pvc", "data", "--patch", &patch])?;
+        self.cluster.kubectl(&["patch", "pvc", "growing", "--patch", &patch])?;
         let grown = self.cluster.wait("the claim has 2 GiB", |cluster| {
-            cluster.get(&["pvc", "data"])["status"]["capacity"]["storage"] == "2Gi"
+            cluster.get(&["pvc", "growing"])["status"]["capacity"]["storage"] == "2Gi"
         });
-        let size = self.cluster.kubectl(&["exec", "writer", "--", "busybox", "df", "-m", pods::MOUNT]);
+        let size = self.cluster.kubectl(&["exec", "growing", "--", "busybox", "df", "-m", pods::MOUNT]);
         let size = size.unwrap_or_else(|error| format!("{error:#}"));
-        let mebibytes = size.split_whitespace().filter_map(|word| word.parse::<u64>().ok()).next();
+        let mebibytes = size.split_whitespace().find_map(|word| word.parse::<u64>().ok());
         let is_seen = grown.is_ok() && mebibytes.is_some_and(|mebibytes| mebibytes > 1800);
-        report.claim("the claim grows to 2 GiB, and the pod's filesystem with it", last_line(&size), is_seen);
+        report.claim("a claim grows to 2 GiB, and the pod's filesystem with it", last_line(&size), is_seen);
         Ok(())
     }
 

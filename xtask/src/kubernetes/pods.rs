@@ -32,9 +32,26 @@ pub fn claim(name: &str, class: &str, size: &str) -> Value {
     })
 }
 
+/// A class whose filesystem is XFS. ext4 grows in use only where root has CAP_SYS_RESOURCE, which it lacks on some hosts.
+pub fn xfs_class(name: &str) -> Value {
+    json!({
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name},
+        "provisioner": "csi.weir",
+        "parameters": {"fs": "xfs"},
+        "allowVolumeExpansion": true,
+    })
+}
+
+/// A pod that has a volume, and does nothing.
+pub fn idle(name: &str, claim: &str) -> Value {
+    pod(name, claim, "busybox sleep 3600")
+}
+
 /// A claim whose volume has the data of a source: API group, kind and name.
 pub fn with_source(name: &str, class: &str, (group, kind, source): (&str, &str, &str)) -> Value {
-    let mut claim = claim(name, class, "2Gi");
+    let mut claim = claim(name, class, "1Gi");
     claim["spec"]["dataSource"] = json!({"apiGroup": group, "kind": kind, "name": source});
     if group.is_empty() {
         claim["spec"]["dataSource"] = json!({"kind": kind, "name": source});
