@@ -79,10 +79,8 @@ fn build() -> Result<PathBuf> {
     if program.exists() {
         return Ok(program);
     }
-    let usual = "/usr/local/go/bin/go";
-    let go = if Path::new(usual).exists() { usual } else { "go" };
     println!("building {MODULE}");
-    let status = Command::new(go).args(["install", MODULE]).env("GOBIN", &folder).status();
+    let status = Command::new(tools::go()).args(["install", MODULE]).env("GOBIN", &folder).status();
     let status = status.context("cannot run go, which builds csi-sanity")?;
     if !status.success() {
         bail!("cannot build csi-sanity: {status}");

@@ -2,15 +2,16 @@
 //! driver for its name. A path is no authority (RFC 9113, 8.3.1), so the server refuses the request. Here each stream of
 //! bytes from a client gets another authority, before the server reads it.
 //!
-//! The header block (RFC 7541) is rewritten without its tables: an entry of the table is only ever smaller than its client
-//! thinks, so whatever the client refers to is still there.
+//! The header block (RFC 7541) is rewritten without its tables. Client and server each keep the last headers in a table of
+//! bounded size, and must forget the same ones. With the shortest authority there is, no entry of the server is larger
+//! than the client thinks. So whatever the client refers to is still there.
 
 /// What a client sends first (RFC 9113, 3.4).
 const PREFACE_BYTES: usize = 24;
 /// Length of the head of a frame: three bytes of length, type, flags, four bytes of stream.
 const HEAD_BYTES: usize = 9;
-/// Longest frame that is rewritten: a server that says nothing else takes no longer one.
-const FRAME_BYTES_MAX: usize = 1 << 14;
+/// Longest frame that is rewritten, with its head: a server that says nothing else takes no longer one.
+const FRAME_BYTES_MAX: usize = HEAD_BYTES + (1 << 14);
 /// The type of a frame with a header block.
 const HEADERS: u8 = 1;
 /// Flags of such a frame.
@@ -20,25 +21,26 @@ const PRIORITY: u8 = 0x20;
 const PRIORITY_BYTES: usize = 5;
 /// The name `:authority` in the static table.
 const AUTHORITY: u64 = 1;
-/// The authority of every request, as a string without Huffman coding.
-const VALUE: &[u8] = b"\x09localhost";
+/// The authority of every request that has one, as a string without Huffman coding.
+const VALUE: &[u8] = b"\x01w";
 
 /// The bytes of one client, on their way to the server.
-#[derive(Default)]
 pub struct Rewriter {
     /// Bytes that may pass as they are: the rest of the preface or of a frame.
     passing: usize,
     /// Beginning of a frame whose end is not here yet.
     begun: Vec<u8>,
-    has_preface: bool,
+}
+
+impl Default for Rewriter {
+    fn default() -> Rewriter {
+        Rewriter { passing: PREFACE_BYTES, begun: Vec::new() }
+    }
 }
 
 impl Rewriter {
     /// Takes bytes from the client. Appends those for the server.
     pub fn take(&mut self, bytes: &[u8], into: &mut Vec<u8>) {
-        if !std::mem::replace(&mut self.has_preface, true) {
-            self.passing = PREFACE_BYTES;
-        }
         self.begun.extend_from_slice(bytes);
         let mut rest = &self.begun[..];
         loop {
@@ -68,7 +70,7 @@ fn rewritten(frame: &[u8]) -> Option<Vec<u8>> {
         start += 1;
     }
     start += if flags & PRIORITY != 0 { PRIORITY_BYTES } else { 0 };
-    let value = authority_in(frame.get(start..end)?)?;
+    let value = authority_in(frame.get(start..end)?).filter(|value| value.len() >= VALUE.len())?;
     let (from, to) = (start + value.start, start + value.end);
     let new = [&frame[..from], VALUE, &frame[to..]].concat();
     let length = u32::try_from(new.len() - HEAD_BYTES).ok()?.to_be_bytes();
@@ -175,7 +177,8 @@ mod tests {
 
     #[test]
     fn bytes_that_are_not_understood_pass() {
-        for block in [&b"\x41"[..], b"\x41\x7F\xFF\xFF\xFF\xFF\xFF", b"\x41\x05ab", b"\x00\x7F"] {
+        for block in [&b"\x41"[..], b"\x41\x00", b"\x41\x7F\xFF\xFF\xFF\xFF\xFF", b"\x41\x05ab", b"\x00\x7F"]
+        {
             let stream = [&[0; PREFACE_BYTES][..], &frame(HEADERS, 4, block)].concat();
             assert_eq!(through(&stream, 3), stream);
         }

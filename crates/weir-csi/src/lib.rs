@@ -12,7 +12,7 @@
 
 #![forbid(unsafe_code)]
 
-mod authority;
+pub mod authority;
 mod capability;
 mod controller;
 mod failure;

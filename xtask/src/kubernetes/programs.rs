@@ -9,6 +9,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use crate::world::tools;
+
 /// Packages of one module.
 struct Module {
     path: &'static str,
@@ -100,7 +102,6 @@ const DEFINITIONS: (&str, &str) =
 /// The programs.
 pub struct Programs {
     folder: PathBuf,
-    go: &'static str,
 }
 
 impl Programs {
@@ -109,9 +110,7 @@ impl Programs {
         let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
         let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
         let cache = cache.context("neither XDG_CACHE_HOME nor HOME is set")?;
-        let usual = "/usr/local/go/bin/go";
-        let go = if Path::new(usual).exists() { usual } else { "go" };
-        let programs = Programs { folder: cache.join("weir-kubernetes").join(KUBERNETES), go };
+        let programs = Programs { folder: cache.join("weir-kubernetes").join(KUBERNETES) };
         std::fs::create_dir_all(&programs.folder)?;
         for module in &MODULES {
             programs.build_module(module)?;
@@ -150,7 +149,7 @@ impl Programs {
         std::fs::create_dir_all(work.join("empty"))?;
         std::fs::write(work.join("empty/go.mod"), format!("module {EMPTY}\n"))?;
         for (name, package) in module.programs {
-            let mut command = Command::new(self.go);
+            let mut command = Command::new(tools::go());
             command.current_dir(&work).env("CGO_ENABLED", "0").env("GONOSUMDB", UNVERIFIED).args([
                 "build",
                 "-mod=mod",
@@ -184,7 +183,7 @@ impl Programs {
     }
 
     fn json(&self, arguments: &[&str]) -> Result<Value> {
-        let output = Command::new(self.go).args(arguments).current_dir(&self.folder).output();
+        let output = Command::new(tools::go()).args(arguments).current_dir(&self.folder).output();
         let output = output.context("cannot run go, which builds Kubernetes")?;
         if !output.status.success() {
             bail!("go {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());

@@ -101,7 +101,15 @@ const ALLOWED_EDGES: [(&str, &[&str]); 27] = [
     ),
     (
         "weir-csi",
-        &["weir-types", "weir-api-types", "weir-client", "weir-host", "weir-attach", "weir-volume-options"],
+        &[
+            "weir-types",
+            "weir-api-types",
+            "weir-client",
+            "weir-host",
+            "weir-attach",
+            "weir-volume-options",
+            "weir-testkit",
+        ],
     ),
     (
         "weir-cli",

@@ -124,6 +124,12 @@ fn run_apt(arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// Program that builds modules of Go, from its usual place if it is there.
+pub fn go() -> &'static str {
+    const USUAL: &str = "/usr/local/go/bin/go";
+    if Path::new(USUAL).exists() { USUAL } else { "go" }
+}
+
 /// Builds the daemon for measurements, and returns its path. `WEIR_BINARY` names another one.
 pub fn weir_binary(root: &Path) -> Result<PathBuf> {
     if let Some(binary) = std::env::var_os("WEIR_BINARY") {

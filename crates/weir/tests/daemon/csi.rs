@@ -93,6 +93,17 @@ async fn exchange(socket: &Path, path: &str, message: Vec<u8>) -> (Vec<u8>, (u32
     let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
     let connection = tokio::spawn(connection);
     let request = http::Request::post(format!("http://localhost/{path}"));
+    let exchanged = exchange_on(&mut client, request, message).await;
+    connection.abort();
+    exchanged
+}
+
+/// Sends a message on a connection. Returns what comes back, and the status behind it.
+async fn exchange_on(
+    client: &mut h2::client::SendRequest<bytes::Bytes>,
+    request: http::request::Builder,
+    message: Vec<u8>,
+) -> (Vec<u8>, (u32, String)) {
     let request = request.header("content-type", "application/grpc").header("te", "trailers");
     let (answer, mut sender) = client.send_request(request.body(()).unwrap(), false).unwrap();
     // A message begins with a flag, that it is not compressed, and its length.
@@ -112,9 +123,7 @@ async fn exchange(socket: &Path, path: &str, message: Vec<u8>) -> (Vec<u8>, (u32
     }
     let trailers = body.trailers().await.unwrap().unwrap_or(early);
     let text = |name| trailers.get(name).map(|value| value.to_str().unwrap()).unwrap_or_default();
-    let status = (text("grpc-status").parse().unwrap(), text("grpc-message").to_owned());
-    connection.abort();
-    (received, status)
+    (received, (text("grpc-status").parse().unwrap(), text("grpc-message").to_owned()))
 }
 
 impl Drop for Driver {
@@ -212,6 +221,27 @@ impl Pod<'_> {
 
 fn delete(driver: &Driver, method: &str, id: &str) {
     let _: Empty = driver.twice(method, &DeleteRequest { id: id.to_owned() });
+}
+
+/// The driver changes the authority of requests, which both ends of a connection keep in tables of bounded size.
+#[test]
+fn connection_goes_on_once_its_tables_of_headers_are_full() {
+    let daemon = Daemon::fresh();
+    let driver = Driver::start(&daemon);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for authority in ["a", "localhost", "a-name-that-is-longer-than-others"] {
+        runtime.block_on(async {
+            let stream = tokio::net::UnixStream::connect(&driver.socket).await.unwrap();
+            let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
+            tokio::spawn(connection);
+            for call in 0..300 {
+                let uri = format!("http://{authority}/csi.v1.Identity/GetPluginCapabilities");
+                let request = http::Request::post(uri).header("x-call", format!("{call}"));
+                let (_, status) = exchange_on(&mut client, request, Vec::new()).await;
+                assert_eq!(status, (0, String::new()), "call {call} to '{authority}'");
+            }
+        });
+    }
 }
 
 #[test]
