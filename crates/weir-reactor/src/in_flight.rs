@@ -117,6 +117,11 @@ impl<T> InFlight<T> {
         self.len() - self.with_driver
     }
 
+    /// Number of operations that wait for requests to a block device.
+    pub fn with_driver(&self) -> usize {
+        self.with_driver
+    }
+
     /// Returns true if an operation waits for a drive or has done so since the last call.
     pub fn take_drive_use(&mut self) -> bool {
         std::mem::take(&mut self.has_drive_ended) || self.on_drive > 0

@@ -1,7 +1,7 @@
 //! io_uring: the kernel's queue of operations.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
 use std::ptr::NonNull;
 
 use io_uring::types::{CancelBuilder, Fd, FsyncFlags, SubmitArgs, Timespec};
@@ -32,6 +32,9 @@ const REGISTERED_BYTES_MIN: usize = 1 << 20;
 const POLL_FIRST: u16 = 1;
 /// Longest wait for operations to be cancelled.
 const CANCEL_SECONDS: u64 = 1;
+/// How long nothing must come from block devices until nothing is expected to come, and the longest wait for that.
+const QUIET_NS: u64 = 20_000_000;
+const QUIET_TIME_MAX_NS: u64 = 1_000_000_000;
 
 /// The reason why there is no ring.
 #[derive(Debug, thiserror::Error)]
@@ -225,6 +228,29 @@ impl Uring {
         let _ = self.uring.submit();
         let time = Timespec::new().sec(CANCEL_SECONDS);
         let _ = self.uring.submitter().register_sync_cancel(Some(time), which);
+    }
+
+    /// Leaves block devices to their next server: the driver keeps their requests.
+    ///
+    /// The drivers of Linux before 6.16 have no moment at which a server ends. What they hand over while the kernel cancels
+    /// this thread's operations waits for an answer for ever, even from the next server. So this waits until their
+    /// users have nothing more to ask, because nothing was answered; and it leaves the io_uring open: when it is
+    /// closed, a thread of the kernel cancels while requests still wait for this thread to take them over, and when this
+    /// thread ends, it takes them over before it cancels.
+    pub fn leave_block_devices(&mut self) -> io::Result<()> {
+        let until_ns = Clock.now_ns().saturating_add(QUIET_TIME_MAX_NS);
+        loop {
+            self.wait(Some(QUIET_NS))?;
+            let came = std::iter::from_fn(|| self.next()).count();
+            if came == 0 || Clock.now_ns() >= until_ns {
+                break;
+            }
+        }
+        // SAFETY: the io_uring has its descriptor until it is dropped.
+        let uring = unsafe { BorrowedFd::borrow_raw(self.uring.as_raw_fd()) };
+        // The process has it until it ends.
+        let _ = rustix::io::fcntl_dupfd_cloexec(uring, 0)?.into_raw_fd();
+        Ok(())
     }
 
     /// Returns true while the kernel may still touch memory of this object.

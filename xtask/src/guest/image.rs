@@ -39,7 +39,8 @@ const DAEMON: &str = "weir";
 const SELF: &str = "xtask";
 pub const RING_TESTS: &str = "ring-tests";
 /// Script of the guest's first process. The names of the modules come from the kernel's package. `modprobe`
-/// finds the modules in its list, and that they are loaded.
+/// finds the modules in its list, and that they are loaded. The stacks of tasks that hang are messages of the
+/// level that the console shows last.
 const INIT: &str = "\
 #!/bin/busybox sh
 b=/bin/busybox
@@ -53,6 +54,7 @@ export PATH=/bin
 for module in $(cat /modules/order); do insmod /modules/$module; done
 mkdir -p /lib/modules/$(uname -r)
 sed s/$/:/ /modules/order > /lib/modules/$(uname -r)/modules.dep
+echo 7 > /proc/sys/kernel/printk
 /bin/xtask guest-case $weir_case
 poweroff -f
 ";

@@ -27,8 +27,8 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 const BENCH_TIME_MAX: Duration = Duration::from_secs(1200);
 /// Longest time that a kill of the daemon adds to it.
 const KILL_TIME_MAX: Duration = Duration::from_secs(30);
-/// Number of console lines that are shown of a failed case.
-const CONSOLE_LINES_SHOWN: usize = 40;
+/// Number of console lines that are shown of a failed case: the stacks of some tasks that hang.
+const CONSOLE_LINES_SHOWN: usize = 120;
 
 /// Boots a guest for a case. Returns an error if the case does not hold.
 pub fn run(folder: &Path, kernel: &Kernel, image: &Path, case: &str) -> Result<()> {

@@ -16,6 +16,8 @@ use crate::world::daemon::Daemon;
 
 /// How often the daemon is killed under load, unless the variable of this name says otherwise.
 const KILLS: (&str, u64) = ("weir_attach_kills", 1);
+/// After how many kills the daemon stops in order once; it does so after the last one too.
+const KILLS_PER_STOP: u64 = 5;
 /// Syncs after each of which data must be stable: more than the kernel makes by itself in this time.
 const SYNCS: u64 = 50;
 /// Bytes that the load writes for each kill.
@@ -108,22 +110,30 @@ fn flushes_reach_the_drive() -> Result<()> {
 /// A load that verifies what it reads back sees nothing of daemons that are killed.
 fn killed_under_load(mut daemon: Daemon) -> Result<Daemon> {
     let kills = setting(KILLS)?;
-    let mut load = start_load((kills + 1) * BYTES_PER_KILL)?;
-    for number in 0..=kills {
-        let begun = written(&daemon)?;
-        inside::wait_until("the daemon serves the load", || {
-            Ok(written(&daemon)? > begun + 20 || load.try_wait()?.is_some())
-        })?;
-        // The last one stops in order. It has requests under way too.
-        match number == kills {
-            true => daemon.process().stop()?,
-            false => inside::kill(daemon),
-        }
+    let stops = kills.div_ceil(KILLS_PER_STOP);
+    let mut load = start_load((kills + stops) * BYTES_PER_KILL)?;
+    for number in 1..=kills {
+        serves(&daemon, &mut load)?;
+        inside::kill(daemon);
         daemon = inside::start()?;
+        if number % KILLS_PER_STOP == 0 || number == kills {
+            serves(&daemon, &mut load)?;
+            // It has requests under way too.
+            daemon.process().stop()?;
+            daemon = inside::start()?;
+        }
     }
     let status = load.wait()?;
     ensure!(status.success(), "fio: {status}");
     Ok(daemon)
+}
+
+/// Waits until the daemon serves the load.
+fn serves(daemon: &Daemon, load: &mut Child) -> Result<()> {
+    let begun = written(daemon)?;
+    inside::wait_until("the daemon serves the load", || {
+        Ok(written(daemon)? > begun + 20 || load.try_wait()?.is_some())
+    })
 }
 
 fn written(daemon: &Daemon) -> Result<u64> {
