@@ -41,7 +41,7 @@ usage: cargo xtask COMMAND
                                    --map: the code map of ARCHITECTURE.md
   fuzz [TARGET] [--executions N]   run the fuzz targets, a million executions each; needs a nightly toolchain
   guest [CASE]                     run the cases that need a kernel whose drives fail and delay on demand
-  bench NAME|all [--quick] [--in-turn ROUNDS] [--json FILE] [--disk DIR]
+  bench NAME|all [--quick] [--in-turn ROUNDS] [--cell NAME] [--json FILE] [--disk DIR]
                                    measure: nbd, ceiling, shared, modify, neighbour, scheduler, isolation, many, burst,
                                    classes, snapshots
   sabotage [NAME ...]              plant known faults in the production code and see that tests catch each

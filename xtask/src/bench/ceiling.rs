@@ -56,14 +56,15 @@ pub fn run(options: &Options) -> Result<Report> {
         stage.create_volume(&format!("v{index}"), VOLUME_BYTES)?;
         stage.create_policy(&format!("p{index} -parent above -weight 50"), "1IOPS", false)?;
     }
-    let cells = reachable_cells(&stage, options)?;
+    let mut cells = reachable_cells(&stage, options)?;
+    cells.retain(|cell| options.cell.as_ref().is_none_or(|wanted| *wanted == name_of(cell)));
     println!("{} cells are within reach of the unlimited client; {seconds} s each\n", cells.len());
     let mut rows = Vec::new();
     for batch in batches(cells) {
         rows.extend(measure_batch(&stage, &batch, Times { seconds, start_seconds }, &mut report)?);
     }
     print_matrix(rows);
-    if !options.is_in_turn {
+    if !options.is_in_turn && options.cell.is_none() {
         measure_idle_credit(&stage, &mut report)?;
         drop(stage);
         peers::measure(options, seconds, &mut report)?;
@@ -175,7 +176,6 @@ fn wait_for(time: Duration) {
 }
 
 fn record(report: &mut Report, cell: &Combination, verdict: &Verdict, error: i64) {
-    let what = format!("{} QD{} {}", cell.limit.text(), cell.depth, cell.pattern);
     let found = format!(
         "rate {:+.3} %, worst second {:+.2} %, ahead {:.0}, p99 {:.0} of {:.0} µs, error {error}",
         verdict.rate_off(),
@@ -188,7 +188,11 @@ fn record(report: &mut Report, cell: &Combination, verdict: &Verdict, error: i64
         "completed": verdict.count, "expected": verdict.expected, "worst_second": verdict.worst_second,
         "ahead": verdict.ahead, "p50_us": verdict.p50_us, "p99_us": verdict.p99_us,
         "ideal_us": verdict.ideal_us, "error": error}));
-    report.claim(what, found, verdict.is_good() && error == 0);
+    report.claim(name_of(cell), found, verdict.is_good() && error == 0);
+}
+
+fn name_of(cell: &Combination) -> String {
+    format!("{} QD{} {}", cell.limit.text(), cell.depth, cell.pattern)
 }
 
 fn print_matrix(rows: Vec<Row>) {

@@ -78,6 +78,8 @@ pub struct Options {
     /// True if the bench is one round of a comparison with an earlier daemon. It then has no rounds of its
     /// own, and leaves out what the comparison does not judge: other servers, and policies without effect.
     is_in_turn: bool,
+    /// The one cell of a matrix that is measured, by its name in the claims; `None` for all.
+    cell: Option<String>,
     disk: Option<PathBuf>,
     binary: PathBuf,
 }
@@ -101,6 +103,7 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
     let is_quick = arguments.flag("--quick");
     let json = arguments.option("--json")?.map(PathBuf::from);
     let disk = arguments.option("--disk")?.map(PathBuf::from);
+    let cell = arguments.option("--cell")?;
     let in_turn = arguments.option("--in-turn")?.map(|rounds| rounds.parse()).transpose();
     let in_turn: Option<usize> = in_turn.context("--in-turn needs a number of rounds")?;
     arguments.finish()?;
@@ -113,7 +116,8 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
     }
     tools::require(&["fio", "nbdkit", "qemu-nbd", "qemu-storage-daemon", "setpriv"])?;
     let is_in_turn = in_turn.is_some();
-    let options = Options { is_quick, is_in_turn, disk, binary: tools::weir_binary(&repository_root())? };
+    ensure!(cell.is_none() || name == "ceiling", "only the bench 'ceiling' has cells");
+    let options = Options { is_quick, is_in_turn, cell, disk, binary: tools::weir_binary(&repository_root())? };
     let mut verdict = Ok(());
     for (name, bench) in chosen {
         println!(
