@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Who may connect to a Unix socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,8 +28,8 @@ impl SocketAccess {
 pub fn bind(path: &Path, access: SocketAccess) -> io::Result<UnixListener> {
     refuse_what_is_used(path)?;
     // The socket is bound under another name and moved once its mode is set, so that no other user ever
-    // connects.
-    let new = path.with_extension("new");
+    // connects. A program that watches the folder for sockets, as a kubelet does, passes over names with a dot at the front.
+    let new = name_meanwhile(path);
     remove_if_there(&new)?;
     let listener = UnixListener::bind(&new)?;
     if let Some(group) = access.group {
@@ -39,6 +39,11 @@ pub fn bind(path: &Path, access: SocketAccess) -> io::Result<UnixListener> {
     fs::rename(&new, path)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
+}
+
+fn name_meanwhile(path: &Path) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{stem}.new"))
 }
 
 fn refuse_what_is_used(path: &Path) -> io::Result<()> {
@@ -65,6 +70,11 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     use super::*;
+
+    #[test]
+    fn name_meanwhile_is_hidden_and_no_longer() {
+        assert_eq!(name_meanwhile(Path::new("/run/weir/csi.sock")), Path::new("/run/weir/.csi.new"));
+    }
 
     #[test]
     fn socket_has_stated_mode_and_replaces_only_dead_socket() {

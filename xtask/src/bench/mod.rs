@@ -117,7 +117,8 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
     tools::require(&["fio", "nbdkit", "qemu-nbd", "qemu-storage-daemon", "setpriv"])?;
     let is_in_turn = in_turn.is_some();
     ensure!(cell.is_none() || name == "ceiling", "only the bench 'ceiling' has cells");
-    let options = Options { is_quick, is_in_turn, cell, disk, binary: tools::weir_binary(&repository_root())? };
+    let options =
+        Options { is_quick, is_in_turn, cell, disk, binary: tools::weir_binary(&repository_root())? };
     let mut verdict = Ok(());
     for (name, bench) in chosen {
         println!(
