@@ -56,8 +56,7 @@ pub fn run(options: &Options) -> Result<Report> {
         stage.create_volume(&format!("v{index}"), VOLUME_BYTES)?;
         stage.create_policy(&format!("p{index} -parent above -weight 50"), "1IOPS", false)?;
     }
-    let mut cells = reachable_cells(&stage, options)?;
-    cells.retain(|cell| options.cell.as_ref().is_none_or(|wanted| *wanted == name_of(cell)));
+    let cells = reachable_cells(&stage, options)?;
     println!("{} cells are within reach of the unlimited client; {seconds} s each\n", cells.len());
     let mut rows = Vec::new();
     for batch in batches(cells) {
@@ -78,13 +77,18 @@ fn reachable_cells(stage: &Stage, options: &Options) -> Result<Vec<Combination>>
     for block_bytes in [4096, 64 << 10] {
         for depth in DEPTHS {
             for pattern in PATTERNS {
+                let limits = LIMITS.into_iter().filter(|limit| limit.block_bytes() == block_bytes);
+                let cells_of_load = limits.map(|limit| Combination { limit, depth, pattern });
+                let wanted: Vec<_> = cells_of_load.filter(|cell| options.wants(&name_of(cell))).collect();
+                if wanted.is_empty() {
+                    continue;
+                }
                 let seconds = if options.is_quick { 1 } else { 3 };
                 let load =
                     Load { pattern, block_bytes, depth, seconds, ..stage.load("free", "v0", VOLUME_BYTES) };
                 let iops = load.run(stage.folder.path())?.iops;
-                let limits = LIMITS.into_iter().filter(|limit| limit.block_bytes() == block_bytes);
-                let within_reach = limits.filter(|limit| iops >= 1.2 * limit.requests_per_second());
-                cells.extend(within_reach.map(|limit| Combination { limit, depth, pattern }));
+                let is_within_reach = |cell: &Combination| iops >= 1.2 * cell.limit.requests_per_second();
+                cells.extend(wanted.into_iter().filter(is_within_reach));
             }
         }
     }

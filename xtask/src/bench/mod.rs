@@ -89,6 +89,11 @@ impl Options {
     fn rounds(&self, full: usize) -> usize {
         if self.is_quick || self.is_in_turn { 1 } else { full }
     }
+
+    /// Returns true if a cell of a matrix is measured.
+    fn wants(&self, cell: &str) -> bool {
+        self.cell.as_ref().is_none_or(|wanted| wanted == cell)
+    }
 }
 
 /// Returns true if there is a bench of this name.
