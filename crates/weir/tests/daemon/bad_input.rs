@@ -247,7 +247,7 @@ fn configuration_files_are_read_strictly() {
     let refused = |name: &str, text: &str, words: &[&str]| {
         let path = state.beside(name);
         std::fs::write(&path, text).unwrap();
-        let message = run(state.serve(&["--config"]).arg(&path)).refused(1);
+        let message = run(&mut state.serve(&["--config", path.to_str().unwrap()])).refused(1);
         words.iter().for_each(|word| assert!(message.contains(word), "without '{word}': {message}"));
     };
     refused("a.toml", "clusterid = \"c\"\n\nreactor = 2\n", &["a.toml", "reactor", "line 3"]);
@@ -257,7 +257,8 @@ fn configuration_files_are_read_strictly() {
     refused("e.toml", "reactors = \n", &["line 1"]);
     let emulate = "{\"storage\": {\"devices\": [\"/a\"], \"emulate\": {\"/a\": \"iops=0\"}}}";
     refused("f.json", emulate, &["storage.emulate./a", "'iops=0' is not from 1"]);
-    let missing = run(state.serve(&["--config"]).arg(state.beside("none.toml"))).refused(1);
+    let missing = state.beside("none.toml");
+    let missing = run(&mut state.serve(&["--config", missing.to_str().unwrap()])).refused(1);
     assert!(missing.contains("none.toml"), "{missing}");
     run(&mut state.serve(&["--reactors", "0"])).refused(2);
     run(&mut state.serve(&["--nbd-listen", "here"])).refused(2);
