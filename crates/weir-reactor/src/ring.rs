@@ -356,8 +356,7 @@ impl<T> Drop for Ring<T> {
             while self.next_completion().is_some() {}
         }
         if let (Backend::Uring(uring), 1..) = (&mut self.backend, self.in_flight.with_driver()) {
-            // Without it the next server may have to wait longer.
-            let _ = uring.leave_block_devices();
+            uring.leave_block_devices();
         }
     }
 }

@@ -237,20 +237,21 @@ impl Uring {
     /// users have nothing more to ask, because nothing was answered; and it leaves the io_uring open: when it is
     /// closed, a thread of the kernel cancels while requests still wait for this thread to take them over, and when this
     /// thread ends, it takes them over before it cancels.
-    pub fn leave_block_devices(&mut self) -> io::Result<()> {
+    pub fn leave_block_devices(&mut self) {
+        self.keep_open();
         let until_ns = Clock.now_ns().saturating_add(QUIET_TIME_MAX_NS);
-        loop {
-            self.wait(Some(QUIET_NS))?;
-            let came = std::iter::from_fn(|| self.next()).count();
-            if came == 0 || Clock.now_ns() >= until_ns {
-                break;
-            }
+        while self.wait(Some(QUIET_NS)).is_ok() && self.next().is_some() && Clock.now_ns() < until_ns {
+            while self.next().is_some() {}
         }
+    }
+
+    /// Keeps the io_uring open until the process ends. Without a free descriptor it is closed, as any other.
+    fn keep_open(&self) {
         // SAFETY: the io_uring has its descriptor until it is dropped.
         let uring = unsafe { BorrowedFd::borrow_raw(self.uring.as_raw_fd()) };
-        // The process has it until it ends.
-        let _ = rustix::io::fcntl_dupfd_cloexec(uring, 0)?.into_raw_fd();
-        Ok(())
+        if let Ok(kept) = rustix::io::fcntl_dupfd_cloexec(uring, 0) {
+            let _ = kept.into_raw_fd();
+        }
     }
 
     /// Returns true while the kernel may still touch memory of this object.
@@ -320,7 +321,8 @@ fn register(uring: &IoUring, pool: &BufferPool, wanted_bytes: usize) -> usize {
     let mut bytes = wanted_bytes.min(arena_bytes);
     while bytes >= REGISTERED_BYTES_MIN {
         let vector = libc::iovec { iov_base: base.as_ptr().cast(), iov_len: bytes };
-        // SAFETY: the arena stays mapped as long as the io_uring: the ring has both, and drops the io_uring first.
+        // SAFETY: the arena stays mapped as long as operations use it: the ring has both, and drops the io_uring first. One
+        // that is kept open has only commands without memory left; the kernel keeps the registered pages itself.
         if unsafe { uring.submitter().register_buffers(&[vector]) }.is_ok() {
             return bytes;
         }
