@@ -89,7 +89,7 @@ pub enum IoPriority {
 pub enum VolumeClassPolicy {
     /// The volume is refused; the error reports the free space of each class.
     Strict,
-    /// The volume gets the next best class, which is reported.
+    /// The volume gets the next worse class, else the next better one, which is reported.
     Prefer,
     /// No class was requested.
     #[cfg_attr(feature = "clap", value(skip))]

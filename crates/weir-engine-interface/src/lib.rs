@@ -1,5 +1,4 @@
-//! What control and the engine say to each other: the commands, what they describe, and the status and the
-//! statistics that come back.
+//! The interface between control and the engine: commands, descriptions, status and statistics.
 //!
 //! It knows neither how a command is carried out nor why it is given. Control is built on it without the engine.
 

@@ -1,4 +1,5 @@
-//! What control tells the engine: volumes, their layout, drives, and deletions whose space is to be reclaimed.
+//! Descriptions that control gives to the engine: volumes, their layout, drives, and deletions whose space is to be
+//! reclaimed.
 
 use std::path::PathBuf;
 use std::sync::Arc;

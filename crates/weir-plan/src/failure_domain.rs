@@ -1,4 +1,4 @@
-//! Spread: the choice of drives for new extents.
+//! Failure domains: the choice of drives for new extents, as far apart as possible.
 //!
 //! The module is pure: it sees the capacity and failure domains of drives, and nothing of their content.
 

@@ -1,4 +1,4 @@
-//! What becomes of a replica that could not be reached and whose drive is there again.
+//! Return: the state of a replica whose drive was missing and is there again.
 //!
 //! A replica is used again only if nothing says that acknowledged writes may be missing in its files. A replica whose
 //! files, or whose journal, are damaged, gone or replaced is made anew.

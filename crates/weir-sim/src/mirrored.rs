@@ -1,5 +1,4 @@
-//! A volume with several replicas in an imagined machine: drives that fail, fill up, go and come back, power cuts at any
-//! instant, replicas that are resynced, added and given up meanwhile; scrubs, and blocks that rot.
+//! A volume with several replicas in a simulated machine: failing drives, power cuts, moves, resyncs and scrubs.
 //!
 //! Three layers own the state, and none knows one above it:
 //!

@@ -1,4 +1,4 @@
-//! What tests of several crates share.
+//! Helpers that tests of several crates share.
 
 #![forbid(unsafe_code)]
 

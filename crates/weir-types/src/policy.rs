@@ -59,7 +59,7 @@ pub enum ClassPolicy {
     /// No class is wanted. The volume gets the slowest class that has room, so faster drives stay free.
     #[default]
     Any,
-    /// The volume gets the next best class, and its status shows the difference.
+    /// The volume gets the next worse class, else the next better one, and its status shows the difference.
     Prefer,
     /// The volume is refused.
     Strict,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use super::{BASELINE, GIB, Options};
+use super::{BASELINE, CORES, GIB, Options};
 use crate::numbers::{median, quantile};
 use crate::report::{Report, print_table};
 use crate::world::daemon::Daemon;
@@ -36,11 +36,6 @@ const INTERRUPTED: &str = "Interrupted system call";
 
 /// Bytes of the volume that are read and written: few, so that the daemons differ and not the path to memory.
 const SIZE_BYTES: u64 = GIB / 32;
-/// Core of the client, and core of both daemons.
-///
-/// If the kernel places the threads, it switches every few seconds between two cores and one for both. A
-/// request costs half as much again in one of the two cases.
-const CORES: (usize, usize) = (0, 1);
 
 /// Load on a volume.
 struct Workload {
@@ -188,7 +183,7 @@ fn load(workload: &Workload, daemon: &Daemon) -> Load {
         block_bytes: workload.block_bytes,
         depth: workload.depth,
         seconds: 3600,
-        extra: vec![format!("--cpus_allowed={}", CORES.0)],
+        extra: vec![CORES.client_option()],
         ..Load::new("load", daemon.volume(workload.volume), SIZE_BYTES)
     }
 }
@@ -196,7 +191,7 @@ fn load(workload: &Workload, daemon: &Daemon) -> Load {
 /// Starts a daemon with the volumes, all filled.
 fn start(binary: &Path, folder: &Folder) -> Result<Daemon> {
     let path = folder.path();
-    let daemon = Daemon::start_on_core(CORES.1, binary, &path.join("state"))?;
+    let daemon = Daemon::start_on_core(CORES.daemon, binary, &path.join("state"))?;
     for number in 0..3 {
         let drive = path.join(format!("drive{number}"));
         std::fs::create_dir_all(&drive)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use serde_json::json;
 
-use super::{GIB, Options, WIDE};
+use super::{CORES, GIB, Options, WIDE};
 use crate::numbers::median;
 use crate::report::{Report, grouped, print_table};
 use crate::repository::repository_root;
@@ -67,6 +67,8 @@ struct Servers {
     nbdkit: Peer,
     qemu_nbd: Peer,
     size_bytes: u64,
+    /// Options of the client's program.
+    client_options: Vec<String>,
 }
 
 /// Results of one measurement, or medians of several.
@@ -179,7 +181,14 @@ impl Servers {
         for name in ["bare", "nbdkit", "qemu-nbd"] {
             fill_file(&path, name, size_bytes)?;
         }
-        let daemon = Daemon::start(&options.binary, &path.join("state"), &[])?;
+        let state = path.join("state");
+        // Beside other servers the kernel places the threads, as for users. Two daemons are compared in one placement.
+        let (daemon, client_options) = match options.is_in_turn {
+            true => {
+                (Daemon::start_on_core(CORES.daemon, &options.binary, &state)?, vec![CORES.client_option()])
+            }
+            false => (Daemon::start(&options.binary, &state, &[])?, Vec::new()),
+        };
         // The policy has every setting that a policy can have, and never holds a request.
         let floor = "-min-throughput 1000IOPS";
         daemon.run(&format!("qos policy-group create above -max-throughput {WIDE} {floor} -weight 200"))?;
@@ -189,7 +198,7 @@ impl Servers {
         Load::fill("fill", daemon.volume(VOLUME), size_bytes).run(&path)?;
         let nbdkit = Peer::nbdkit(&path, &path.join("nbdkit"), is_disk)?;
         let qemu_nbd = Peer::qemu_nbd(&path, "qemu-nbd", &path.join("qemu-nbd"))?;
-        Ok(Servers { folder, daemon, nbdkit, qemu_nbd, size_bytes })
+        Ok(Servers { folder, daemon, nbdkit, qemu_nbd, size_bytes, client_options })
     }
 
     /// Binds Weir's volume to a policy group, or to none.
@@ -225,6 +234,7 @@ impl Servers {
             block_bytes: workload.block_bytes,
             depth: workload.depth,
             seconds,
+            extra: self.client_options.clone(),
             ..Load::new("load", self.target(server), self.size_bytes)
         };
         let before = self.processor_seconds(server)?;

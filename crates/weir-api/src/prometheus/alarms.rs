@@ -25,7 +25,8 @@ impl AlarmCounts {
 
 /// Writes the number of active alarms. Each severity has a series, even if its number is 0.
 pub fn encode(encoder: &mut DescriptorEncoder<'_>, counts: AlarmCounts) -> Result<(), Error> {
-    let help = "Faults that stand now, by severity: critical if data are lost or cannot be reached";
+    let help =
+        "Faults that stand now, by severity: critical if data or changes are at risk or cannot be reached";
     let mut metric = encoder.encode_descriptor("weir_alarms", help, None, MetricType::Gauge)?;
     for (severity, count) in [("critical", counts.critical), ("warning", counts.warning)] {
         let labels: Labels = vec![("severity", severity.to_owned())];

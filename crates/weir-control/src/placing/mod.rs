@@ -148,7 +148,7 @@ fn choose<'a>(offers: &'a [Offer], wish: &Wish) -> Outcome<&'a Offer> {
         let there: Vec<String> = offers.iter().map(|offer| offer.words(replicas)).collect();
         let there = if there.is_empty() { "no drive at all".to_owned() } else { there.join(", ") };
         let remedy = match policy {
-            ClassPolicy::Strict => "; --class-policy prefer takes the next best",
+            ClassPolicy::Strict => "; --class-policy prefer takes another class",
             _ => "",
         };
         let class = if policy == ClassPolicy::Any { "any".to_owned() } else { wanted.to_string() };

@@ -71,7 +71,7 @@ fn check_ceiling(strongest: Binding, words: &str, change: &str) {
 #[test]
 fn ceilings_are_named_by_level() {
     for (level, words) in [
-        ("volume", "the ceiling 50IOPS of the volume itself (policy group policy1), for 5.0 s by now."),
+        ("volume", "the ceiling 50IOPS of the volume itself (policy group policy1), for 5.0 s so far."),
         ("policy_group", "the ceiling 50IOPS of shared policy group policy1, for"),
         ("tenant", "the ceiling 50IOPS of tenant svm01 (policy group policy1), for"),
     ] {

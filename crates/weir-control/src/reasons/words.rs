@@ -118,7 +118,7 @@ fn ceiling(volume: &str, binding: &Binding, now_ns: u64) -> String {
         (Rate::Sustained, Some(_)) => "; the burst credit is used up".to_owned(),
     };
     format!(
-        "Volume {volume} is held back by the {what}{} of {}, for {:.1} s by now{credit}.",
+        "Volume {volume} is held back by the {what}{} of {}, for {:.1} s so far{credit}.",
         value.unwrap_or_default(),
         whose(limit),
         seconds(now_ns.saturating_sub(binding.since_ns)),

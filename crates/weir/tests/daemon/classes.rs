@@ -182,7 +182,7 @@ fn unavailable_class_is_refused_or_reported_as_not_met() {
         for words in [
             "a volume of 1GiB with class high cannot be had: there is pool 'default' (class not known",
             "free, pool 'low' with ",
-            "free; --class-policy prefer takes the next best",
+            "free; --class-policy prefer takes another class",
         ] {
             assert!(refused.contains(words), "{words} in {refused}");
         }

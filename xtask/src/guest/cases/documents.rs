@@ -10,27 +10,24 @@ use crate::guest::commands::run;
 
 const TUTORIAL: &str = include_str!("../../../../docs/tutorial.md");
 const README: &str = include_str!("../../../../README.md");
-const ATTACHING: &str = include_str!("../../../../docs/how-to/attach-to-the-host.md");
+const ATTACHING: &str = include_str!("../../../../docs/how-to/attach-with-nbd-client.md");
 
 /// Lines that are not run: they download, build and install, open a root shell, or run the tests. The guest has
-/// the programs, the unit and a root shell already. Programs that speak NBD need no kernel, so
-/// `crates/weir/tests/daemon/documents.rs` runs them. Every other line is run.
-const PASSED_OVER: [&str; 15] = [
+/// the programs, the unit and a root shell already. Every other line is run.
+const PASSED_OVER: [&str; 13] = [
     "sudo apt-get update",
-    "sudo apt-get install --yes build-essential git curl nbd-client fio",
+    "sudo apt-get install --yes build-essential git curl fio",
     "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y",
     ". \"$HOME/.cargo/env\"",
     "make build",
     "sudo install target/release/weir /usr/bin/weir",
     "sudo install --mode=644 packaging/systemd/weir.service /etc/systemd/system/",
     "sudo -i",
-    "sudo apt-get install --yes build-essential git curl nbd-client",
+    "sudo apt-get install --yes build-essential git curl",
     "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y && . \"$HOME/.cargo/env\"",
     "make build && sudo install target/release/weir /usr/bin/weir",
     "make demo     # a noisy neighbour, and the policies that stop it: about five minutes after the build",
     "make test     # every check and test",
-    "nbdinfo 'nbd+unix:///data?socket=/run/weir/nbd.sock'",
-    "nbdcopy 'nbd+unix:///data?socket=/run/weir/nbd.sock' data.img",
 ];
 
 /// Commands of a reader of [`ATTACHING`] before the block that begins with a line: the page names a volume, a
@@ -83,12 +80,12 @@ const PROMISES: [Promise; 8] = [
         is_kept: |_| Ok(!is_mounted("/mnt/data")? && std::fs::read_dir("/srv/drive1")?.next().is_none()),
     },
     Promise {
-        line: "sudo mkdir -p /mnt/data && sudo mount /dev/nbd0 /mnt/data",
+        line: "sudo weir attach data --mount /mnt/data --fs ext4",
         sentence: "README.md leads to a mounted filesystem",
         is_kept: |_| is_mounted("/mnt/data"),
     },
     Promise {
-        line: "sudo umount /mnt/data && sudo nbd-client -d /dev/nbd0",
+        line: "sudo weir detach data --unmount",
         sentence: "the filesystem is gone again",
         is_kept: |_| Ok(!is_mounted("/mnt/data")?),
     },
@@ -105,8 +102,8 @@ pub fn tutorial_and_readme() -> Result<()> {
     blocks_to_run(TUTORIAL).chain(blocks_to_run(README)).try_for_each(|block| run_block(&block))
 }
 
-/// Runs the guide that attaches a volume to the host.
-pub fn attaching_to_the_host() -> Result<()> {
+/// Runs the guide that attaches a volume with the kernel's NBD client.
+pub fn attaching_with_nbd_client() -> Result<()> {
     prepare()?;
     for block in blocks_to_run(ATTACHING) {
         let before = BEFORE.iter().filter(|(line, _)| block.lines().next() == Some(line));

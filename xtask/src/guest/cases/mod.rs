@@ -29,7 +29,7 @@ const CASES: [(&str, Case); 14] = [
     ("volume_is_a_device_of_the_kernels_nbd_client", attach::nbd),
     ("volume_is_a_ublk_device", attach::ublk),
     ("volume_is_a_loop_device_through_fuse", attach::fuse),
-    ("attaching_to_the_host_works_as_printed", documents::attaching_to_the_host),
+    ("attaching_with_nbd_client_works_as_printed", documents::attaching_with_nbd_client),
 ];
 
 /// Benches, which only run by their names.

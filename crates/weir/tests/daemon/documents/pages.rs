@@ -38,7 +38,7 @@ pub struct PassedOver {
 /// Page without steps of any kind.
 const PLAIN: Page = Page { name: "", preparation: &[], before: &[], replaced: &[], passed_over: &[] };
 
-const ATTACHING: &str = "guest::attaching_to_the_host_works_as_printed";
+const ATTACHING: &str = "guest::attaching_with_nbd_client_works_as_printed";
 const TUTORIAL: &str = "guest::tutorial_and_readme_work_as_printed";
 const ITSELF: &str = "documents::every_command_of_the_how_to_guides_works_as_printed";
 pub const NONE: &str = "no test";
@@ -111,7 +111,7 @@ pub const PAGES: [Page; 24] = [
         ..PLAIN
     },
     Page {
-        name: "attach-to-the-host",
+        name: "attach-with-nbd-client",
         preparation: &[Run("weir volume create data --size 1")],
         passed_over: &[
             passed("modprobe nbd", NBD, ATTACHING),
@@ -280,8 +280,8 @@ pub const PAGES: [Page; 24] = [
         name: "upgrade",
         preparation: &[Run("weir volume create vol1 --size 1")],
         passed_over: &[
-            passed("umount /mnt/data", NBD, TUTORIAL),
-            passed("nbd-client -d /dev/nbd0", NBD, TUTORIAL),
+            passed("umount /mnt/data", NBD, ATTACHING),
+            passed("nbd-client -d /dev/nbd0", NBD, ATTACHING),
         ],
         ..PLAIN
     },
