@@ -15,7 +15,8 @@ use crate::test_run::programs;
 use crate::world::tools;
 
 /// System programs that cases run. The image also holds their libraries.
-pub const PROGRAMS: [&str; 11] = [
+pub const PROGRAMS: [&str; 12] = [
+    "blkid",
     "dmsetup",
     "fio",
     "fsck.ext4",
