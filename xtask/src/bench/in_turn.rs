@@ -1,15 +1,16 @@
 //! Any bench in turn with an earlier daemon (`--in-turn ROUNDS`), whose binary `WEIR_BASELINE` names.
 //!
-//! A round runs the bench with both daemons. The figures of each row are compared by their medians. A figure
-//! is worse only if the difference exceeds both a fixed part and the spread of the rounds. Rows of other
-//! servers are compared too, and not judged: they show how much the machine changes by itself.
+//! A round runs the bench with both daemons, one after the other. In the bench `nbd` both run, in turns of a
+//! second. The figures of each row are compared by their medians. A figure is worse only if the difference exceeds
+//! both a fixed part and the spread of the rounds. Rows of other servers are compared too, and not judged: they
+//! show how much the machine changes by itself.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{BASELINE, Bench, Options};
+use super::{BASELINE, Bench, Options, nbd};
 use crate::numbers::median;
 use crate::report::{Report, print_table};
 
@@ -47,6 +48,12 @@ pub fn run(name: &str, bench: Bench, options: &Options, rounds: usize) -> Result
     ensure!(rounds > 0, "--in-turn needs at least one round");
     let mut all = Vec::new();
     for round in 0..rounds {
+        if name == "nbd" {
+            println!("### round {} of {rounds}\n", round + 1);
+            let rows = nbd::compare(options, [&options.binary, &before], round)?;
+            rows.iter().enumerate().for_each(|(which, rows)| add_rows(&mut all, which, rows));
+            continue;
+        }
         // The daemon that begins changes, so that none always meets a machine at rest.
         for which in [round % 2, (round + 1) % 2] {
             let binary = if which == 0 { &options.binary } else { &before };

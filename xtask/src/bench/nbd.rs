@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use anyhow::Result;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{CORES, GIB, Options, WIDE};
 use crate::numbers::median;
 use crate::report::{Report, grouped, print_table};
 use crate::repository::repository_root;
 use crate::world::daemon::Daemon;
-use crate::world::fio::{Load, Target};
+use crate::world::fio::{Load, Outcome, Target};
 use crate::world::folder::Folder;
 use crate::world::peers::Peer;
 use crate::world::process::Process;
@@ -54,11 +54,9 @@ const SERVERS: [(Server, &str); 4] = [
     (Server::QemuNbd, "qemu-nbd io_uring"),
 ];
 
-/// Returns the servers under test. In turn with an earlier daemon, the bare file shows how much the machine
-/// changes by itself.
-fn tested(options: &Options) -> &'static [(Server, &'static str)] {
-    if options.is_in_turn { &SERVERS[..2] } else { &SERVERS }
-}
+/// Length of one daemon's turn, in seconds, and turns of each daemon for one load, when two daemons are compared.
+const TURN_SECONDS: u64 = 1;
+const TURNS: usize = 4;
 
 /// Servers on one medium, each with a file of its own.
 struct Servers {
@@ -67,8 +65,13 @@ struct Servers {
     nbdkit: Peer,
     qemu_nbd: Peer,
     size_bytes: u64,
-    /// Options of the client's program.
-    client_options: Vec<String>,
+}
+
+/// One of two daemons that are compared on one medium, on a core of its own.
+struct Side {
+    folder: Folder,
+    daemon: Daemon,
+    size_bytes: u64,
 }
 
 /// Results of one measurement, or medians of several.
@@ -100,33 +103,107 @@ fn measure_medium(options: &Options, folder: Folder, is_disk: bool, report: &mut
     let mut medians = Vec::new();
     for workload in &WORKLOADS {
         let rounds = measure_workload(options, &mut servers, workload)?;
-        if !options.is_in_turn {
-            claim(report, is_disk, workload, &rounds);
-            if is_policy_tried(workload) && !is_disk {
-                measure_policy(options, &mut servers, workload, report)?;
-            }
+        claim(report, is_disk, workload, &rounds);
+        if is_policy_tried(workload) && !is_disk {
+            measure_policy(options, &mut servers, workload, report)?;
         }
         medians.push((workload, rounds.iter().map(|rounds| medians_of(rounds)).collect::<Vec<_>>()));
     }
     print_medium(medium, &medians);
     for (workload, figures) in &medians {
         for ((_, server), f) in SERVERS.iter().zip(figures) {
-            report.row(json!({"medium": medium, "workload": workload.name, "server": server, "iops": f.iops,
-                "p50_us": f.p50_us, "p99_us": f.p99_us, "processor_us_per_request": f.processor_us}));
+            report.row(row(medium, workload, server, f));
         }
     }
     Ok(())
+}
+
+fn row(medium: &str, workload: &Workload, server: &str, figures: &Figures) -> Value {
+    let Figures { iops, p50_us, p99_us, processor_us } = figures;
+    json!({"medium": medium, "workload": workload.name, "server": server, "iops": iops, "p50_us": p50_us,
+        "p99_us": p99_us, "processor_us_per_request": processor_us})
+}
+
+/// Measures two daemons that both run, in short turns: a slow moment of the machine hits both alike. Both are
+/// started for this round, because their placement in memory makes a difference. Returns the rows of each.
+pub fn compare(options: &Options, binaries: [&Path; 2], round: usize) -> Result<[Vec<Value>; 2]> {
+    let mut rows = [Vec::new(), Vec::new()];
+    for medium in ["memory", "disk"] {
+        let name = |which: usize| ["weir-bench-now", "weir-bench-before"][which];
+        let start = |which: usize| Side::start(options, (binaries[which], name(which)), medium);
+        let mut sides = [start(0)?, start(1)?];
+        for workload in &WORKLOADS {
+            let mut figures = [Rounds::new(), Rounds::new()];
+            for turn in round..round + TURNS {
+                for which in [turn % 2, (turn + 1) % 2] {
+                    figures[which].push(sides[which].measure(workload)?);
+                }
+            }
+            for (rows, figures) in rows.iter_mut().zip(&figures) {
+                rows.push(row(medium, workload, "weir", &medians_of(figures)));
+            }
+        }
+    }
+    Ok(rows)
+}
+
+impl Side {
+    fn start(options: &Options, (binary, name): (&Path, &str), medium: &str) -> Result<Side> {
+        let folder = match medium {
+            "memory" => Folder::in_memory(name)?,
+            _ => Folder::on_disk(options.disk.as_deref(), &repository_root(), name)?,
+        };
+        let size_bytes = GIB / 4;
+        let path = folder.path();
+        let daemon = Daemon::start_on_core(CORES.daemon, binary, &path.join("state"))?;
+        daemon.run(&format!("volume create {VOLUME} --size {}MiB", size_bytes >> 20))?;
+        Load::fill("fill", daemon.volume(VOLUME), size_bytes).run(path)?;
+        Ok(Side { folder, daemon, size_bytes })
+    }
+
+    fn measure(&mut self, workload: &Workload) -> Result<Figures> {
+        let load = Load {
+            extra: vec![CORES.client_option()],
+            ..workload.load(self.daemon.volume(VOLUME), self.size_bytes, TURN_SECONDS)
+        };
+        let before = self.daemon.process().processor_seconds()?;
+        let outcome = load.run(self.folder.path())?;
+        Ok(Figures::of(&outcome, self.daemon.process().processor_seconds()? - before))
+    }
+}
+
+impl Workload {
+    fn load(&self, target: Target, size_bytes: u64, seconds: u64) -> Load {
+        Load {
+            pattern: self.pattern,
+            block_bytes: self.block_bytes,
+            depth: self.depth,
+            seconds,
+            ..Load::new("load", target, size_bytes)
+        }
+    }
+}
+
+impl Figures {
+    /// The figures of a load during which a server used so many seconds of a processor.
+    fn of(outcome: &Outcome, processor_seconds: f64) -> Figures {
+        Figures {
+            iops: outcome.iops,
+            p50_us: outcome.p50_us,
+            p99_us: outcome.p99_us,
+            processor_us: processor_seconds * 1e6 / outcome.requests.max(1) as f64,
+        }
+    }
 }
 
 /// Measures every server in turn, for several rounds, so that a slow minute of the machine hits all of them
 /// alike.
 fn measure_workload(options: &Options, servers: &mut Servers, workload: &Workload) -> Result<Vec<Rounds>> {
     let seconds = if options.is_quick { 2 } else { 4 };
-    let tested = tested(options);
-    let mut rounds_by_server = vec![Vec::new(); tested.len()];
+    let mut rounds_by_server = vec![Vec::new(); SERVERS.len()];
     for _ in 0..options.rounds(5) {
-        for (figures, (server, _)) in rounds_by_server.iter_mut().zip(tested) {
-            figures.push(servers.measure(*server, workload, seconds)?);
+        for (figures, (server, _)) in rounds_by_server.iter_mut().zip(SERVERS) {
+            figures.push(servers.measure(server, workload, seconds)?);
         }
     }
     Ok(rounds_by_server)
@@ -181,14 +258,7 @@ impl Servers {
         for name in ["bare", "nbdkit", "qemu-nbd"] {
             fill_file(&path, name, size_bytes)?;
         }
-        let state = path.join("state");
-        // Beside other servers the kernel places the threads, as for users. Two daemons are compared in one placement.
-        let (daemon, client_options) = match options.is_in_turn {
-            true => {
-                (Daemon::start_on_core(CORES.daemon, &options.binary, &state)?, vec![CORES.client_option()])
-            }
-            false => (Daemon::start(&options.binary, &state, &[])?, Vec::new()),
-        };
+        let daemon = Daemon::start(&options.binary, &path.join("state"), &[])?;
         // The policy has every setting that a policy can have, and never holds a request.
         let floor = "-min-throughput 1000IOPS";
         daemon.run(&format!("qos policy-group create above -max-throughput {WIDE} {floor} -weight 200"))?;
@@ -198,7 +268,7 @@ impl Servers {
         Load::fill("fill", daemon.volume(VOLUME), size_bytes).run(&path)?;
         let nbdkit = Peer::nbdkit(&path, &path.join("nbdkit"), is_disk)?;
         let qemu_nbd = Peer::qemu_nbd(&path, "qemu-nbd", &path.join("qemu-nbd"))?;
-        Ok(Servers { folder, daemon, nbdkit, qemu_nbd, size_bytes, client_options })
+        Ok(Servers { folder, daemon, nbdkit, qemu_nbd, size_bytes })
     }
 
     /// Binds Weir's volume to a policy group, or to none.
@@ -229,23 +299,10 @@ impl Servers {
     }
 
     fn measure(&mut self, server: Server, workload: &Workload, seconds: u64) -> Result<Figures> {
-        let load = Load {
-            pattern: workload.pattern,
-            block_bytes: workload.block_bytes,
-            depth: workload.depth,
-            seconds,
-            extra: self.client_options.clone(),
-            ..Load::new("load", self.target(server), self.size_bytes)
-        };
+        let load = workload.load(self.target(server), self.size_bytes, seconds);
         let before = self.processor_seconds(server)?;
         let outcome = load.run(self.folder.path())?;
-        let used = self.processor_seconds(server)? - before;
-        Ok(Figures {
-            iops: outcome.iops,
-            p50_us: outcome.p50_us,
-            p99_us: outcome.p99_us,
-            processor_us: used * 1e6 / outcome.requests.max(1) as f64,
-        })
+        Ok(Figures::of(&outcome, self.processor_seconds(server)? - before))
     }
 }
 
