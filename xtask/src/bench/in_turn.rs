@@ -5,7 +5,7 @@
 //! both a fixed part and the spread of the rounds. Rows of other servers are compared too, and not judged: they
 //! show how much the machine changes by itself.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -48,19 +48,13 @@ pub fn run(name: &str, bench: Bench, options: &Options, rounds: usize) -> Result
     ensure!(rounds > 0, "--in-turn needs at least one round");
     let mut all = Vec::new();
     for round in 0..rounds {
-        if name == "nbd" {
-            println!("### round {} of {rounds}\n", round + 1);
-            let rows = nbd::compare(options, [&options.binary, &before], round)?;
-            rows.iter().enumerate().for_each(|(which, rows)| add_rows(&mut all, which, rows));
-            continue;
-        }
-        // The daemon that begins changes, so that none always meets a machine at rest.
-        for which in [round % 2, (round + 1) % 2] {
-            let binary = if which == 0 { &options.binary } else { &before };
-            println!("### round {} of {rounds}, {}\n", round + 1, ["now", "before"][which]);
-            let report = bench(&Options { binary: binary.clone(), ..options.clone() })?;
-            add_rows(&mut all, which, report.rows());
-        }
+        println!("### round {} of {rounds}\n", round + 1);
+        let binaries = [options.binary.as_path(), before.as_path()];
+        let rows = match name {
+            "nbd" => nbd::compare(options, binaries, round)?,
+            _ => one_after_the_other(bench, options, binaries, round)?,
+        };
+        rows.iter().enumerate().for_each(|(which, rows)| add_rows(&mut all, which, rows));
     }
     // A cell of the matrix of ceilings may be out of reach in all rounds of one daemon.
     let is_on_both_sides = |series: &Series| series.rounds.iter().all(|figures| !figures.is_empty());
@@ -73,6 +67,23 @@ pub fn run(name: &str, bench: Bench, options: &Options, rounds: usize) -> Result
     let rows: Vec<_> = all.iter().map(|series| judge(series, &mut report)).collect();
     print_table(&["row", "figure", "now", "before", "ratio", "rounds of before"], rows);
     Ok(report)
+}
+
+/// Runs a bench with each daemon. Returns the rows of each.
+fn one_after_the_other(
+    bench: Bench,
+    options: &Options,
+    binaries: [&Path; 2],
+    round: usize,
+) -> Result<[Vec<Value>; 2]> {
+    let mut rows = [Vec::new(), Vec::new()];
+    // The daemon that begins changes, so that none always meets a machine at rest.
+    for which in [round % 2, (round + 1) % 2] {
+        println!("#### {}\n", ["now", "before"][which]);
+        let report = bench(&Options { binary: binaries[which].to_owned(), ..options.clone() })?;
+        rows[which] = report.rows().to_vec();
+    }
+    Ok(rows)
 }
 
 /// Adds the figures of a round to those of the rounds before it.

@@ -155,8 +155,8 @@ pub struct VolumeCreateArguments {
     /// Class of the volume: low, medium or high [default: any, the lowest class with space first]
     #[arg(long, value_name = "CLASS", value_enum, ignore_case = true, visible_alias = "io-priority")]
     pub class: Option<IoPriority>,
-    /// If the class is not available: 'strict' refuses, 'prefer' takes the next worse, else the next better one, and shows it
-    /// [default: strict]
+    /// If the class is not available: 'strict' refuses, 'prefer' takes the next worse, else the next better one,
+    /// and shows it [default: strict]
     #[arg(long, value_name = "strict|prefer", value_enum, ignore_case = true, hide_possible_values = true)]
     pub class_policy: Option<VolumeClassPolicy>,
     #[command(flatten)]
