@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use super::mounts::unmount_below;
 use super::program::{Ran, run};
 
 /// The program under test.
@@ -21,29 +22,50 @@ const LOG_SHOWN_BYTES: usize = 8000;
 /// A state folder, which outlives the daemons that use it one after the other.
 #[derive(Clone)]
 pub struct State {
-    folder: Arc<TempDir>,
+    folder: Arc<Folder>,
+}
+
+/// The folder of a test. What a test has left mounted in it would hold up its removal.
+struct Folder(TempDir);
+
+impl Folder {
+    fn in_folder(parent: &Path) -> Folder {
+        Folder(tempfile::Builder::new().prefix("weir-e2e-").tempdir_in(parent).unwrap())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if state_in(self.0.path()).join("keeper.sock").exists() {
+            end_keeper_of(&state_in(self.0.path()));
+        }
+        unmount_below(self.0.path());
+    }
+}
+
+fn state_in(folder: &Path) -> PathBuf {
+    folder.join("state")
 }
 
 impl State {
     /// A fresh folder. Its path is short, because sockets lie in it.
     pub fn new() -> State {
-        State { folder: Arc::new(tempfile::Builder::new().prefix("weir-e2e-").tempdir().unwrap()) }
+        State { folder: Arc::new(Folder::in_folder(&std::env::temp_dir())) }
     }
 
     /// State folder of the daemon.
     pub fn path(&self) -> PathBuf {
-        self.folder.path().join("state")
+        state_in(self.folder.0.path())
     }
 
     /// A fresh folder in memory, for tests that must not wait for a disk.
     pub fn in_memory() -> State {
-        let folder = tempfile::Builder::new().prefix("weir-e2e-").tempdir_in(MEMORY);
-        State { folder: Arc::new(folder.unwrap()) }
+        State { folder: Arc::new(Folder::in_folder(Path::new(MEMORY))) }
     }
 
     /// A file beside the state folder.
     pub fn beside(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.folder.0.path().join(name)
     }
 
     /// Folder of all volumes' folders.
@@ -261,7 +283,11 @@ impl Drop for Daemon {
 
 /// Process of the keeper of a state folder, if there is one.
 pub fn keeper(state: &State) -> Option<String> {
-    let asked = format!("keeper --socket {}", state.path().join("keeper.sock").display());
+    keeper_of(&state.path())
+}
+
+fn keeper_of(state: &Path) -> Option<String> {
+    let asked = format!("keeper --socket {}", state.join("keeper.sock").display());
     let output = Command::new("pgrep").args(["-f", &asked]).output().unwrap();
     let process = String::from_utf8(output.stdout).unwrap().trim().to_owned();
     (!process.is_empty()).then_some(process)
@@ -269,7 +295,11 @@ pub fn keeper(state: &State) -> Option<String> {
 
 /// Kills the keeper of a state folder, if there is one. That ends the mounts that no daemon serves.
 pub fn end_keeper(state: &State) {
-    if let Some(keeper) = keeper(state) {
+    end_keeper_of(&state.path());
+}
+
+fn end_keeper_of(state: &Path) {
+    if let Some(keeper) = keeper_of(state) {
         let _ = Command::new("kill").args(["-9", &keeper]).output();
     }
 }

@@ -68,6 +68,17 @@ impl Drop for Mount {
     }
 }
 
+/// Detaches every filesystem that is mounted below a folder, the newest first.
+pub fn unmount_below(folder: &Path) {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(1)).map(Path::new);
+    let mut points: Vec<&Path> = points.filter(|point| point.starts_with(folder)).collect();
+    points.reverse();
+    for point in points {
+        let _ = std::process::Command::new("umount").arg("-l").arg(point).output();
+    }
+}
+
 /// Fills a filesystem to its last byte with a file in this folder.
 pub fn fill_to_the_last_byte(folder: &Path) -> PathBuf {
     let path = folder.join("filler");
