@@ -205,9 +205,12 @@ mod tests {
 
     use super::*;
 
-    /// Error of a client whose daemon accepts one connection and handles it with `serve`. The request times
-    /// out after `timeout`.
-    fn told(timeout: Duration, serve: impl FnOnce(UnixStream) + Send + 'static) -> ClientError {
+    /// Error of a client whose request times out after `timeout`, and what the daemon had read of the request with
+    /// `serve` by then.
+    fn told(
+        timeout: Duration,
+        serve: impl FnOnce(UnixStream) -> Vec<u8> + Send + 'static,
+    ) -> (ClientError, Vec<u8>) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("api.sock");
         let listener = UnixListener::bind(&path).unwrap();
@@ -215,17 +218,37 @@ mod tests {
         let client = Client::new(Some(&format!("unix:{}", path.display())), None).unwrap();
         let error = client.send(client.request(Method::GET, "/v1/status", &[]), timeout).unwrap_err();
         drop(client);
-        served.join().unwrap();
-        error
+        // The time may have passed before the client connected. Then the daemon accepts this connection.
+        drop(UnixStream::connect(&path));
+        (error, served.join().unwrap())
     }
 
     #[test]
     fn slow_answer_is_not_a_missing_daemon() {
-        let wait_for_the_end = |mut stream: UnixStream| _ = stream.read_to_end(&mut Vec::new());
-        let error = told(Duration::from_millis(1), wait_for_the_end);
+        let wait_for_the_end = |mut stream: UnixStream| {
+            let mut request = Vec::new();
+            stream.read_to_end(&mut request).unwrap();
+            request
+        };
+        let mut timeout = Duration::from_millis(1);
+        let error = loop {
+            let (error, request) = told(timeout, wait_for_the_end);
+            if !request.is_empty() {
+                break error;
+            }
+            timeout *= 2;
+        };
         assert!(matches!(error, ClientError::TimedOut { .. }), "{error}");
-        let take_and_end = |mut stream: UnixStream| _ = stream.read(&mut [0; 16]);
-        let error = told(READ_TIME_MAX, take_and_end);
+    }
+
+    #[test]
+    fn daemon_that_ends_without_an_answer_is_not_a_missing_daemon() {
+        let take_and_end = |mut stream: UnixStream| {
+            let mut request = vec![0; 16];
+            stream.read_exact(&mut request).unwrap();
+            request
+        };
+        let (error, _) = told(READ_TIME_MAX, take_and_end);
         assert!(matches!(error, ClientError::NoAnswer { .. }), "{error}");
     }
 
