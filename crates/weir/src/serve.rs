@@ -5,9 +5,11 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, Mode};
-use rustix::process::{Resource, Rlimit};
+use rustix::io::Errno;
+use rustix::process::{Pid, Resource, Rlimit, test_kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -36,6 +38,10 @@ const API_SOCKET: &str = "api.sock";
 
 /// Width of the process ID in the lock file, in digits.
 const HOLDER_DIGITS: usize = 10;
+/// Time for a new process of a killed daemon to let go of the daemon's lock.
+const LET_GO_TIME_MAX: Duration = Duration::from_secs(5);
+/// Interval of the attempts in this time.
+const LET_GO_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Runs the daemon until a signal ends it, or only checks its options and configuration file.
 pub fn serve(arguments: ServeArguments) -> Result<(), CommandError> {
@@ -198,14 +204,11 @@ fn lock_state(state: &Path) -> Result<File, CommandError> {
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
     let mut file = file.map_err(failed)?;
-    if let Err(error) = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        if error != rustix::io::Errno::WOULDBLOCK {
+    if let Err(error) = wait_for_lock(&mut file) {
+        if error != Errno::WOULDBLOCK {
             return Err(failed(error.into()));
         }
-        let mut holder = String::new();
-        // The holder's process ID only improves the message.
-        let _ = file.read_to_string(&mut holder);
-        let (state, holder) = (state.display(), holder.lines().next().unwrap_or_default().trim());
+        let (state, holder) = (state.display(), holder_of(&mut file));
         return Err(CommandError::Failed(format!(
             "another weir daemon (process {holder}) uses the state folder {state}; \
              stop it, or name another folder with --state"
@@ -219,6 +222,35 @@ fn lock_state(state: &Path) -> Result<File, CommandError> {
         tracing::warn!("{} does not say which process holds it: {}", path.display(), explain(&path, &error));
     }
     Ok(file)
+}
+
+/// Takes a lock. A killed daemon's lock is held for another moment if a program was just being started: the new
+/// process has the file until it runs the program.
+fn wait_for_lock(file: &mut File) -> Result<(), Errno> {
+    let end = Instant::now() + LET_GO_TIME_MAX;
+    loop {
+        match rustix::fs::flock(&*file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if has_ended(&holder_of(file)) && Instant::now() < end => {
+                std::thread::sleep(LET_GO_INTERVAL);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Process ID of the daemon that last had a lock, as the lock's file says; empty if it does not.
+fn holder_of(file: &mut File) -> String {
+    let mut holder = String::new();
+    let read = file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_string(&mut holder));
+    if read.is_err() {
+        return String::new();
+    }
+    holder.lines().next().unwrap_or_default().trim().to_owned()
+}
+
+fn has_ended(process: &str) -> bool {
+    let process = process.parse().ok().and_then(Pid::from_raw);
+    process.is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH))
 }
 
 /// Raises the limit of open files to the maximum that the system allows. Every extent in use is an open file.
@@ -244,5 +276,19 @@ mod tests {
         assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
         drop(lock);
         assert!(lock_state(state.path()).is_ok());
+    }
+
+    #[test]
+    fn lock_that_outlives_its_daemon_for_a_moment_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut daemon = std::process::Command::new("true").spawn().unwrap();
+        let process = daemon.id();
+        daemon.wait().unwrap();
+        std::fs::write(folder.path().join("lock"), format!("{process}\n")).unwrap();
+        let left = File::open(folder.path().join("lock")).unwrap();
+        rustix::fs::flock(&left, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let leaves = std::thread::spawn(move || drop(left));
+        drop(lock_state(folder.path()).unwrap());
+        leaves.join().unwrap();
     }
 }

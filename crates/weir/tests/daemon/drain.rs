@@ -202,10 +202,7 @@ fn drain_without_room_is_refused_with_missing_bytes() {
     let small = daemon.state().beside("small");
     std::fs::create_dir_all(&small).unwrap();
     tool("mount", &["-t", "tmpfs", "-o", "size=32m", "none", small.to_str().unwrap()]);
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| fill_more_than_fits(&daemon)));
-    drop(daemon);
-    tool("umount", &["-l", small.to_str().unwrap()]);
-    outcome.unwrap();
+    fill_more_than_fits(&daemon);
 }
 
 fn fill_more_than_fits(daemon: &Daemon) {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::common::daemon::{Daemon, MEMORY, State, WEIR};
+use crate::common::mounts::Mount;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -274,34 +275,14 @@ fn invalid_measure_commands_are_refused_with_accepted_values() {
     daemon.stop();
 }
 
-/// Small filesystem in memory, which is unmounted at the end.
-struct Small(PathBuf);
-
-impl Small {
-    fn mount(path: PathBuf) -> Small {
-        crate::common::program::tool(
-            "mount",
-            &["-t", "tmpfs", "-o", "size=16m", "tmpfs", path.to_str().unwrap()],
-        );
-        Small(path)
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        // The unmount is lazy, because the daemon of a failed test may still be ending.
-        crate::common::program::tool("umount", &["-l".as_ref(), self.0.as_os_str()]);
-    }
-}
-
 #[test]
 fn full_drive_is_usable_and_says_why_it_has_no_class() {
     if !crate::common::program::is_root() {
         return;
     }
     let daemon = Daemon::fresh();
-    let small = Small::mount(disk_folder(daemon.state(), "small"));
-    add(&daemon, &small.0, "small", "");
+    let small = Mount::tmpfs(&disk_folder(daemon.state(), "small"), 16);
+    add(&daemon, small.point(), "small", "");
     let found = drive(&daemon, "small");
     let reason = found["class_reason"].as_str().unwrap();
     assert!(found.get("class").is_none() && reason.contains("there is no room to measure in: "), "{found:#}");
