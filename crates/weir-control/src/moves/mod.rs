@@ -1,8 +1,8 @@
 //! Moves: bringing extent replicas to their desired drives under running I/O.
 //!
-//! Reasons are another number of replicas, another class, another template, or a drive that drains. [`plan`]
-//! decides the next step from the current state, and this module carries it out. No state of a move is kept:
-//! each pass, in this daemon or the next, continues from what it finds.
+//! Reasons are another number of replicas, another class, another template, or a drive that drains.
+//! [`weir_plan::replica_plan`] decides the next step from the current state, and this module carries it out. No
+//! state of a move is kept: each pass, in this daemon or the next, continues from what it finds.
 //!
 //! A replica is added in the order file, metadata (by the data plane), record. It is removed in the order
 //! metadata, record, file. So a record names no replica that the replica metadata lacks, and no replica

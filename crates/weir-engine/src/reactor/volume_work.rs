@@ -1,7 +1,6 @@
 //! Volume work: letting volumes work, carrying out what they answer, and the work that is due.
 
 use weir_reactor::Completion;
-use weir_volume::mirror::Effect;
 
 use super::Reactor;
 use crate::background::EndedStep;
@@ -17,33 +16,23 @@ impl Reactor {
     /// handler of an effect may call this again; the call then returns at once, and the order stays.
     pub(super) fn carry_out(&mut self, index: VolumeIndex) {
         while let Some(mut effects) = self.volumes[index].begin_effects() {
-            let mut left = effects.drain(..);
-            while let Some(effect) = self.take_effects(index, &mut left) {
-                match effect {
-                    VolumeEffect::Ended { ticket, owner, result } => {
+            for effect in effects.drain(..) {
+                let (volume, mut desk) = self.volumes.at(&mut self.io, index);
+                match volume.take_effect(effect, &mut desk) {
+                    None => continue,
+                    Some(VolumeEffect::Ended { ticket, owner, result }) => {
                         let Owner { part, memory, spent, .. } = owner;
                         let ended = EndedOperation { part, memory, spent };
                         self.clients.operation_ended(&mut self.io, ticket, ended, result);
                     }
-                    VolumeEffect::Flushed { ticket, result } => {
+                    Some(VolumeEffect::Flushed { ticket, result }) => {
                         self.clients.flushed(&mut self.io, ticket, result);
                     }
                 }
                 self.serve_clients();
             }
-            drop(left);
             self.volumes[index].agenda.end(effects);
         }
-    }
-
-    /// Carries out effects of a volume up to the first that concerns a client.
-    fn take_effects(
-        &mut self,
-        index: VolumeIndex,
-        effects: &mut impl Iterator<Item = Effect>,
-    ) -> Option<VolumeEffect> {
-        let (volume, mut desk) = self.volumes.at(&mut self.io, index);
-        effects.find_map(|effect| volume.take_effect(effect, &mut desk))
     }
 
     /// Lets a volume work, and carries out its effects and what its metadata decided.

@@ -303,6 +303,7 @@ impl Mirror {
         }
     }
 
+    // Each request takes the first steps. The locals of the others would cost it something.
     fn step(&mut self, step: Step, effects: &mut Vec<Effect>) {
         let parts = &mut self.parts;
         match step {
@@ -317,6 +318,14 @@ impl Mirror {
                 }
             }
             Step::Read(id) => parts.requests(effects).read(id),
+            other => self.rare_step(other, effects),
+        }
+    }
+
+    #[inline(never)]
+    fn rare_step(&mut self, step: Step, effects: &mut Vec<Effect>) {
+        let parts = &mut self.parts;
+        match step {
             Step::Continue(id) => parts.requests(effects).continue_change(id),
             Step::ContinueAll(extent) => parts.requests(effects).continue_all(extent),
             Step::FailReads(extent) => parts.requests(effects).fail_held_reads(extent),
@@ -334,6 +343,12 @@ impl Mirror {
             Step::WriteChecksumHeaders(extent) => parts.extents.write_checksum_headers(extent, effects),
             Step::ContinueScrub(extent) => parts.scrub(effects).go_on(extent),
             Step::ContinueSnapshot => parts.snapshot_work(effects).go_on(),
+            Step::Launch(..)
+            | Step::Enqueue(_)
+            | Step::EnqueueWaiting(_)
+            | Step::BeginChange(_)
+            | Step::Acknowledge(..)
+            | Step::Read(_) => unreachable!("the caller takes these"),
         }
     }
 

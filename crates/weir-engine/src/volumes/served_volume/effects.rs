@@ -18,6 +18,9 @@ pub enum VolumeEffect {
 
 impl ServedVolume {
     /// Carries out an effect of the mirror, except for what concerns clients.
+    // Each request passes through here several times. What it needs is inlined into the reactor, and the rest is kept
+    // apart, because its many locals would cost each request.
+    #[inline(always)]
     pub fn take_effect(&mut self, effect: Effect, desk: &mut Desk<'_>) -> Option<VolumeEffect> {
         match effect {
             Effect::Act { slot, owner, action } => self.disk(desk).begin(slot, owner, action),
@@ -29,6 +32,14 @@ impl ServedVolume {
                 let ticket = self.operations.end_flush(flush);
                 return Some(VolumeEffect::Flushed { ticket, result });
             }
+            other => self.take_rare_effect(other, desk),
+        }
+        None
+    }
+
+    #[inline(never)]
+    fn take_rare_effect(&mut self, effect: Effect, desk: &mut Desk<'_>) {
+        match effect {
             Effect::WriteMetadata(request) => self.begin_metadata(*request, desk),
             Effect::Examine { id, slot, operation, content } => {
                 let (scrub, mut desk) = self.scrub(desk);
@@ -57,12 +68,15 @@ impl ServedVolume {
             Effect::ReplicaStates { extent, replica_states, .. } => {
                 self.states_changed(extent, replica_states, desk);
             }
+            Effect::Act { .. } | Effect::Ended { .. } | Effect::Done { .. } | Effect::Flushed { .. } => {
+                unreachable!("the caller takes these")
+            }
         }
-        None
     }
 
     /// Gives the result of a mirror's operation to what it was for. For a read, `source` is the replica's
     /// operation that has the data.
+    #[inline(always)]
     fn end_operation(
         &mut self,
         operation: MirrorId,
@@ -72,12 +86,22 @@ impl ServedVolume {
     ) -> Option<VolumeEffect> {
         let owner = self.operations.take_owner(operation, source);
         self.mirror.forget(operation);
+        if let Purpose::Client(ticket) = owner.purpose {
+            return Some(VolumeEffect::Ended { ticket, owner, result });
+        }
+        self.end_own_operation(owner, result.is_ok(), desk);
+        None
+    }
+
+    /// Gives the result of a mirror's operation to the volume's own work.
+    #[inline(never)]
+    fn end_own_operation(&mut self, owner: Owner, is_done: bool, desk: &mut Desk<'_>) {
         match owner.purpose {
-            Purpose::Client(ticket) => return Some(VolumeEffect::Ended { ticket, owner, result }),
+            Purpose::Client(_) => unreachable!("the caller tells clients"),
             Purpose::Resync { extent, slot } => {
                 drop(owner);
                 let (resync, mut desk) = self.resync(desk);
-                resync.region_ended((extent, slot), result.is_ok(), &mut desk);
+                resync.region_ended((extent, slot), is_done, &mut desk);
             }
             Purpose::Scrubbing { extent } => {
                 drop(owner);
@@ -85,6 +109,5 @@ impl ServedVolume {
                 scrub.piece_ended(extent, &mut desk);
             }
         }
-        None
     }
 }
