@@ -125,13 +125,20 @@ fn row(medium: &str, workload: &Workload, server: &str, figures: &Figures) -> Va
 }
 
 /// Measures two daemons that both run, in short turns: a slow moment of the machine hits both alike. Both are
-/// started for this round, because their placement in memory makes a difference. Returns the rows of each.
+/// started for this round, and each round begins with the other one, because their placement in memory makes a
+/// difference. Returns the rows of each.
 pub fn compare(options: &Options, binaries: [&Path; 2], round: usize) -> Result<[Vec<Value>; 2]> {
     let mut rows = [Vec::new(), Vec::new()];
     for medium in ["memory", "disk"] {
         let name = |which: usize| ["weir-bench-now", "weir-bench-before"][which];
         let start = |which: usize| Side::start(options, (binaries[which], name(which)), medium);
-        let mut sides = [start(0)?, start(1)?];
+        let mut sides = match round % 2 {
+            0 => [start(0)?, start(1)?],
+            _ => {
+                let before = start(1)?;
+                [start(0)?, before]
+            }
+        };
         for workload in &WORKLOADS {
             let mut figures = [Rounds::new(), Rounds::new()];
             let turns = if options.is_quick { 1 } else { TURNS };
