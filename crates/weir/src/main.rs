@@ -10,6 +10,7 @@ mod notify;
 mod serve;
 mod settings;
 mod state_folder;
+mod state_lock;
 mod supervise;
 
 use weir_api_types::PoliciesApply;

@@ -1,15 +1,9 @@
 //! `weir serve`: the life of the daemon, from its options to its end.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, Mode};
-use rustix::io::Errno;
-use rustix::process::{Pid, Resource, Rlimit, test_kill_process};
+use rustix::fs::Mode;
+use rustix::process::{Resource, Rlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -17,6 +11,7 @@ use crate::io_method::ChosenIo;
 use crate::notify;
 use crate::settings::{NBD_SOCKET, Settings};
 use crate::state_folder;
+use crate::state_lock;
 use crate::supervise::Supervised;
 use weir_api::{ApiListeners, Facts, ListenError};
 use weir_api_types::IoMethod;
@@ -36,13 +31,6 @@ use weir_store::space::{Obstacle, explain};
 /// File name of the API's socket.
 const API_SOCKET: &str = "api.sock";
 
-/// Width of the process ID in the lock file, in digits.
-const HOLDER_DIGITS: usize = 10;
-/// Time for a new process of a killed daemon to let go of the daemon's lock.
-const LET_GO_TIME_MAX: Duration = Duration::from_secs(5);
-/// Interval of the attempts in this time.
-const LET_GO_INTERVAL: Duration = Duration::from_millis(10);
-
 /// Runs the daemon until a signal ends it, or only checks its options and configuration file.
 pub fn serve(arguments: ServeArguments) -> Result<(), CommandError> {
     if arguments.check {
@@ -57,7 +45,7 @@ pub fn serve(arguments: ServeArguments) -> Result<(), CommandError> {
     if settings.sockets != settings.state {
         state_folder::make(&settings.sockets, true)?;
     }
-    let lock = lock_state(&settings.state)?;
+    let lock = state_lock::take(&settings.state)?;
     allow_many_files();
     // Signals are caught from here on, so an early SIGTERM also ends the daemon cleanly.
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(CommandError::failed)?;
@@ -195,64 +183,6 @@ fn remove_sockets(listen: &[ListenAddress]) {
     }
 }
 
-/// Locks the state folder against other daemons, for as long as the file is open.
-fn lock_state(state: &Path) -> Result<File, CommandError> {
-    let path = state.join("lock");
-    let failed = |error: std::io::Error| {
-        CommandError::Failed(format!("cannot lock {}: {}", path.display(), explain(&path, &error)))
-    };
-    let mut options = OpenOptions::new();
-    let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
-    let mut file = file.map_err(failed)?;
-    if let Err(error) = wait_for_lock(&mut file) {
-        if error != Errno::WOULDBLOCK {
-            return Err(failed(error.into()));
-        }
-        let (state, holder) = (state.display(), holder_of(&mut file));
-        return Err(CommandError::Failed(format!(
-            "another weir daemon (process {holder}) uses the state folder {state}; \
-             stop it, or name another folder with --state"
-        )));
-    }
-    // Written in place and with a fixed width, so the write needs no new space. The ID only improves a
-    // message.
-    let holder = format!("{:<width$}\n", std::process::id(), width = HOLDER_DIGITS);
-    let written = file.seek(SeekFrom::Start(0)).and_then(|_| file.write_all(holder.as_bytes()));
-    if let Err(error) = written {
-        tracing::warn!("{} does not say which process holds it: {}", path.display(), explain(&path, &error));
-    }
-    Ok(file)
-}
-
-/// Takes a lock. A killed daemon's lock is held for another moment if a program was just being started: the new
-/// process has the file until it runs the program.
-fn wait_for_lock(file: &mut File) -> Result<(), Errno> {
-    let end = Instant::now() + LET_GO_TIME_MAX;
-    loop {
-        match rustix::fs::flock(&*file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) if has_ended(&holder_of(file)) && Instant::now() < end => {
-                std::thread::sleep(LET_GO_INTERVAL);
-            }
-            result => return result,
-        }
-    }
-}
-
-/// Process ID of the daemon that last had a lock, as the lock's file says; empty if it does not.
-fn holder_of(file: &mut File) -> String {
-    let mut holder = String::new();
-    let read = file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_string(&mut holder));
-    if read.is_err() {
-        return String::new();
-    }
-    holder.lines().next().unwrap_or_default().trim().to_owned()
-}
-
-fn has_ended(process: &str) -> bool {
-    let process = process.parse().ok().and_then(Pid::from_raw);
-    process.is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH))
-}
-
 /// Raises the limit of open files to the maximum that the system allows. Every extent in use is an open file.
 /// The usual limit of 1024 exists for programs that still use `select`; two large volumes need more.
 fn allow_many_files() {
@@ -261,34 +191,5 @@ fn allow_many_files() {
         rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
     {
         tracing::warn!(%error, "the limit of open files could not be raised from {:?}", limit.current);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn second_daemon_is_refused_the_state_folder() {
-        let state = tempfile::tempdir().unwrap();
-        let lock = lock_state(state.path()).unwrap();
-        let error = lock_state(state.path()).unwrap_err().to_string();
-        assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
-        drop(lock);
-        assert!(lock_state(state.path()).is_ok());
-    }
-
-    #[test]
-    fn lock_that_outlives_its_daemon_for_a_moment_is_waited_for() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut daemon = std::process::Command::new("true").spawn().unwrap();
-        let process = daemon.id();
-        daemon.wait().unwrap();
-        std::fs::write(folder.path().join("lock"), format!("{process}\n")).unwrap();
-        let left = File::open(folder.path().join("lock")).unwrap();
-        rustix::fs::flock(&left, FlockOperation::NonBlockingLockExclusive).unwrap();
-        let leaves = std::thread::spawn(move || drop(left));
-        drop(lock_state(folder.path()).unwrap());
-        leaves.join().unwrap();
     }
 }

@@ -105,7 +105,6 @@ impl SharedDriveQueue {
     }
 
     /// An operation arrives at a leaf. Answers its cost, and whether it may go to the drive now.
-    #[inline]
     pub fn arrive(
         &self,
         now_ns: u64,
@@ -120,7 +119,6 @@ impl SharedDriveQueue {
     }
 
     /// The drive has ended an operation. True if others wait and may run now.
-    #[inline]
     pub fn completed(&self, now_ns: u64, cost: Cost) -> bool {
         locked(&self.0).queue.completed(now_ns, cost)
     }

@@ -67,7 +67,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        end_keeper(&self.state);
+        end_keeper(&self.state.path());
         let _ = Command::new("umount").arg("-l").arg(&self.point).stderr(Stdio::null()).status();
         let device = fs::canonicalize(&self.path).unwrap_or_default();
         let _ = Command::new("losetup").arg("--detach").arg(device).stderr(Stdio::null()).status();
@@ -192,10 +192,10 @@ fn attachment_without_its_keeper_is_cleared() {
     let daemon = state.start(&[]);
     daemon.create("v1", "64MiB");
     let _disk = Disk::attach(&daemon, "v1", &[]);
-    assert!(keeper(daemon.state()).is_some());
+    assert!(keeper(&daemon.state().path()).is_some());
     let state = daemon.kill();
     // As after a restart of the host: nobody has held the mount since.
-    end_keeper(&state);
+    end_keeper(&state.path());
     let daemon = state.start(&[]);
     assert_nothing_left(&daemon);
     let again = Disk::attach(&daemon, "v1", &[]);
@@ -282,9 +282,9 @@ fn killed_keeper_is_replaced_while_the_daemon_runs() {
     let disk = Disk::attach(&daemon, "v1", &[]);
     disk.make_filesystem();
     disk.mount();
-    let old = keeper(&state);
-    end_keeper(&state);
-    wait_until("there is another keeper", || keeper(&state).is_some_and(|new| Some(new) != old));
+    let old = keeper(&state.path());
+    end_keeper(&state.path());
+    wait_until("there is another keeper", || keeper(&state.path()).is_some_and(|new| Some(new) != old));
     wait_until("it has the mount", || log_of(&state).contains("is replaced"));
     // The daemon asks the new keeper under the lock that the replacement holds.
     daemon.create("v2", "64MiB");

@@ -52,7 +52,7 @@ impl Drop for AttachedFile {
         if visible_files(&self.state).is_empty() {
             return;
         }
-        end_keeper(&self.state);
+        end_keeper(&self.state.path());
         for file in visible_files(&self.state) {
             let _ = Command::new("umount").arg("-l").arg(file).stderr(Stdio::null()).status();
         }

@@ -37,7 +37,7 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if state_in(self.0.path()).join("keeper.sock").exists() {
-            end_keeper_of(&state_in(self.0.path()));
+            end_keeper(&state_in(self.0.path()));
         }
         unmount_below(self.0.path());
     }
@@ -275,18 +275,14 @@ impl Drop for Daemon {
         let _ = self.child.wait();
         if std::thread::panicking() {
             // A mount without a daemon would hold up whoever removes its folder.
-            end_keeper(&self.state);
+            end_keeper(&self.state.path());
             eprintln!("the daemon's log ends:\n{}", end_of(&self.state.beside("log")));
         }
     }
 }
 
 /// Process of the keeper of a state folder, if there is one.
-pub fn keeper(state: &State) -> Option<String> {
-    keeper_of(&state.path())
-}
-
-fn keeper_of(state: &Path) -> Option<String> {
+pub fn keeper(state: &Path) -> Option<String> {
     let asked = format!("keeper --socket {}", state.join("keeper.sock").display());
     let output = Command::new("pgrep").args(["-f", &asked]).output().unwrap();
     let process = String::from_utf8(output.stdout).unwrap().trim().to_owned();
@@ -294,12 +290,8 @@ fn keeper_of(state: &Path) -> Option<String> {
 }
 
 /// Kills the keeper of a state folder, if there is one. That ends the mounts that no daemon serves.
-pub fn end_keeper(state: &State) {
-    end_keeper_of(&state.path());
-}
-
-fn end_keeper_of(state: &Path) {
-    if let Some(keeper) = keeper_of(state) {
+pub fn end_keeper(state: &Path) {
+    if let Some(keeper) = keeper(state) {
         let _ = Command::new("kill").args(["-9", &keeper]).output();
     }
 }
