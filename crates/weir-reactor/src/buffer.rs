@@ -247,7 +247,10 @@ impl Unfilled {
     /// # Panics
     /// If they do not fit.
     pub fn append_zeroes(&mut self, count: usize) {
-        self.0.extend(count).fill(0);
+        // Most writes cover whole blocks and need none.
+        if count > 0 {
+            self.0.extend(count).fill(0);
+        }
     }
 
     /// Returns the filled bytes as a buffer; the rest stays out of view.

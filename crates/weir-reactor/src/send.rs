@@ -121,7 +121,9 @@ impl SendBatch {
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = self.vectors.as_mut_ptr();
         message.msg_iovlen = self.vectors.len();
-        &raw const **self.message.insert(Box::new(message))
+        let place = self.message.get_or_insert_with(|| Box::new(message));
+        **place = message;
+        &raw const **place
     }
 }
 

@@ -1,8 +1,8 @@
 //! Any bench in turn with an earlier daemon (`--in-turn ROUNDS`), whose binary `WEIR_BASELINE` names.
 //!
 //! A round runs the bench with both daemons, one after the other. In the bench `nbd` both run, in turns of a
-//! second. The figures of each row are compared by their medians. A figure is worse only if the difference exceeds
-//! both a fixed part and the spread of the rounds. Rows of other servers are compared too, and not judged: they
+//! second. The figures of each row are compared by the median of the ratios of the rounds, so that a slow round
+//! cancels out. A figure is worse only if the difference exceeds both a fixed part and the spread of the rounds. Rows of other servers are compared too, and not judged: they
 //! show how much the machine changes by itself.
 
 use std::path::{Path, PathBuf};
@@ -139,26 +139,38 @@ fn is_weirs(row: &Value) -> bool {
 fn judge(series: &Series, report: &mut Report) -> Vec<String> {
     let Series { row, figure, .. } = series;
     let [now, before] = series.rounds.each_ref().map(|rounds| median(rounds.iter().copied()));
-    let ratio = if before == 0.0 { 1.0 } else { now / before };
+    let ratio = ratio(series, now, before);
     let spread = series.rounds[1].iter().copied();
     let (low, high) = (spread.clone().fold(f64::MAX, f64::min), spread.fold(0.0, f64::max));
     report.row(json!({"row": row, "figure": figure, "now": series.rounds[0], "before": series.rounds[1]}));
     if series.is_weir && figure != "files_iops" {
         let found = format!("{now:.2} after {before:.2} ({low:.2} to {high:.2}), ratio {ratio:.3}");
-        report.claim(format!("{row}: {figure} not worse"), found, !is_worse(series, now, before));
+        report.claim(format!("{row}: {figure} not worse"), found, !is_worse(series, before, ratio));
     }
     let numbers = [now, before].map(|figure| format!("{figure:.2}"));
     let cells = [row.clone(), figure.clone()].into_iter().chain(numbers);
     cells.chain([format!("{ratio:.3}"), format!("{low:.2} to {high:.2}")]).collect()
 }
 
-/// Returns true if the median is worse by a counted difference, and outside the rounds of before.
-fn is_worse(series: &Series, now: f64, before: f64) -> bool {
-    let rounds = series.rounds[1].iter().copied();
+/// Returns the median of the rounds' ratios of now to before. Rounds in which only one daemon has the figure leave
+/// nothing to pair; the medians are compared then.
+fn ratio(series: &Series, now: f64, before: f64) -> f64 {
+    let of = |now: f64, before: f64| if before == 0.0 { 1.0 } else { now / before };
+    match &series.rounds {
+        [all, others] if all.len() == others.len() => {
+            median(all.iter().zip(others).map(|(now, before)| of(*now, *before)))
+        }
+        _ => of(now, before),
+    }
+}
+
+/// Returns true if the ratio is worse by a counted difference, and lies outside the rounds of before.
+fn is_worse(series: &Series, before: f64, ratio: f64) -> bool {
+    let parts = series.rounds[1].iter().map(|round| if before == 0.0 { 1.0 } else { round / before });
     if series.is_more_better {
-        now < before * (1.0 - DIFFERENCE_COUNTED) && now < rounds.fold(f64::MAX, f64::min)
+        ratio < 1.0 - DIFFERENCE_COUNTED && ratio < parts.fold(f64::MAX, f64::min)
     } else {
-        now > before * (1.0 + DIFFERENCE_COUNTED) && now > rounds.fold(0.0, f64::max)
+        ratio > 1.0 + DIFFERENCE_COUNTED && ratio > parts.fold(0.0, f64::max)
     }
 }
 
@@ -184,6 +196,12 @@ mod tests {
         assert!(!is_good(&series(true, [94.0; 3], [95.0, 100.0, 101.0])));
         assert!(is_good(&series(false, [104.0; 3], [95.0, 100.0, 105.0])));
         assert!(!is_good(&series(false, [106.0; 3], [95.0, 100.0, 105.0])));
+    }
+
+    #[test]
+    fn a_slow_round_of_both_is_no_loss() {
+        assert!(is_good(&series(true, [100.0, 50.0, 80.0], [100.0, 50.0, 82.0])));
+        assert!(!is_good(&series(true, [94.0, 93.0, 75.0], [100.0, 98.0, 99.0])));
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub struct Lists {
     /// Connections with replies to send.
     outgoing: Vec<ConnectionIndex>,
     /// Connections that had to pause and may be able to continue now.
-    resuming: Vec<ConnectionIndex>,
+    resuming: VecDeque<ConnectionIndex>,
     /// Connections that found the buffer pool exhausted; all retry when a buffer is returned.
     starved: Vec<ConnectionIndex>,
     /// The pool's count of returned buffers when the last connection found it exhausted.
@@ -69,17 +69,22 @@ impl Lists {
         self.outgoing.push(index);
     }
 
-    pub fn take_outgoing(&mut self) -> Vec<ConnectionIndex> {
-        std::mem::take(&mut self.outgoing)
+    /// Takes the connections with replies to send. The list keeps its room.
+    pub fn drain_outgoing(&mut self) -> impl Iterator<Item = ConnectionIndex> {
+        self.outgoing.drain(..)
     }
 
     /// Lists a connection to be resumed at the end of this round. The connection knows that it is listed.
     pub fn resume(&mut self, index: ConnectionIndex) {
-        self.resuming.push(index);
+        self.resuming.push_back(index);
     }
 
-    pub fn take_resuming(&mut self) -> Vec<ConnectionIndex> {
-        std::mem::take(&mut self.resuming)
+    pub fn resuming_count(&self) -> usize {
+        self.resuming.len()
+    }
+
+    pub fn next_resuming(&mut self) -> Option<ConnectionIndex> {
+        self.resuming.pop_front()
     }
 
     /// True if no connection has replies to send or can be resumed.

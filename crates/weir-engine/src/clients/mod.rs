@@ -342,9 +342,14 @@ impl Clients {
         }
     }
 
-    /// The connections to resume in this round.
-    pub fn take_resuming(&mut self) -> Vec<ConnectionIndex> {
-        self.lists.take_resuming()
+    /// The number of connections to resume in this round. Those that are listed meanwhile wait for the next one.
+    pub fn resuming_count(&self) -> usize {
+        self.lists.resuming_count()
+    }
+
+    /// The next connection to resume.
+    pub fn next_resuming(&mut self) -> Option<ConnectionIndex> {
+        self.lists.next_resuming()
     }
 
     /// Resumes the requests of a listed connection. True if more of its input may be parsed afterwards.
@@ -361,7 +366,7 @@ impl Clients {
 
     /// Hands one batch of each listed connection to the kernel.
     pub fn send_outgoing(&mut self, io: &mut Io) {
-        for index in self.lists.take_outgoing() {
+        for index in self.lists.drain_outgoing() {
             if let Some(connection) = self.connections.get_mut(index) {
                 connection.holdings.unlist_outgoing();
                 connection.send_next(io);

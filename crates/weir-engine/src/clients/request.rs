@@ -116,8 +116,10 @@ impl ActiveRequest {
         let queue_ns = operation.queue_ns.min(open_ns - drive_ns);
         self.spent.drive_ns += drive_ns;
         self.spent.queue_ns += queue_ns;
-        let for_floors = u128::from(queue_ns) * u128::from(operation.floors_ns);
-        self.spent.floors_ns += (for_floors / u128::from(operation.queue_ns.max(1))) as u64;
+        if operation.floors_ns > 0 {
+            let for_floors = u128::from(queue_ns) * u128::from(operation.floors_ns);
+            self.spent.floors_ns += (for_floors / u128::from(operation.queue_ns.max(1))) as u64;
+        }
         self.accounted_ns = now_ns;
     }
 

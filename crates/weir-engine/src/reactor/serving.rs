@@ -77,7 +77,8 @@ impl Reactor {
     /// Resumes listed connections.
     pub(super) fn resume_clients(&mut self) {
         self.clients.resume_starved(&self.io);
-        for index in self.clients.take_resuming() {
+        for _ in 0..self.clients.resuming_count() {
+            let Some(index) = self.clients.next_resuming() else { return };
             if self.clients.resume(&mut self.io, index) {
                 self.serve_clients();
                 self.parse(index);
