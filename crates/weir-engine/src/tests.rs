@@ -35,6 +35,8 @@ use weir_store::extent_file_name;
 use weir_store::replica_metadata::metadata_file_name;
 use weir_volume::mirror::stall::STALL_NS;
 
+mod allocations;
+
 /// Enough memory for a ring to register it.
 const POOL_BYTES: usize = 1 << 20;
 /// Far more rounds than any test needs.

@@ -2,8 +2,8 @@
 //!
 //! A round runs the bench with both daemons, one after the other. In the bench `nbd` both run, in turns of a
 //! second. The figures of each row are compared by the median of the ratios of the rounds, so that a slow round
-//! cancels out. A figure is worse only if the difference exceeds both a fixed part and the spread of the rounds. Rows of other servers are compared too, and not judged: they
-//! show how much the machine changes by itself.
+//! cancels out. A figure is worse only if the difference exceeds both a fixed part and the spread of the rounds. Rows
+//! of other servers are compared too, and not judged: they show how much the machine changes by itself.
 
 use std::path::{Path, PathBuf};
 
