@@ -12,7 +12,7 @@
 //! * As long as one replica is left, clients see no error.
 //!
 //! The work is divided. [`Parts`] lists the owners of state: replicas, extents, operations, the order of
-//! changes, flushes and the snapshot in progress. Each kind of work has a module: [`requests`], [`resync`],
+//! changes, flushes and the snapshot in progress. Each kind of work has a module: [`requests`] with [`acknowledgement`], [`resync`],
 //! [`scrub`], [`checksum_headers`], [`metadata_results`], [`replica_membership`] and [`snapshot_in_progress`]. These modules
 //! do not call each other. Each returns effects and [steps](steps), and the mirror hands every step to the
 //! module that it is for.
@@ -22,6 +22,7 @@
 //! for each operation of each replica. For a change it fills all these buffers with the same data.
 
 pub mod absence;
+mod acknowledgement;
 mod agenda;
 mod change_order;
 mod checksum_headers;

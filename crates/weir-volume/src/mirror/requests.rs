@@ -1,19 +1,19 @@
 //! Requests of clients: reads from one replica, and changes of all replicas.
 //!
 //! * A read goes to the next replica until one succeeds.
-//! * A change is marked dirty, goes to all replicas that must or can take it, and ends once the metadata
-//!   names those that missed it.
+//! * A change is marked dirty and goes to all replicas that must or can take it. [`acknowledgement`] ends it.
 //!
 //! This module does not know snapshots, checksums, resync steps and scrubs: a change comes here once it has
 //! waited for them.
+//!
+//! [`acknowledgement`]: super::acknowledgement
 
 use weir_types::ExtentIndex;
 
 use super::change_order::ChangeOrder;
 use super::extents::Extents;
 use super::mirror_id::MirrorId;
-use super::operation::{Operation, Operations, Stage};
-use super::replica_metadata::ReplicaState;
+use super::operation::{Operations, Stage};
 use super::slots::Slots;
 use super::steps::{Outcome, Step};
 use crate::action::{Content, Fault, Kind};
@@ -62,7 +62,7 @@ impl Requests<'_> {
         if is_alone { self.change(id) } else { self.mark(id) }
     }
 
-    fn mark(&mut self, id: MirrorId) {
+    pub fn mark(&mut self, id: MirrorId) {
         let operation = &mut self.operations[id];
         operation.stage = Stage::Marking;
         let request = operation.request;
@@ -91,33 +91,10 @@ impl Requests<'_> {
         self.outcome.step(Step::Launch(id, slots));
     }
 
-    /// Decides the result of a change that all replicas have answered.
-    fn settle(&mut self, id: MirrorId) {
-        let operation = &self.operations[id];
-        if operation.failed().is_empty() {
-            return self.outcome.step(Step::Acknowledge(id, Ok(Content::Data)));
-        }
-        let (request, failed, fault) = (operation.request, operation.failed(), operation.fault());
-        let states = self.extents[request.extent].replica_states();
-        let has_failed = !operation.succeeded().iter().any(|slot| states[slot] == ReplicaState::InSync);
-        if has_failed && fault != Some(Fault::Unsupported) && self.starts_over(id) {
-            return self.mark(id);
-        }
-        if has_failed || fault == Some(Fault::Unsupported) {
-            // The change was not acknowledged, but replicas may differ now.
-            self.extents[request.extent].diverge(&request);
-            return self.outcome.step(Step::Acknowledge(id, Err(fault.unwrap_or(Fault::Broken))));
-        }
-        self.extents[request.extent].miss(failed, &request);
-        self.operations[id].stage = Stage::Recording;
-        self.extents.write_metadata(request.extent, self.outcome.effects);
-        self.outcome.step(Step::ContinueAll(request.extent));
-    }
-
     /// True if the remaining replicas are asked once more, because a replica that was in sync when it was
     /// asked is not any more. Without the retry, a mere shortage on a remaining replica would reach the
     /// client as the failure of the other replica.
-    fn starts_over(&mut self, id: MirrorId) -> bool {
+    pub fn starts_over(&mut self, id: MirrorId) -> bool {
         let operation = &mut self.operations[id];
         let in_sync = self.extents[operation.request.extent].in_sync();
         let can_start_over = !in_sync.is_empty() && !operation.relied_on().without(in_sync).is_empty();
@@ -131,24 +108,6 @@ impl Requests<'_> {
     pub fn continue_all(&mut self, extent: ExtentIndex) {
         self.order.take_reads(extent).for_each(|id| self.outcome.steps.add(Step::Read(id)));
         self.order.running(extent).for_each(|id| self.outcome.steps.add(Step::Continue(id)));
-    }
-
-    /// Lets a change continue that waited for the metadata, if it did.
-    pub fn continue_change(&mut self, id: MirrorId) {
-        let Some(Operation { request, stage, .. }) = self.operations.known(id).copied() else { return };
-        let extent = &self.extents[request.extent];
-        let is_lost = extent.in_sync().is_empty();
-        match stage {
-            Stage::Marking | Stage::Recording if is_lost => {
-                self.outcome.step(Step::Acknowledge(id, Err(Fault::Broken)));
-            }
-            // The replicas that can take the change may differ from those at the time it was marked.
-            Stage::Marking => self.begin_change(id),
-            Stage::Recording if extent.is_lost_to(self.operations[id].failed(), &request) => {
-                self.outcome.step(Step::Acknowledge(id, Ok(Content::Data)));
-            }
-            _ => {}
-        }
     }
 
     /// Fails the reads that wait for replica metadata that could not be written.
@@ -175,14 +134,6 @@ impl Requests<'_> {
         waiting.for_each(|id| self.outcome.steps.add(Step::Acknowledge(id, Err(fault))));
     }
 
-    /// Acknowledges a change, or fails it, and lets the changes begin that waited for it.
-    pub fn acknowledge(&mut self, id: MirrorId, result: Result<Content, Fault>) {
-        let extent = self.operations[id].request.extent;
-        self.order.end_change(extent, id);
-        self.finish(id, result);
-        self.enqueue_waiting(extent);
-    }
-
     /// Lets waiting changes of an extent try again, in order.
     pub fn enqueue_waiting(&mut self, extent: ExtentIndex) {
         if self.order.has_waiting(extent) {
@@ -190,7 +141,7 @@ impl Requests<'_> {
         }
     }
 
-    fn finish(&mut self, id: MirrorId, result: Result<Content, Fault>) {
+    pub fn finish(&mut self, id: MirrorId, result: Result<Content, Fault>) {
         self.operations.finish(id, result, self.outcome.effects);
     }
 }
