@@ -12,10 +12,10 @@
 //! * As long as one replica is left, clients see no error.
 //!
 //! The work is divided. [`Parts`] lists the owners of state: replicas, extents, operations, the order of
-//! changes, flushes and the snapshot in progress. Each kind of work has a module: [`requests`] with [`acknowledgement`], [`resync`],
-//! [`scrub`], [`checksum_headers`], [`metadata_results`], [`replica_membership`] and [`snapshot_in_progress`]. These modules
-//! do not call each other. Each returns effects and [steps](steps), and the mirror hands every step to the
-//! module that it is for.
+//! changes, flushes and the snapshot in progress. Each kind of work has a module: [`requests`] with
+//! [`acknowledgement`], [`resync`], [`scrub`], [`checksum_headers`], [`metadata_results`], [`replica_membership`] and
+//! [`snapshot_in_progress`]. These modules do not call each other. Each returns effects and [steps](steps), and the
+//! mirror hands every step to the module that it is for.
 //!
 //! An extent that has one replica, and never had another, has no metadata and pays none of this cost. The
 //! mirror has no clock, thread, socket or file, and no data passes through it. The executor keeps one buffer
