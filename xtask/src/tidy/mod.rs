@@ -8,6 +8,7 @@ mod dependencies;
 mod description;
 mod edges;
 mod faults;
+mod links;
 mod programs;
 mod promises;
 mod purity;
@@ -65,9 +66,9 @@ impl Complaint {
 type Check = fn(&Tree) -> Result<Vec<Complaint>>;
 
 /// Number of checks, from the first on, that look at sources alone.
-const SOURCE_CHECKS: usize = 10;
+const SOURCE_CHECKS: usize = 11;
 
-const CHECKS: [(&str, Check); 14] = [
+const CHECKS: [(&str, Check); 15] = [
     ("crate edges", edges::check),
     ("unsafe code", unsafety::check),
     ("purity", purity::check),
@@ -78,6 +79,7 @@ const CHECKS: [(&str, Check); 14] = [
     ("clocks in tests", clocks::check),
     ("interface description", description::check),
     ("planted faults", faults::check),
+    ("links", links::check),
     ("dependencies", dependencies::check),
     ("formatting", programs::check_formatting),
     ("lints", programs::check_lints),

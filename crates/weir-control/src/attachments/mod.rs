@@ -26,6 +26,7 @@ use crate::catalogue::{Revision, Transaction};
 use crate::core::Core;
 use crate::core::locks::Change;
 use crate::error::{ControlError, Outcome};
+use crate::health::{FailedExtents, VolumeCondition, health};
 use crate::model::Versioned;
 use crate::records::{AttachMethod, AttachmentRecord, VolumeRecord, VolumeState, keys};
 use crate::serving::Serving;
@@ -159,7 +160,10 @@ impl Attachments {
         if !request.is_read_only {
             self.serving.refuse_attached_now(volume)?;
         }
-        self.core.refuse_missing(volume)?;
+        // A missing drive is no obstacle while each extent has another replica.
+        if health(&model, volume, &FailedExtents::new()).condition == VolumeCondition::Offline {
+            self.core.refuse_missing(volume)?;
+        }
         if volume.state != VolumeState::Online {
             return Err(ControlError::refused(format!("{} is being deleted", volume.title())));
         }

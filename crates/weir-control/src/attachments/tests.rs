@@ -6,7 +6,8 @@ use std::sync::{Mutex, MutexGuard};
 use super::offer::Offer;
 use super::*;
 use crate::testing::*;
-use crate::{Control, ErrorKind};
+use crate::{AddDrive, Control, CreateVolume, ErrorKind};
+use weir_types::Class;
 
 /// What a host has, and what it refuses to do next.
 #[derive(Default)]
@@ -311,6 +312,30 @@ fn volume_is_attached_once_and_detached() {
     assert!(host.is_bare() && attachments.attachments().is_empty());
     assert_eq!(attachments.detach(first.record.id).unwrap_err().kind, ErrorKind::NotFound);
     attach(attachments, "vol1").unwrap();
+}
+
+#[test]
+fn volume_is_attached_while_the_drive_of_one_replica_is_missing() {
+    let scene = Scene::with(&[]);
+    let control = &scene.world.control;
+    let path = |drive: &str| scene._state.path().join(drive);
+    for drive in ["one", "two"] {
+        std::fs::create_dir(path(drive)).unwrap();
+        let request = AddDrive { class: Some(Class::High), ..AddDrive::new(path(drive)) };
+        control.drives.add_drive(request).unwrap();
+    }
+    for (volume, replicas) in [("double", 2), ("single", 1)] {
+        let request = crate::testing::volume(None, volume, 3 << 30);
+        let request = CreateVolume { io_priority: Some(Class::High), replicas: Some(replicas), ..request };
+        control.volumes.create_volume(request).unwrap();
+    }
+    let of_single = control.core.model().volume(None, &name("single")).unwrap().record.placement.drives();
+    let lost = control.core.model().drives[&of_single[0]].record.path.clone();
+    std::fs::rename(&lost, path("away")).unwrap();
+    control.returns.absences.look_for_absences();
+    attach(&scene.attachments, "double").unwrap();
+    let refused = attach(&scene.attachments, "single").unwrap_err();
+    assert!(refused.to_string().contains(&lost.display().to_string()), "{refused}");
 }
 
 #[test]

@@ -739,6 +739,38 @@ fn state_folder_that_becomes_read_only_refuses_changes_and_no_request() {
 }
 
 #[test]
+fn replica_that_fails_while_the_state_folder_is_read_only_fails_writes() {
+    if !can_mount() {
+        return;
+    }
+    let (state, mount) = on_one_filesystem("ext4");
+    let daemon = state.start(&["--reactors", "1"]);
+    ["one", "two", "three"].iter().for_each(|drive| add_drive(&daemon, &daemon.state().beside(drive)));
+    create(&daemon, 3);
+    let mut client = attach(&daemon);
+    client.write(0, &[1; 4096]).unwrap();
+    crate::common::program::tool("mount", &["-o", "remount,abort", mount.point().to_str().unwrap()]);
+    client.write(4096, &[2; 4096]).unwrap();
+    client.flush().unwrap();
+    assert_eq!(client.write(GIB, &[2; 4096]), Err(ENOSPC), "it is the first in this extent since the start");
+    fs::rename(daemon.state().beside("one"), daemon.state().beside("away")).unwrap();
+    wait_for_drive(&daemon, "one", "missing");
+    assert_eq!(client.write(0, &[3; 4096]), Err(ENOSPC), "nothing can record that a replica misses it");
+    assert_eq!(client.flush(), Err(EIO));
+    assert_eq!(client.read(4096, 4096), Err(EIO), "replicas may differ in a dirty region");
+    assert_eq!(client.read(512 * MIB, 4096).unwrap(), [0; 4096], "other reads go on");
+    drop(client);
+    let state = daemon.stop();
+    mount.unmount();
+    mount.mount();
+    fs::rename(state.beside("away"), state.beside("one")).unwrap();
+    let daemon = state.start(&["--reactors", "1"]);
+    is_served(&mut attach(&daemon), 4);
+    wait_until("all to be well", || alarms(&daemon).is_empty());
+    daemon.stop();
+}
+
+#[test]
 fn default_drive_away_fails_its_own_volumes_until_it_is_back() {
     let daemon = with_replicas(&["one"]);
     daemon.create("own", "1GiB");
