@@ -1,16 +1,18 @@
 //! Requests to a journal, and the actions and answers that a journal returns.
 
-use weir_types::ExtentIndex;
 use weir_types::bounds::{BLOCK_BYTES, EXTENT_BYTES, PIECE_BYTES};
+use weir_types::{ExtentIndex, VolumeId};
 
 /// Identifier of a request, until its [`Action::Done`]. The caller chooses it; no two requests in flight have
 /// the same ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// Persistent name of the file of one extent replica, unique within the journal's volume.
+/// Persistent name of the file of one extent replica. A journal may have files of many volumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileKey {
+    /// Volume that the file belongs to.
+    pub volume: VolumeId,
     /// Number of the extent in the volume.
     pub extent: ExtentIndex,
     /// Number of the replica.

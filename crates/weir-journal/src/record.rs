@@ -4,7 +4,7 @@
 use weir_types::bounds::{
     BLOCK_BYTES, EXTENT_BYTES, JOURNAL_RECORD_ENTRIES_MAX, JOURNAL_RECORD_PAYLOAD_BYTES_MAX, PIECE_BYTES,
 };
-use weir_types::{ExtentIndex, JournalId};
+use weir_types::{ExtentIndex, JournalId, VolumeId};
 
 use crate::Block;
 use crate::action::FileKey;
@@ -26,7 +26,7 @@ const PAYLOAD_START: usize = 68;
 /// Byte position of the first entry.
 const LIST_START: usize = 72;
 /// Length of an entry, in bytes.
-const ENTRY_BYTES: usize = 20;
+const ENTRY_BYTES: usize = 36;
 
 const EXTENT_START: usize = 0;
 const OFFSET_START: usize = 4;
@@ -34,6 +34,7 @@ const LENGTH_START: usize = 8;
 const KIND_START: usize = 12;
 const REPLICA_START: usize = 13;
 const CHECKSUM_START: usize = 16;
+const VOLUME_START: usize = 20;
 
 const _: () = assert!(LIST_START + JOURNAL_RECORD_ENTRIES_MAX * ENTRY_BYTES <= field::CHECKSUM_START);
 
@@ -102,6 +103,7 @@ impl Entry {
         put(block, start + KIND_START, &[kind]);
         put(block, start + REPLICA_START, &[self.file.replica]);
         put(block, start + CHECKSUM_START, &u32::to_le_bytes(checksum));
+        put(block, start + VOLUME_START, &self.file.volume.bytes());
     }
 
     fn get(block: &Block, start: usize) -> Result<Entry, BlockFault> {
@@ -109,6 +111,7 @@ impl Entry {
         let checksum = number32(block, start + CHECKSUM_START);
         let entry = Entry {
             file: FileKey {
+                volume: VolumeId::from_bytes(array(block, start + VOLUME_START)),
                 extent: ExtentIndex(number32(block, start + EXTENT_START)),
                 replica: block[start + REPLICA_START],
             },

@@ -2,8 +2,8 @@
 //! whether a record is missing that must exist. It knows nothing of their later use, and trusts nothing that
 //! it reads.
 
+use weir_types::JournalId;
 use weir_types::bounds::BLOCK_BYTES;
-use weir_types::{JournalId, VolumeId};
 
 use crate::Block;
 use crate::action::Span;
@@ -118,14 +118,6 @@ pub enum RecoveryError {
         /// Expected journal.
         expected: JournalId,
     },
-    /// The journal belongs to another volume.
-    #[error("the journal belongs to volume {found}, not {expected}")]
-    ForeignVolume {
-        /// Volume stored in the superblock.
-        found: VolumeId,
-        /// Expected volume.
-        expected: VolumeId,
-    },
     /// The file was truncated or has grown.
     #[error(
         "the journal was made with {expected} bytes and its file has {found}. The replicas behind it must be \
@@ -197,7 +189,6 @@ enum Stage {
 #[derive(Debug)]
 pub struct Recovery {
     journal: JournalId,
-    volume: VolumeId,
     geometry: Geometry,
     stage: Stage,
     superblock: Superblock,
@@ -213,15 +204,14 @@ impl Recovery {
     ///
     /// # Errors
     /// If no journal has this size.
-    pub fn new(journal: JournalId, volume: VolumeId, file_bytes: u64) -> Result<Recovery, SizeError> {
-        Ok(Recovery::with_geometry(journal, volume, Geometry::of_file(file_bytes)?))
+    pub fn new(journal: JournalId, file_bytes: u64) -> Result<Recovery, SizeError> {
+        Ok(Recovery::with_geometry(journal, Geometry::of_file(file_bytes)?))
     }
 
     /// Begins to recover a simulated journal of this geometry.
-    pub fn with_geometry(journal: JournalId, volume: VolumeId, geometry: Geometry) -> Recovery {
+    pub fn with_geometry(journal: JournalId, geometry: Geometry) -> Recovery {
         let superblock = Superblock {
             journal,
-            volume,
             log_blocks: geometry.log_blocks(),
             generation: 0,
             life: 0,
@@ -232,7 +222,6 @@ impl Recovery {
         };
         Recovery {
             journal,
-            volume,
             geometry,
             stage: Stage::Sync,
             superblock,
@@ -318,9 +307,6 @@ impl Recovery {
                 [Err(first), Err(second)] => RecoveryError::Superblocks { first, second },
             });
         };
-        if newest.volume != self.volume {
-            return Err(RecoveryError::ForeignVolume { found: newest.volume, expected: self.volume });
-        }
         if newest.log_blocks != self.geometry.log_blocks() {
             let expected = Geometry::tiny(newest.log_blocks).file_bytes();
             return Err(RecoveryError::Size { found: self.geometry.file_bytes(), expected });

@@ -1,7 +1,7 @@
 //! The superblock: the identity of a journal's file, and the beginning of its log. The module knows nothing
 //! of the log's content.
 
-use weir_types::{JournalId, VolumeId};
+use weir_types::JournalId;
 
 use crate::Block;
 pub use crate::field::BlockFault;
@@ -11,26 +11,23 @@ use crate::geometry::Geometry;
 /// First bytes of a superblock.
 const MAGIC: [u8; 8] = *b"WEIRJRNL";
 /// Version of the on-disk format of a journal.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 const FORMAT_START: usize = 8;
 const LOG_BLOCKS_START: usize = 12;
 const JOURNAL_START: usize = 16;
-const VOLUME_START: usize = 32;
-const GENERATION_START: usize = 48;
-const LIFE_START: usize = 56;
-const LIFE_BEGAN_START: usize = 64;
-const TAIL_START: usize = 72;
-const STABLE_START: usize = 80;
-const POSITION_START: usize = 88;
+const GENERATION_START: usize = 32;
+const LIFE_START: usize = 40;
+const LIFE_BEGAN_START: usize = 48;
+const TAIL_START: usize = 56;
+const STABLE_START: usize = 64;
+const POSITION_START: usize = 72;
 
 /// The fields of a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Superblock {
     /// Identity of the journal.
     pub journal: JournalId,
-    /// Volume whose replicas the journal serves.
-    pub volume: VolumeId,
     /// Number of blocks of the log.
     pub log_blocks: u32,
     /// Generation: one more with each superblock that is written.
@@ -55,7 +52,6 @@ impl Superblock {
         put(block, FORMAT_START, &FORMAT.to_le_bytes());
         put(block, LOG_BLOCKS_START, &self.log_blocks.to_le_bytes());
         put(block, JOURNAL_START, &self.journal.bytes());
-        put(block, VOLUME_START, &self.volume.bytes());
         put(block, GENERATION_START, &self.generation.to_le_bytes());
         put(block, LIFE_START, &self.life.to_le_bytes());
         put(block, LIFE_BEGAN_START, &self.life_began.to_le_bytes());
@@ -73,7 +69,6 @@ impl Superblock {
         field::check(block, &MAGIC, FORMAT, field::CHECKSUM_START)?;
         let superblock = Superblock {
             journal: JournalId::from_bytes(array(block, JOURNAL_START)),
-            volume: VolumeId::from_bytes(array(block, VOLUME_START)),
             log_blocks: number32(block, LOG_BLOCKS_START),
             generation: number64(block, GENERATION_START),
             life: number64(block, LIFE_START),
@@ -108,21 +103,12 @@ impl Superblock {
 
 /// Returns the superblocks of a new journal. They are written durably to the beginning of its file before the
 /// first recovery. Other content of the file does not matter, because the journal's identity is new.
-pub fn format(journal: JournalId, volume: VolumeId, geometry: Geometry) -> [Block; 2] {
+pub fn format(journal: JournalId, geometry: Geometry) -> [Block; 2] {
     [0, 1].map(|generation| {
         let log_blocks = geometry.log_blocks();
         let (life, life_began, tail, tail_position, stable) = (0, 1, 1, 0, 0);
-        let superblock = Superblock {
-            journal,
-            volume,
-            log_blocks,
-            generation,
-            life,
-            life_began,
-            tail,
-            tail_position,
-            stable,
-        };
+        let superblock =
+            Superblock { journal, log_blocks, generation, life, life_began, tail, tail_position, stable };
         let mut block = [0; size_of::<Block>()];
         superblock.encode(&mut block);
         block

@@ -8,12 +8,12 @@ use weir_types::{ExtentIndex, JournalId, VolumeId};
 
 const PAGE: &str = include_str!("../../../docs/reference/journal-format.md");
 const ONE: [u8; 4] = 1u32.to_le_bytes();
+const FORMAT: [u8; 4] = 2u32.to_le_bytes();
 
 #[test]
 fn superblock_is_as_documented() {
     let superblock = Superblock {
         journal: JournalId::from_bytes([3; 16]),
-        volume: VolumeId::from_bytes([4; 16]),
         log_blocks: 20_000,
         generation: 5,
         life: 6,
@@ -25,12 +25,11 @@ fn superblock_is_as_documented() {
     let mut block = [0; 4096];
     superblock.encode(&mut block);
     let number = u64::to_le_bytes;
-    let expected: [(&str, &[u8]); 12] = [
+    let expected: [(&str, &[u8]); 11] = [
         ("`WEIRJRNL`", b"WEIRJRNL"),
-        ("version of the format: 1", &ONE),
+        ("version of the format: 2", &FORMAT),
         ("blocks of the log", &20_000u32.to_le_bytes()),
         ("identity of the journal", &[3; 16]),
-        ("identity of the volume", &[4; 16]),
         ("generation", &number(5)),
         ("life", &number(6)),
         ("first record", &number(7)),
@@ -52,15 +51,16 @@ fn record_is_as_documented() {
         life: 6,
         generation: 7,
     };
-    let (file, kind) = (FileKey { extent: ExtentIndex(8), replica: 2 }, EntryKind::Write { checksum: 9 });
+    let file = FileKey { volume: VolumeId::from_bytes([4; 16]), extent: ExtentIndex(8), replica: 2 };
+    let kind = EntryKind::Write { checksum: 9 };
     let entry = Entry { file, offset: 4096, length: 8192, kind };
     let mut block = [0; 4096];
     record::encode(&header, [entry].into_iter(), &mut block);
     let number = u64::to_le_bytes;
-    let entry_bytes = block[72..92].to_vec();
+    let entry_bytes = block[72..108].to_vec();
     let expected: [(&str, &[u8]); 12] = [
         ("`WEIRJREC`", b"WEIRJREC"),
-        ("version of the format: 1", &ONE),
+        ("version of the format: 2", &FORMAT),
         ("block of the log", &4u32.to_le_bytes()),
         ("identity of the journal", &[3; 16]),
         ("sequence number", &number(5)),
@@ -70,16 +70,17 @@ fn record_is_as_documented() {
         ("number of entries", &ONE),
         ("payload blocks", &2u32.to_le_bytes()),
         ("entries", &entry_bytes),
-        ("checksum", &checksum(&block[..92]).to_le_bytes()),
+        ("checksum", &checksum(&block[..108]).to_le_bytes()),
     ];
     assert_fields(&fields(PAGE, "Record", "offset"), &expected, &block);
-    let expected: [(&str, &[u8]); 6] = [
+    let expected: [(&str, &[u8]); 7] = [
         ("extent", &8u32.to_le_bytes()),
         ("offset in the extent", &4096u32.to_le_bytes()),
         ("length in bytes", &8192u32.to_le_bytes()),
         ("1 write", &[1]),
-        ("number of the replica", &[2]),
+        ("slot of the replica", &[2]),
         ("checksum", &9u32.to_le_bytes()),
+        ("identity of the volume", &[4; 16]),
     ];
     assert_fields(&fields(PAGE, "Record", "offset in an entry"), &expected, &entry_bytes);
 }

@@ -5,9 +5,9 @@ mod support;
 use weir_journal::recovery::{Proof, RecordFault};
 use weir_journal::superblock::BlockFault;
 use weir_journal::{Geometry, Kind, Recovery, RecoveryError};
-use weir_types::{ExtentIndex, JournalId, VolumeId};
+use weir_types::{ExtentIndex, JournalId};
 
-use support::machine::{BLOCK, JOURNAL, Machine, VOLUME, new_file, recover};
+use support::machine::{BLOCK, JOURNAL, Machine, new_file, recover};
 
 const LOG_BLOCKS: u32 = 600;
 
@@ -16,7 +16,7 @@ fn geometry() -> Geometry {
 }
 
 fn error_of(mut file: Vec<u8>) -> RecoveryError {
-    let recovery = Recovery::with_geometry(JOURNAL, VOLUME, geometry());
+    let recovery = Recovery::with_geometry(JOURNAL, geometry());
     recover(&mut file, recovery).expect_err("this is no journal that can be relied on")
 }
 
@@ -55,18 +55,13 @@ fn lost_foreign_and_resized_journals_are_distinguished() {
     assert_eq!(error_of(empty), RecoveryError::Lost);
 
     let other = JournalId::from_bytes([9; 16]);
-    let recovery = Recovery::with_geometry(other, VOLUME, geometry());
+    let recovery = Recovery::with_geometry(other, geometry());
     let error = recover(&mut new_file(geometry()), recovery).unwrap_err();
     assert_eq!(error, RecoveryError::Foreign { found: JOURNAL, expected: other });
     assert!(error.to_string().contains("stale"), "{error}");
 
-    let volume = VolumeId::from_bytes([8; 16]);
-    let recovery = Recovery::with_geometry(JOURNAL, volume, geometry());
-    let error = recover(&mut new_file(geometry()), recovery).unwrap_err();
-    assert_eq!(error, RecoveryError::ForeignVolume { found: VOLUME, expected: volume });
-
     let larger = Geometry::tiny(LOG_BLOCKS + 1);
-    let recovery = Recovery::with_geometry(JOURNAL, VOLUME, larger);
+    let recovery = Recovery::with_geometry(JOURNAL, larger);
     let error = recover(&mut new_file(geometry()), recovery).unwrap_err();
     let (found, expected) = (larger.file_bytes(), geometry().file_bytes());
     assert_eq!(error, RecoveryError::Size { found, expected });
@@ -108,7 +103,7 @@ fn old_superblock_is_not_accepted_as_the_newest() {
             machine.write(file, 0, 1, 1, true);
             machine.run();
         }
-        let generation = |block: usize| machine.journal_file[block * BLOCK + 48];
+        let generation = |block: usize| machine.journal_file[block * BLOCK + 32];
         let newest = usize::from(generation(1) > generation(0));
         let mut file = machine.journal_file.clone();
         file[newest * BLOCK + 60] ^= 1;
@@ -121,10 +116,10 @@ fn old_superblock_is_not_accepted_as_the_newest() {
 #[test]
 fn later_format_is_refused() {
     let mut file = new_file(geometry());
-    file[8] = 2;
+    file[8] = 3;
     let checksum = weir_journal::checksum(&file[..BLOCK - 4]);
     file[BLOCK - 4..BLOCK].copy_from_slice(&checksum.to_le_bytes());
-    assert_eq!(error_of(file), RecoveryError::Format { found: 2, expected: 1 });
+    assert_eq!(error_of(file), RecoveryError::Format { found: 3, expected: 2 });
 }
 
 #[test]

@@ -15,9 +15,9 @@ const WRITES: u64 = 1_000_000;
 const BLOCK: u32 = 4096;
 
 fn new_journal(bytes: u64) -> Result<Journal, Box<dyn std::error::Error>> {
-    let (journal, volume) = (JournalId::from_bytes([1; 16]), VolumeId::from_bytes([2; 16]));
-    let superblocks = weir_journal::superblock::format(journal, volume, Geometry::of_file(bytes)?);
-    let mut recovery = Recovery::new(journal, volume, bytes)?;
+    let journal = JournalId::from_bytes([1; 16]);
+    let superblocks = weir_journal::superblock::format(journal, Geometry::of_file(bytes)?);
+    let mut recovery = Recovery::new(journal, bytes)?;
     loop {
         match recovery.step() {
             Step::Sync => recovery.synced(),
@@ -68,7 +68,11 @@ fn measure(journal_bytes: u64, writes: u64, at_a_time: u64) -> Result<f64, Box<d
     let mut bench = Bench { journal, actions, asked, done: 0, header: [0; BLOCK as usize] };
     let mut files: Vec<FileId> = Vec::new();
     for extent in 0..FILES {
-        files.push(bench.journal.open(FileKey { extent: ExtentIndex(extent), replica: 1 })?);
+        files.push(bench.journal.open(FileKey {
+            volume: VolumeId::from_bytes([2; 16]),
+            extent: ExtentIndex(extent),
+            replica: 1,
+        })?);
     }
     let mut random = Random::new(1);
     let mut begin = Instant::now();

@@ -4,8 +4,8 @@
 use std::rc::Rc;
 
 use weir_journal::{Block as Bytes, Geometry, Journal, Recovery, Step};
+use weir_types::JournalId;
 use weir_types::bounds::BLOCK_BYTES;
-use weir_types::{JournalId, VolumeId};
 
 use crate::disk::{self, File};
 use crate::{SECTOR_BYTES, Stamp};
@@ -89,15 +89,13 @@ pub(crate) fn journal_id(identity: u8) -> JournalId {
     JournalId::from_bytes([identity; 16])
 }
 
-const VOLUME: VolumeId = VolumeId::from_bytes([7; 16]);
-
 /// Formats a journal in a file, whatever the file holds, and recovers it.
 pub(crate) fn make<C: Content>(
     file: &mut File<Cell<C>>,
     geometry: Geometry,
     identity: u8,
 ) -> Result<Journal, String> {
-    let superblocks = weir_journal::superblock::format(journal_id(identity), VOLUME, geometry);
+    let superblocks = weir_journal::superblock::format(journal_id(identity), geometry);
     for (block, bytes) in (0..).zip(superblocks) {
         file.write(block, Cell::Bytes(Rc::new(bytes)), true);
     }
@@ -112,7 +110,7 @@ pub(crate) fn recover<C: Content>(
     identity: u8,
     mut writes: impl FnMut(&mut File<Cell<C>>, u32) -> bool,
 ) -> Result<Option<Journal>, String> {
-    let mut recovery = Recovery::with_geometry(journal_id(identity), VOLUME, geometry);
+    let mut recovery = Recovery::with_geometry(journal_id(identity), geometry);
     loop {
         match recovery.step() {
             Step::Sync => {

@@ -22,7 +22,7 @@ use weir_types::random::Random;
 
 use machine::Pending;
 use requests::InFlight;
-use weir_types::ExtentIndex;
+use weir_types::{ExtentIndex, VolumeId};
 
 /// Number of files behind the journal.
 const FILES: u32 = 3;
@@ -191,7 +191,8 @@ struct JournalWorld {
 }
 
 fn file_key(index: usize) -> FileKey {
-    FileKey { extent: ExtentIndex(index as u32 / 2), replica: index as u8 % 2 }
+    let volume = VolumeId::from_bytes([index as u8 % 2; 16]);
+    FileKey { volume, extent: ExtentIndex(index as u32 / 4), replica: index as u8 / 2 % 2 }
 }
 
 /// Runs one world to its end. The journal is emptied last, and then the slow files must hold everything.

@@ -193,7 +193,7 @@ impl Store {
         let new = self.journals().join(format!("{volume}{NEW_SUFFIX}"));
         remove_tree(&new)?;
         let id = JournalId::from_bytes(uuid::Uuid::new_v4().into_bytes());
-        let made = format_in(&new, (id, volume), size_bytes).and_then(|()| {
+        let made = format_in(&new, id, size_bytes).and_then(|()| {
             self.refuse_another_folder()?;
             let folder = self.journal(volume);
             fs::rename(&new, &folder).context("rename", &new)?;
@@ -218,7 +218,12 @@ impl Store {
         let file = OpenOptions::new().read(true).write(true).open(&path).context("open", &path)?;
         let size_bytes = file.metadata().context("examine", &path)?.len();
         let id = identity_in(&file).context("use the journal", &path)?;
-        let core = recover(&file, (id, volume), size_bytes).context("use the journal", &path)?;
+        let core = recover(&file, id, size_bytes).context("use the journal", &path)?;
+        // Data of another volume would be taken for data that nobody needs any more.
+        if let Some(key) = core.files().map(|(key, _)| key).find(|key| key.volume != volume) {
+            let foreign = io::Error::other(format!("it has data of volume {}, not {volume}", key.volume));
+            return Err(foreign).context("use the journal", &path);
+        }
         Ok(ReadyJournal { id, core, file: direct, size_bytes })
     }
 
@@ -280,7 +285,7 @@ impl Store {
     }
 }
 
-fn format_in(folder: &Path, (id, volume): (JournalId, VolumeId), size_bytes: u64) -> Result<(), StoreError> {
+fn format_in(folder: &Path, id: JournalId, size_bytes: u64) -> Result<(), StoreError> {
     let path = log_path(folder);
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).context("create", folder)?;
     folder
@@ -300,7 +305,7 @@ fn format_in(folder: &Path, (id, volume): (JournalId, VolumeId), size_bytes: u64
         let count = ZEROES_BYTES.min(size_bytes - offset) as usize;
         file.write_all_at(&zeroes[..count], offset).context("fill", &path)?;
     }
-    let superblocks = superblock::format(id, volume, geometry);
+    let superblocks = superblock::format(id, geometry);
     file.write_all_at(superblocks.as_flattened(), 0).context("write", &path)?;
     file.sync_all().context("make durable", &path)?;
     sync_folder(folder)
@@ -317,8 +322,8 @@ fn identity_in(file: &File) -> io::Result<JournalId> {
 }
 
 /// Runs a recovery step by step.
-fn recover(file: &File, (id, volume): (JournalId, VolumeId), size_bytes: u64) -> io::Result<Journal> {
-    let mut recovery = Recovery::new(id, volume, size_bytes).map_err(io::Error::other)?;
+fn recover(file: &File, id: JournalId, size_bytes: u64) -> io::Result<Journal> {
+    let mut recovery = Recovery::new(id, size_bytes).map_err(io::Error::other)?;
     let mut bytes = Vec::new();
     loop {
         match recovery.step() {
@@ -346,6 +351,8 @@ fn recover(file: &File, (id, volume): (JournalId, VolumeId), size_bytes: u64) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_journal::FileKey;
+    use weir_journal::record::{self, Entry, EntryKind, Header};
     use weir_types::bounds::JOURNAL_BYTES_MIN;
 
     const VOLUME: VolumeId = VolumeId::from_bytes([7; 16]);
@@ -368,16 +375,29 @@ mod tests {
         store.remove_journal(VOLUME).unwrap();
     }
 
+    /// The first record of a journal that was opened once. It zeroes a block of the volume.
+    fn zeroed_record(journal: JournalId) -> Block {
+        let header = Header { journal, position: 0, sequence: 1, stable: 0, life: 1, generation: 2 };
+        let file = FileKey { volume: VOLUME, extent: ExtentIndex(0), replica: 0 };
+        let entry = Entry { file, offset: 0, length: BLOCK_BYTES as u32, kind: EntryKind::Zero };
+        let mut block = [0; BLOCK_BYTES as usize];
+        record::encode(&header, [entry].into_iter(), &mut block);
+        block
+    }
+
     #[test]
     fn foreign_or_damaged_journal_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path().to_owned()).unwrap();
         store.create_journal(VOLUME, JOURNAL_BYTES_MIN).unwrap();
+        let id = store.open_journal(VOLUME).unwrap().id;
+        let log = OpenOptions::new().write(true).open(log_path(&store.journal(VOLUME))).unwrap();
+        log.write_all_at(&zeroed_record(id), 2 * BLOCK_BYTES).unwrap();
+        assert_eq!(store.open_journal(VOLUME).unwrap().core.files().count(), 1);
         let other = VolumeId::from_bytes([8; 16]);
         fs::rename(store.journal(VOLUME), store.journal(other)).unwrap();
         let error = store.open_journal(other).unwrap_err().to_string();
-        assert!(error.contains("belongs to volume"), "{error}");
-        let log = OpenOptions::new().write(true).open(log_path(&store.journal(other))).unwrap();
+        assert!(error.contains(&format!("data of volume {VOLUME}")), "{error}");
         log.write_all_at(&[0; 8192], 0).unwrap();
         assert!(store.open_journal(other).is_err());
     }

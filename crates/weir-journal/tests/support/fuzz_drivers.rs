@@ -12,7 +12,9 @@ use weir_types::{ExtentIndex, JournalId, VolumeId};
 
 const BLOCK: usize = size_of::<Block>();
 /// Bytes of an entry in a header.
-const ENTRY_BYTES: usize = 20;
+const ENTRY_BYTES: usize = 36;
+/// Position in an entry of its volume. Any bytes are one.
+const VOLUME_START: usize = 20;
 
 /// Decodes a block made of any bytes, mostly one with the right magic and checksum. A decoded header encodes
 /// to the same block again: decoding neither loses nor invents bytes.
@@ -70,7 +72,8 @@ fn header(choices: &mut Choices<'_>) -> Header {
 }
 
 fn entry(choices: &mut Choices<'_>) -> Entry {
-    let file = FileKey { extent: ExtentIndex(choices.byte().into()), replica: choices.byte() };
+    let volume = VolumeId::from_bytes([choices.byte(); 16]);
+    let file = FileKey { volume, extent: ExtentIndex(choices.byte().into()), replica: choices.byte() };
     let kind = match choices.byte() % 8 {
         0 => EntryKind::Zero,
         1 => EntryKind::Release,
@@ -107,7 +110,6 @@ pub fn drive_superblock(data: &[u8]) -> Case {
 fn superblock(choices: &mut Choices<'_>) -> Superblock {
     Superblock {
         journal: JournalId::from_bytes([choices.byte(); 16]),
-        volume: VolumeId::from_bytes([choices.byte(); 16]),
         log_blocks: 16_000 + u32::from(choices.number16()),
         generation: choices.number64(),
         life: choices.number16().into(),
@@ -122,7 +124,6 @@ fn superblock(choices: &mut Choices<'_>) -> Superblock {
 pub const RECORDS: &str = "a log of records";
 
 const JOURNAL: JournalId = JournalId::from_bytes([1; 16]);
-const VOLUME: VolumeId = VolumeId::from_bytes([2; 16]);
 /// Blocks of the smallest log.
 const LOG_BLOCKS: u32 = 264;
 /// Steps in which a recovery must end: each block of the log is read a few times.
@@ -150,7 +151,7 @@ pub fn drive_recovery(data: &[u8]) -> Case {
 
 /// Writes superblocks and some records, each after the one before.
 fn put_log(choices: &mut Choices<'_>, geometry: Geometry, file: &mut [u8]) {
-    for (index, block) in superblock::format(JOURNAL, VOLUME, geometry).iter().enumerate() {
+    for (index, block) in superblock::format(JOURNAL, geometry).iter().enumerate() {
         file[index * BLOCK..][..BLOCK].copy_from_slice(block);
     }
     let (mut position, mut stable) = (0, 0);
@@ -160,7 +161,11 @@ fn put_log(choices: &mut Choices<'_>, geometry: Geometry, file: &mut [u8]) {
         let entry = match choices.byte() % 4 {
             0 => self::entry(choices),
             _ => Entry {
-                file: FileKey { extent: ExtentIndex((choices.byte() % 4).into()), replica: 0 },
+                file: FileKey {
+                    volume: VolumeId::from_bytes([choices.byte() % 2; 16]),
+                    extent: ExtentIndex((choices.byte() % 4).into()),
+                    replica: 0,
+                },
                 offset: u32::from(choices.byte()) * BLOCK as u32,
                 length: BLOCK as u32,
                 kind: EntryKind::Write { checksum: payload },
@@ -179,7 +184,7 @@ fn put_log(choices: &mut Choices<'_>, geometry: Geometry, file: &mut [u8]) {
 
 /// Number of entries that the recovered journal holds. `None` if the file is refused.
 fn recovered_entries(geometry: Geometry, file: &mut [u8]) -> Option<String> {
-    let mut recovery = Recovery::with_geometry(JOURNAL, VOLUME, geometry);
+    let mut recovery = Recovery::with_geometry(JOURNAL, geometry);
     for _ in 0..STEPS_MAX {
         match recovery.step() {
             Step::Sync => recovery.synced(),
@@ -220,7 +225,8 @@ fn header_with_checksum(choices: &mut Choices<'_>) -> Block {
     block[64..68].copy_from_slice(&count.to_le_bytes());
     block[68] = choices.byte() % 8;
     for entry in block[72..].chunks_exact_mut(ENTRY_BYTES).take(count as usize) {
-        sparse(choices, entry);
+        sparse(choices, &mut entry[..VOLUME_START]);
+        entry[VOLUME_START] = choices.byte();
     }
     if choices.one_in(8) {
         let at = 12 + usize::from(choices.number16()) % (BLOCK - 16);
@@ -234,7 +240,7 @@ fn header_with_checksum(choices: &mut Choices<'_>) -> Block {
 /// A superblock of any fields, in which small numbers are likely, with a checksum of all bytes before it.
 fn superblock_with_checksum(choices: &mut Choices<'_>) -> Block {
     let mut block = with_magic(b"WEIRJRNL");
-    sparse(choices, &mut block[12..92]);
+    sparse(choices, &mut block[12..76]);
     if choices.one_in(8) {
         let at = 12 + usize::from(choices.number16()) % (BLOCK - 16);
         block[at] = choices.byte();
@@ -246,7 +252,7 @@ fn superblock_with_checksum(choices: &mut Choices<'_>) -> Block {
 fn with_magic(magic: &[u8; 8]) -> Block {
     let mut block = [0; BLOCK];
     block[..8].copy_from_slice(magic);
-    block[8..12].copy_from_slice(&1u32.to_le_bytes());
+    block[8..12].copy_from_slice(&superblock::FORMAT.to_le_bytes());
     block
 }
 

@@ -14,13 +14,13 @@ pub const JOURNAL: JournalId = JournalId::from_bytes([1; 16]);
 pub const VOLUME: VolumeId = VolumeId::from_bytes([2; 16]);
 
 pub fn key(extent: ExtentIndex) -> FileKey {
-    FileKey { extent, replica: 1 }
+    FileKey { volume: VOLUME, extent, replica: 1 }
 }
 
 /// Returns the file of a new journal.
 pub fn new_file(geometry: Geometry) -> Vec<u8> {
     let mut file = vec![0; geometry.file_bytes() as usize];
-    for (block, bytes) in superblock::format(JOURNAL, VOLUME, geometry).iter().enumerate() {
+    for (block, bytes) in superblock::format(JOURNAL, geometry).iter().enumerate() {
         file[block * BLOCK..][..BLOCK].copy_from_slice(bytes);
     }
     file
@@ -65,7 +65,7 @@ impl Machine {
     }
 
     pub fn with_file(geometry: Geometry, mut journal_file: Vec<u8>) -> Result<Machine, RecoveryError> {
-        let journal = recover(&mut journal_file, Recovery::with_geometry(JOURNAL, VOLUME, geometry))?;
+        let journal = recover(&mut journal_file, Recovery::with_geometry(JOURNAL, geometry))?;
         Ok(Machine {
             geometry,
             journal,

@@ -98,7 +98,7 @@ impl VolumeJournals {
     pub fn detach(&mut self, extent: ExtentIndex, slot: usize, desk: &mut Desk<'_>) {
         self.invalidated.remove(&(extent, slot));
         self.publish_invalidated();
-        let key = key_of((extent, slot));
+        let key = key_of(self.id, (extent, slot));
         self.bindings.remove(&(extent, slot));
         for journal_index in self.all.indices() {
             self.forget_in(journal_index, |other| other == key, desk);
@@ -135,10 +135,11 @@ impl VolumeJournals {
     /// Makes all journals except a replica's own forget the replica, because their data is older than the
     /// replica's file.
     pub fn forget_elsewhere(&mut self, replica: (ExtentIndex, usize), desk: &mut Desk<'_>) {
+        let key = key_of(self.id, replica);
         let own = self.binding(replica.0, replica.1).map(|binding| binding.journal);
         for journal_index in self.all.indices() {
             if Some(journal_index) != own {
-                self.forget_in(journal_index, |other| other == key_of(replica), desk);
+                self.forget_in(journal_index, |other| other == key, desk);
             }
         }
     }
@@ -269,9 +270,9 @@ impl VolumeJournals {
         descriptor: Option<Descriptor>,
     ) {
         let journal = self.all.at_mut(journal_index);
-        let file = journal.core.open(key_of(replica));
+        let file = journal.core.open(key_of(self.id, replica));
         let file = file.expect("a volume has fewer replicas of extents than a journal takes files");
-        let new = SlowFile::new(key_of(replica), home, None);
+        let new = SlowFile::new(key_of(self.id, replica), home, None);
         let slow = journal.files.entry(file).or_insert(new);
         slow.home = home;
         slow.descriptor = descriptor.or(slow.descriptor.take());

@@ -139,8 +139,8 @@ impl SlowFile {
 }
 
 /// The key of a replica in a journal.
-fn key_of((extent, slot): (ExtentIndex, usize)) -> FileKey {
-    FileKey { extent, replica: u8::try_from(slot).expect("replicas have small numbers") }
+fn key_of(volume: VolumeId, (extent, slot): (ExtentIndex, usize)) -> FileKey {
+    FileKey { volume, extent, replica: u8::try_from(slot).expect("replicas have small numbers") }
 }
 
 /// The replica with this key in a journal.
@@ -208,13 +208,13 @@ impl VolumeJournals {
 
     /// True if any journal has a file of the replica.
     pub fn knows(&self, extent: ExtentIndex, slot: usize) -> bool {
-        let key = key_of((extent, slot));
+        let key = key_of(self.id, (extent, slot));
         self.all.files().any(|file| file.key == key)
     }
 
     /// True if any journal still holds data of a replica that it was told to forget.
     pub fn is_forgetting(&self, extent: ExtentIndex, slot: usize) -> bool {
-        let key = key_of((extent, slot));
+        let key = key_of(self.id, (extent, slot));
         self.all.files().any(|file| file.is_forgetting && file.key == key)
     }
 

@@ -6,9 +6,9 @@ use weir_journal::{
     Action as JournalAction, DestageContent, DestageId, Fault as JournalFault, FileId, FileKey, Geometry,
     Journal, Kind as JournalKind, Part, Pin, Request as JournalRequest, Ticket,
 };
-use weir_types::ExtentIndex;
 use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES};
 use weir_types::random::Random;
+use weir_types::{ExtentIndex, VolumeId};
 use weir_volume::mirror::MirrorId;
 use weir_volume::{AllocationMap, EdgeRead, Generation, OperationId};
 
@@ -18,6 +18,9 @@ use crate::journal_file::{Cell, block_at};
 use crate::mirrored::settings::Settings;
 
 pub(in crate::mirrored) const BLOCK: u32 = BLOCK_BYTES as u32;
+
+/// The one volume of this world.
+const VOLUME: VolumeId = VolumeId::from_bytes([7; 16]);
 
 /// Slot and extent of an extent replica.
 pub(in crate::mirrored) type ExtentReplica = (usize, ExtentIndex);
@@ -198,7 +201,7 @@ impl Journaling {
     }
 
     fn key(&self, extent: ExtentIndex) -> FileKey {
-        FileKey { extent, replica: self.slot as u8 }
+        FileKey { volume: VOLUME, extent, replica: self.slot as u8 }
     }
 
     fn file_of(&mut self, extent: ExtentIndex) -> FileId {
