@@ -1,8 +1,8 @@
-//! Conversion between classes, and rules of classes, of the API and of the engine.
+//! Conversion between classes, rules of classes, I/O profiles and roles of the API and of the engine.
 
-use weir_types::{Class, ClassPolicy};
+use weir_types::{Class, ClassPolicy, DriveRole, IoProfile};
 
-use super::{IoPriority, VolumeClassPolicy};
+use super::{DriveUse, IoPriority, VolumeClassPolicy, VolumeIoProfile};
 
 impl From<VolumeClassPolicy> for ClassPolicy {
     fn from(policy: VolumeClassPolicy) -> ClassPolicy {
@@ -40,6 +40,42 @@ impl From<Class> for IoPriority {
             Class::Low => IoPriority::Low,
             Class::Medium => IoPriority::Medium,
             Class::High => IoPriority::High,
+        }
+    }
+}
+
+impl From<VolumeIoProfile> for IoProfile {
+    fn from(profile: VolumeIoProfile) -> IoProfile {
+        match profile {
+            VolumeIoProfile::None => IoProfile::None,
+            VolumeIoProfile::Journal => IoProfile::Journal,
+        }
+    }
+}
+
+impl From<IoProfile> for VolumeIoProfile {
+    fn from(profile: IoProfile) -> VolumeIoProfile {
+        match profile {
+            IoProfile::None => VolumeIoProfile::None,
+            IoProfile::Journal => VolumeIoProfile::Journal,
+        }
+    }
+}
+
+impl From<DriveUse> for DriveRole {
+    fn from(role: DriveUse) -> DriveRole {
+        match role {
+            DriveUse::Data => DriveRole::Data,
+            DriveUse::Journal => DriveRole::Journal,
+        }
+    }
+}
+
+impl From<DriveRole> for DriveUse {
+    fn from(role: DriveRole) -> DriveUse {
+        match role {
+            DriveRole::Data => DriveUse::Data,
+            DriveRole::Journal => DriveUse::Journal,
         }
     }
 }

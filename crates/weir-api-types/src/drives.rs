@@ -85,6 +85,17 @@ pub struct DriveEmulationCreate {
     pub parallel: Option<u32>,
 }
 
+/// What a drive is used for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DriveUse {
+    /// Replicas of volumes, and the write journals of hybrid volumes.
+    #[default]
+    Data,
+    /// The write journals of volumes with the I/O profile 'journal'. The drive is in no pool.
+    Journal,
+}
+
 /// State of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -141,6 +152,8 @@ pub struct Drive {
     /// Emulated behaviour, if the drive is emulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulation: Option<DriveEmulation>,
+    /// What the drive is used for.
+    pub role: DriveUse,
     /// State of the drive.
     pub state: DriveState,
     /// Reason why the drive is missing.
@@ -226,6 +239,9 @@ pub struct DriveCreate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1024)]
     pub queue_target: Option<u32>,
+    /// What the drive is used for; 'data' if absent. It never changes.
+    #[serde(default)]
+    pub role: DriveUse,
     /// Class of the drive; if absent, the class of its first measurement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<IoPriority>,

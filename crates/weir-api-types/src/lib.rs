@@ -42,7 +42,7 @@ pub use cgroups::{
 };
 pub use drives::{
     Drive, DriveCreate, DriveDevice, DriveDrain, DriveEmulation, DriveEmulationCreate, DriveList, DriveState,
-    VolumeDrive,
+    DriveUse, VolumeDrive,
 };
 pub use errors::{ErrorCode, Problem};
 pub use events::{Event, EventCode, EventList, EventQuery, EventSeverity, EventStreamQuery};
@@ -94,6 +94,18 @@ pub enum VolumeClassPolicy {
     /// No class was requested.
     #[cfg_attr(feature = "clap", value(skip))]
     Any,
+}
+
+/// Where the writes of a volume are stable first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+#[serde(rename_all = "snake_case")]
+pub enum VolumeIoProfile {
+    /// On the drives of the replicas. If a template mixes classes, slow replicas have write journals.
+    #[default]
+    None,
+    /// In write journals on journal drives.
+    Journal,
 }
 
 /// A pair of ceilings; the one that is reached first applies. An absent rate is not limited.
@@ -271,6 +283,8 @@ pub struct Volume {
     pub io_priority: IoPriority,
     /// Rule for the case that the requested class is not available.
     pub class_policy: VolumeClassPolicy,
+    /// Where writes are stable first.
+    pub io_profile: VolumeIoProfile,
     /// Actual class: the lowest class of its drives; absent if the class of a drive is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<IoPriority>,
@@ -400,6 +414,9 @@ pub struct VolumeCreate {
     /// Rule for the case that this class is not available; 'strict' if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class_policy: Option<VolumeClassPolicy>,
+    /// Where writes are stable first; 'none' if absent. 'journal' needs a journal drive for each replica.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io_profile: Option<VolumeIoProfile>,
     /// Policy group of the tenant to bind the volume to, or 'none'. If absent: that of the template, or else
     /// the default policy group of the tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]

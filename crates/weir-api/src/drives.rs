@@ -55,6 +55,7 @@ pub(super) async fn create(
         name: convert::optional_name(request.name.as_deref())?,
         emulation: request.emulation.map(emulation).transpose()?,
         queue_target: request.queue_target.filter(|target| *target > 0),
+        role: request.role.into(),
         class: request.class.map(Into::into),
         zone: label(request.zone.as_deref())?.flatten(),
         rack: label(request.rack.as_deref())?.flatten(),

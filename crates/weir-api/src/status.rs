@@ -12,6 +12,7 @@ use super::{Context, Facts, alarms};
 use weir_api_types::{Drive, Health, Pool, Status, VolumeSummary};
 use weir_control::{Control, Outcome};
 use weir_store::DriveUsage;
+use weir_types::DriveRole;
 use weir_types::control_bounds::{ALARMS_SHOWN_MAX, API_VOLUMES_PER_PIECE, JOBS_SHOWN_MAX};
 
 /// Show the status of the daemon: its node, drives, volumes and alarms.
@@ -26,7 +27,8 @@ pub(super) async fn status(State(context): State<Context>) -> Answer<Status> {
 
 fn report(control: &Control, facts: Arc<Facts>) -> Outcome<Status> {
     let (alarms, drives) = (alarms::shown(control), control.drives.drives());
-    let usage = DriveUsage::together(drives.iter().filter_map(|drive| drive.usage.as_ref().ok()));
+    let of_data = drives.iter().filter(|drive| drive.record.role == DriveRole::Data);
+    let usage = DriveUsage::together(of_data.filter_map(|drive| drive.usage.as_ref().ok()));
     Ok(Status {
         status: if alarms.is_empty() { Health::Operational } else { Health::Degraded },
         version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -95,6 +95,7 @@ pub(super) async fn create(
         io_priority: request.io_priority.map(Into::into),
         class_policy: request.class_policy.map(Into::into),
         drive: convert::optional_name(request.drive.as_deref())?,
+        io_profile: request.io_profile.unwrap_or_default().into(),
         policy: convert_policy::policy_change(
             request.qos_policy_group.as_deref(),
             request.qos_adaptive_policy_group.as_deref(),

@@ -34,7 +34,7 @@ pub use background::{BackgroundPolicyCommand, BackgroundStatisticsCommand};
 pub use cgroup::{CgroupCommand, CgroupOfVolume};
 pub use csi::CsiArguments;
 pub use docker::DockerPluginArguments;
-pub use drive::{DriveChanges, DriveCommand};
+pub use drive::{DriveAddArguments, DriveChanges, DriveCommand};
 pub use dry_run::{LoadArguments, RecordArguments, SimulateArguments};
 pub use journal::JournalCommand;
 use names::{

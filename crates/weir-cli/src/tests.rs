@@ -7,8 +7,8 @@ use std::ffi::OsString;
 use weir_types::{Emulation, EmulationKind, Throughput};
 
 use super::arguments::{
-    AdaptiveArguments, AdaptivePolicyGroupCommand, Command, DriveCommand, PolicyGroupCommand, PoolCommand,
-    QosCommand, TenantCommand, TermsArguments, VolumeCommand,
+    AdaptiveArguments, AdaptivePolicyGroupCommand, Command, DriveAddArguments, DriveCommand,
+    PolicyGroupCommand, PoolCommand, QosCommand, TenantCommand, TermsArguments, VolumeCommand,
 };
 use super::parse;
 use weir_api_types::{
@@ -219,7 +219,10 @@ fn drives_are_added_with_a_name_and_parameters() {
     ] {
         let command = read(line).unwrap();
         let Command::Drive {
-            command: DriveCommand::Add { directory: found, name: called, emulate, queue_target, .. },
+            command:
+                DriveCommand::Add(DriveAddArguments {
+                    directory: found, name: called, emulate, queue_target, ..
+                }),
         } = command
         else {
             panic!("{line}: {command:?}");
@@ -237,11 +240,10 @@ fn drives_are_measured_and_classed() {
         ("drive add /srv/d1 -class med --no-measurement", (Some(IoPriority::Medium), true, false)),
         ("drive add /srv/d1 -no_wait", (None, false, true)),
     ] {
-        let Ok(Command::Drive { command: DriveCommand::Add { class, no_measurement, no_wait, .. } }) =
-            read(line)
-        else {
+        let Ok(Command::Drive { command: DriveCommand::Add(arguments) }) = read(line) else {
             panic!("{line}");
         };
+        let DriveAddArguments { class, no_measurement, no_wait, .. } = arguments;
         assert_eq!((class, no_measurement, no_wait), expected, "{line}");
     }
     for (line, is_understood) in [

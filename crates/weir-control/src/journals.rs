@@ -3,6 +3,8 @@
 //! A template can put a replica on a slower class of drives than others. This replica is behind a journal on
 //! a drive of the template's fastest class. An acknowledged write costs there as much as on the fast replica.
 //!
+//! With the I/O profile `journal`, each replica of a volume is behind a journal on a journal drive.
+//!
 //! The loss of one drive must not cost two replicas. So a replica's journal lies on no drive that has another
 //! replica of the extent, or the journal of one.
 //!
@@ -18,12 +20,13 @@ use weir_engine_interface::{JournalSpec, VolumeHome};
 use weir_reactor::Descriptor;
 use weir_store::journal::{Behind, ReadyJournal, journaled_metadata_path, read_marker};
 use weir_store::{Store, StoreError, extent_file_name, extents_folder, replica_metadata};
-use weir_types::{Class, DriveId, ExtentIndex, JournalId, Name, VolumeId};
+use weir_types::units::Size;
+use weir_types::{Class, DriveId, DriveRole, ExtentIndex, IoProfile, JournalId, Name, VolumeId};
 use weir_volume::mirror::ReplicaMetadata;
 
 use crate::core::Core;
 use crate::error::{ControlError, Outcome};
-use crate::model::Model;
+use crate::model::{Drive, Model};
 use crate::records::{DriveRecord, ExtentReplica, VolumeRecord};
 
 /// The journals of a volume.
@@ -135,31 +138,73 @@ pub struct JournalView {
 }
 
 impl Journals {
-    /// The drive for a replica's journal, if the replica should have one: the candidate with the fewest
-    /// replicas of the volume behind it.
+    /// The drives for a replica's journal, if the replica should have one: those with the fewest replicas of the
+    /// volume behind their journals come first.
     ///
     /// Replicas on the drives in `going` are about to be removed and do not count.
-    fn choose_journal(
+    fn places_for_journal(
         &self,
         volume: &VolumeRecord,
         (extent, slot): ExtentReplica,
         bindings: &BTreeMap<ExtentReplica, DriveId>,
         going: &[DriveId],
-    ) -> Option<DriveId> {
+    ) -> Vec<DriveId> {
         let model = self.core.model();
         let replicas: Vec<(usize, DriveId)> = volume.placement.replicas_of(extent).collect();
-        let (_, slow) = replicas.iter().find(|(other, _)| *other == slot)?;
+        let Some((_, slow)) = replicas.iter().find(|(other, _)| *other == slot) else { return Vec::new() };
+        // Its successor may be behind the same journal: a volume may have no other journal drive.
+        let is_followed = |other: usize| {
+            let goes = |(slot, drive): &(usize, DriveId)| *slot == other && going.contains(drive);
+            volume.io_profile == IoProfile::Journal && replicas.iter().any(goes)
+        };
         let is_near = |drive: DriveId| {
             let has_replica = !going.contains(&drive) && replicas.iter().any(|(_, other)| *other == drive);
-            let mut others = bindings.iter().filter(|((of, other), _)| *of == extent && *other != slot);
-            has_replica || others.any(|(_, on)| *on == drive)
+            let others = bindings.iter().filter(|((of, other), _)| *of == extent && *other != slot);
+            has_replica || others.into_iter().any(|((_, other), on)| *on == drive && !is_followed(*other))
         };
         let open = model.open.get(&volume.id);
         let has_failed = |drive: DriveId| open.is_some_and(|open| open.has_failed_journal(drive));
-        let drives = journal_drives(&model, volume, *slow);
-        let free =
-            drives.iter().map(|drive| drive.id).filter(|drive| !is_near(*drive) && !has_failed(*drive));
-        free.min_by_key(|drive| bindings.values().filter(|on| *on == drive).count())
+        let drives = journal_drives(&model, volume, *slow).into_iter().map(|drive| drive.id);
+        let mut drives: Vec<DriveId> =
+            drives.filter(|drive| !is_near(*drive) && !has_failed(*drive)).collect();
+        drives.sort_by_key(|drive| bindings.values().filter(|on| *on == drive).count());
+        drives
+    }
+
+    /// A journal for a replica, made if there is none; `None` if no drive can take one. The replica is not bound yet.
+    ///
+    /// Replicas on the drives in `going` are about to be removed and do not count.
+    fn journal_for(
+        &self,
+        volume: &VolumeRecord,
+        replica: ExtentReplica,
+        bindings: &BTreeMap<ExtentReplica, DriveId>,
+        going: &[DriveId],
+    ) -> Outcome<Option<Behind>> {
+        for drive in self.places_for_journal(volume, replica, bindings, going) {
+            if let Some(behind) = self.ready_journal(volume, drive)? {
+                return Ok(Some(behind));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A journal for one more replica of an open volume, if a drive can take one.
+    ///
+    /// # Errors
+    /// Full if there is none, the volume's I/O profile promises one, and the replica is not needed for redundancy.
+    pub(crate) fn journal_for_one_more(
+        &self,
+        volume: &VolumeRecord,
+        replica: ExtentReplica,
+        going: &[DriveId],
+        is_needed: bool,
+    ) -> Outcome<Option<Behind>> {
+        let behind = self.journal_for(volume, replica, &self.bindings(volume.id), going)?;
+        if behind.is_none() && !is_needed {
+            self.refuse_without_journal(volume)?;
+        }
+        Ok(behind)
     }
 
     /// Binds new replicas of a volume to journals, as far as there are suitable drives. Their files were just
@@ -177,14 +222,54 @@ impl Journals {
         for extent in extents {
             for (slot, slow) in volume.placement.replicas_of(extent) {
                 let replica = (extent, slot);
-                let Some(drive) = self.choose_journal(volume, replica, &bindings, &[]) else { continue };
-                let Some(behind) = self.ready_journal(volume, drive)? else { continue };
-                bindings.insert(replica, drive);
+                let Some(behind) = self.journal_for(volume, replica, &bindings, &[])? else {
+                    self.refuse_without_journal(volume)?;
+                    continue;
+                };
+                bindings.insert(replica, behind.drive);
                 chosen.push((replica, slow, behind));
             }
         }
         self.note_behind(volume, &chosen, metadata)?;
         Ok(chosen.into_iter().map(|(replica, _, behind)| (replica, behind.drive)).collect())
+    }
+
+    /// Refuses a new replica without a journal if the volume's I/O profile promises one.
+    fn refuse_without_journal(&self, volume: &VolumeRecord) -> Outcome<()> {
+        if volume.io_profile != IoProfile::Journal {
+            return Ok(());
+        }
+        let size = Size(self.size_bytes);
+        Err(ControlError::full(format!(
+            "no journal drive has room for another write journal of {size}, which each replica of {} needs; \
+             'weir journal add' adds a drive",
+            volume.title()
+        )))
+    }
+
+    /// Refuses a volume whose I/O profile promises journals if there are fewer journal drives than replicas, without
+    /// these drives.
+    pub(crate) fn refuse_too_few_drives(
+        &self,
+        volume: &VolumeRecord,
+        without: &BTreeSet<DriveId>,
+    ) -> Outcome<()> {
+        let model = self.core.model();
+        let is_left = |drive: &&Drive| {
+            let record = &drive.record;
+            let is_usable = drive.store.is_ok() && !record.is_draining;
+            record.role == DriveRole::Journal && is_usable && !without.contains(&record.id)
+        };
+        let left = model.drives.values().filter(is_left).count();
+        if volume.io_profile != IoProfile::Journal || left >= usize::from(volume.replicas) {
+            return Ok(());
+        }
+        Err(ControlError::refused(format!(
+            "{} has the I/O profile journal and needs {} journal drives, where there would be {left}; 'weir journal add' \
+             adds one",
+            volume.title(),
+            volume.replicas
+        )))
     }
 
     /// Writes the markers of new replicas durably, and their replica metadata beside the journals.
@@ -247,23 +332,16 @@ impl Journals {
         Ok(Some(Behind { drive, journal }))
     }
 
-    /// Binds one more replica of an open volume to a journal, if there is a suitable drive. The replica's
-    /// file was just made.
-    ///
-    /// Replicas on the drives in `going` are about to be removed and do not count.
+    /// Binds one more replica of an open volume to a journal. The replica's file was just made.
     pub(crate) fn put_replica_behind(
         &self,
         volume: &VolumeRecord,
         replica: ExtentReplica,
         slow: DriveId,
-        going: &[DriveId],
-    ) -> Outcome<Option<DriveId>> {
-        let bindings = self.bindings(volume.id);
-        let Some(drive) = self.choose_journal(volume, replica, &bindings, going) else { return Ok(None) };
-        let Some(behind) = self.ready_journal(volume, drive)? else { return Ok(None) };
-        self.forget_metadata(volume.id, replica, drive)?;
-        self.core.store(slow)?.put_behind(volume.id, &[(replica.0, behind)])?;
-        Ok(Some(drive))
+        behind: Behind,
+    ) -> Outcome<()> {
+        self.forget_metadata(volume.id, replica, behind.drive)?;
+        Ok(self.core.store(slow)?.put_behind(volume.id, &[(replica.0, behind)])?)
     }
 
     /// Removes the binding of a deleted extent replica.
@@ -295,7 +373,8 @@ impl Journals {
         self.volumes().remove(&volume.id);
         // A volume that has no template and was never changed has no bindings. So no other drive is searched
         // for journals.
-        if volume.generation == 0 && volume.template.is_none() {
+        let is_journaled = volume.io_profile == IoProfile::Journal;
+        if volume.generation == 0 && volume.template.is_none() && !is_journaled {
             return Ok(Vec::new());
         }
         self.recover_journals(volume)
@@ -547,21 +626,27 @@ impl Journals {
     }
 }
 
-/// Candidate drives for the journal of a replica on `slow`, if a faster class is in the volume's
-/// template. Drives in the replica's zone come first.
+/// Candidate drives for the journal of a replica on `slow`. Drives in the replica's zone come first.
 fn journal_drives<'a>(model: &'a Model, volume: &VolumeRecord, slow: DriveId) -> Vec<&'a DriveRecord> {
-    let Some(template) = model.template_of(volume) else { return Vec::new() };
-    let class = |drive: DriveId| model.drives.get(&drive).and_then(|drive| drive.record.class);
-    let fastest: Option<Class> = template.replicas.iter().copied().max();
-    if class(slow) >= fastest {
-        return Vec::new();
-    }
-    let suits =
-        |drive: &&DriveRecord| drive.class == fastest && !drive.is_draining && model.is_there(drive.id);
+    let fastest = faster_class(model, volume, slow);
+    let suits = |drive: &&DriveRecord| {
+        let is_meant = match volume.io_profile {
+            IoProfile::Journal => drive.role == DriveRole::Journal,
+            IoProfile::None => drive.role == DriveRole::Data && fastest.is_some() && drive.class == fastest,
+        };
+        is_meant && !drive.is_draining && model.is_there(drive.id)
+    };
     let mut drives: Vec<&DriveRecord> =
         model.drives.values().map(|drive| &drive.record).filter(suits).collect();
     let zone = |drive: &DriveRecord| model.domain_of(drive).zone;
     let own = model.drives.get(&slow).and_then(|drive| zone(&drive.record));
     drives.sort_by_key(|drive| zone(drive) != own);
     drives
+}
+
+/// The fastest class of the volume's template, if it is faster than the drive of a replica.
+fn faster_class(model: &Model, volume: &VolumeRecord, slow: DriveId) -> Option<Class> {
+    let fastest = model.template_of(volume)?.replicas.iter().copied().max();
+    let class = model.drives.get(&slow).and_then(|drive| drive.record.class);
+    fastest.filter(|_| class < fastest)
 }

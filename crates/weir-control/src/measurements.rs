@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use weir_engine_interface::measure::{MeasureSpec, RunningMeasurement};
 use weir_types::control_bounds::{CLASS_WAITS_MAX, REASONS_SHOWN_MAX};
-use weir_types::{Class, DriveId, Measurement, Name};
+use weir_types::{Class, DriveId, DriveRole, Measurement, Name};
 
 use crate::alarms::{ActiveAlarm, AlarmSource};
 use crate::core::Core;
@@ -163,7 +163,9 @@ impl Measurements {
     pub(crate) fn wait_for_classes(&self, wanted: &[Class]) {
         let (present, unknown): (Vec<_>, Vec<_>) = {
             let model = self.core.model();
-            let records = model.drives.values().map(|drive| (drive.record.id, drive.record.class));
+            let records = model.drives.values().map(|drive| &drive.record);
+            let records = records.filter(|record| record.role == DriveRole::Data);
+            let records = records.map(|record| (record.id, record.class));
             records.partition(|(_, class)| class.is_some())
         };
         let is_present = |wanted: &Class| present.iter().any(|(_, class)| *class == Some(*wanted));
@@ -177,7 +179,8 @@ impl Measurements {
     pub(crate) fn why_not(&self, wanted: Class) -> String {
         let records: Vec<DriveRecord> =
             self.core.model().drives.values().map(|drive| drive.record.clone()).collect();
-        let others = records.iter().filter(|record| record.class != Some(wanted)).take(REASONS_SHOWN_MAX);
+        let is_other = |record: &&DriveRecord| record.role == DriveRole::Data && record.class != Some(wanted);
+        let others = records.iter().filter(is_other).take(REASONS_SHOWN_MAX);
         let reason = |record: &DriveRecord| {
             let is_measured = self.running().contains_key(&record.id);
             let reason = match (is_measured, record.class) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use weir_engine_interface::ExportTable;
 use weir_testkit::wait::wait_until;
-use weir_types::{ClassThresholds, Name};
+use weir_types::{ClassThresholds, IoProfile, Name};
 
 use crate::engine::fake::FakeEngine;
 use crate::{Control, ControlConfig, CreateVolume, Outcome};
@@ -70,6 +70,7 @@ pub fn volume(tenant: Option<&str>, text: &str, size_bytes: u64) -> CreateVolume
         replicas: None,
         template: None,
         drive: None,
+        io_profile: IoProfile::default(),
         io_priority: None,
         class_policy: None,
         policy: None,

@@ -6,6 +6,7 @@ mod classes;
 mod drain;
 mod engine_faults;
 mod formats;
+mod io_profile;
 mod journal_drives;
 mod lost_writes;
 mod measurements;

@@ -1,6 +1,6 @@
 //! Requests to create, change and delete volumes.
 
-use weir_types::{Class, ClassPolicy, Name};
+use weir_types::{Class, ClassPolicy, IoProfile, Name};
 
 use crate::records::GroupKind;
 
@@ -23,6 +23,8 @@ pub struct CreateVolume {
     pub template: Option<Name>,
     /// The drive to hold the volume; if `None`, any drive of the class.
     pub drive: Option<Name>,
+    /// Where its writes are stable first.
+    pub io_profile: IoProfile,
     /// The initial policy; if `None`, the policy group of the template, or else the tenant's default policy
     /// group.
     pub policy: Option<PolicyChange>,

@@ -403,14 +403,14 @@ fn refuse_other(volume: &Volume, wanted: &Specification) -> Outcome<()> {
         ("repl", wanted.replicas.is_some_and(|replicas| replicas != volume.replicas)),
         ("io_priority", wanted.io_priority.is_some_and(|priority| priority != volume.io_priority)),
         ("template", wanted.template.is_some() && wanted.template != volume.template),
+        ("io_profile", wanted.io_profile.is_some_and(|profile| profile != volume.io_profile)),
     ];
     match differs.iter().find(|(_, differs)| *differs) {
         None => Ok(()),
         Some((key, _)) => {
             let name = &volume.name;
-            Err(CallError::Refused(format!(
-                "volume '{name}' exists with another '{key}'; 'weir volume modify' changes it"
-            )))
+            let remedy = if *key == "io_profile" { "" } else { "; 'weir volume modify' changes it" };
+            Err(CallError::Refused(format!("volume '{name}' exists with another '{key}'{remedy}")))
         }
     }
 }

@@ -14,6 +14,7 @@ pub mod control_bounds;
 pub mod emulation;
 pub mod extent_index;
 pub mod identity;
+pub mod io_profile;
 pub mod measurement;
 pub mod name;
 pub mod policy;
@@ -27,6 +28,7 @@ pub use cgroup::Cgroup;
 pub use emulation::{Emulation, EmulationKind};
 pub use extent_index::ExtentIndex;
 pub use identity::{AttachmentId, CgroupBindingId, DriveId, JournalId, PolicyGroupId, VolumeId};
+pub use io_profile::{DriveRole, IoProfile};
 pub use measurement::{ClassThreshold, ClassThresholds, MeasuredDirection, Measurement, ThresholdsError};
 pub use name::{Name, NameError};
 pub use policy::{

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_api_types::{IoPriority, VolumeCreate};
+use weir_api_types::{IoPriority, VolumeCreate, VolumeIoProfile};
 use weir_attach::filesystem::FilesystemKind;
 use weir_types::Name;
 use weir_types::bounds::VOLUME_SIZE_GRANULE_BYTES;
@@ -22,6 +22,8 @@ pub struct Specification {
     pub replicas: Option<u8>,
     /// Class, if one was asked for.
     pub io_priority: Option<IoPriority>,
+    /// I/O profile, if one was asked for.
+    pub io_profile: Option<VolumeIoProfile>,
     /// Template, if one was asked for.
     pub template: Option<String>,
     /// Policy group, if one was asked for.
@@ -98,6 +100,7 @@ impl Specification {
             size_bytes: None,
             replicas: None,
             io_priority: None,
+            io_profile: None,
             template: None,
             policy_group: None,
             filesystem: FilesystemKind::Ext4,
@@ -122,6 +125,7 @@ impl Specification {
                 self.io_priority =
                     Some(class(value).ok_or_else(|| refused("high, med and low are".to_owned()))?);
             }
+            "io_profile" => self.io_profile = profile(key, value)?,
             "template" => self.template = Some(value.to_owned()),
             "policy_group" => self.policy_group = Some(value.to_owned()),
             "fs" => self.filesystem = value.parse().map_err(refused)?,
@@ -139,6 +143,7 @@ impl Specification {
             template: self.template.clone(),
             io_priority: self.io_priority,
             class_policy: None,
+            io_profile: self.io_profile,
             qos_policy_group: self.policy_group.clone(),
             drive: None,
             qos_adaptive_policy_group: None,
@@ -191,11 +196,20 @@ fn class(value: &str) -> Option<IoPriority> {
     }
 }
 
+/// The I/O profile of this name; `None` leaves the choice to the daemon.
+fn profile(key: &str, value: &str) -> Result<Option<VolumeIoProfile>, SpecificationError> {
+    match value.to_ascii_lowercase().as_str() {
+        "auto" => Ok(None),
+        "none" => Ok(Some(VolumeIoProfile::None)),
+        "journal" => Ok(Some(VolumeIoProfile::Journal)),
+        _ => Err(SpecificationError::Unsupported { key: key.to_owned(), value: value.to_owned() }),
+    }
+}
+
 /// Accepts a key of Portworx with the value that changes nothing.
 fn check_default(key: &str, value: &str) -> Result<(), SpecificationError> {
     let is_default = match key {
         "shared" | "sharedv4" | "secure" | "sticky" | "nodiscard" => matches!(value, "false" | "no" | "0"),
-        "io_profile" => matches!(value, "auto" | "none"),
         "aggregation_level" => matches!(value, "1" | "auto"),
         // A journal on request is an I/O profile.
         "journal" => matches!(value, "false" | "no"),

@@ -76,6 +76,9 @@ impl Stage {
         let binary = tools::weir_binary(&root)?;
         let folder = Folder::on_disk(None, &root, "weir-kubernetes")?;
         let daemon = Daemon::start(&binary, &folder.path().join("state"), &[])?;
+        let journals = folder.path().join("journals");
+        std::fs::create_dir(&journals)?;
+        daemon.run(&format!("journal add {} --no-measurement", journals.display()))?;
         println!("starting the cluster in {}", folder.path().display());
         let cluster = Cluster::start(programs, folder.path())?;
         let mut stage = Stage { cluster, driver: None, daemon, binary, folder };

@@ -45,6 +45,7 @@ impl FromControl<DriveView> for Drive {
             path: view.record.path.display().to_string(),
             device: view.record.device.map(DriveDevice::from_control),
             emulation: view.record.emulation.map(DriveEmulation::from),
+            role: view.record.role.into(),
             state: if usage.is_some() { DriveState::Online } else { DriveState::Missing },
             reason,
             size_bytes: usage.map(|usage| usage.size_bytes),

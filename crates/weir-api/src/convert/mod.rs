@@ -15,7 +15,7 @@ mod snapshots;
 mod templates;
 
 use weir_engine_interface::statistics::{Bucket, OperationCounters, ReplicationCounters};
-use weir_types::Name;
+use weir_types::{IoProfile, Name};
 
 pub use attachments::method_asked;
 pub use from_control::{FromControl, IntoApi};
@@ -32,10 +32,11 @@ use weir_control::{
 };
 
 /// Point at which a write of a volume without a profile is stable.
-fn ack_point(replicas: u8) -> String {
+fn ack_point(replicas: u8, io_profile: IoProfile) -> String {
+    let place = if io_profile == IoProfile::Journal { "in the write journal of" } else { "on" };
     match replicas {
-        1 => "stable on 1 replica at flush or FUA".to_owned(),
-        replicas => format!("stable on each of {replicas} replicas that is in sync, at flush or FUA"),
+        1 => format!("stable {place} 1 replica at flush or FUA"),
+        replicas => format!("stable {place} each of {replicas} replicas that is in sync, at flush or FUA"),
     }
 }
 
@@ -112,6 +113,7 @@ impl FromControl<VolumeView> for Volume {
             template: record.template.map(String::from),
             io_priority: IoPriority::from(record.io_priority),
             class_policy: VolumeClassPolicy::from(record.class_policy),
+            io_profile: record.io_profile.into(),
             class: view.class.map(IoPriority::from),
             read_only: record.is_read_only,
             state: record.state.into_api(),
@@ -121,7 +123,7 @@ impl FromControl<VolumeView> for Volume {
             qos_policy_group,
             qos_adaptive_policy_group,
             policy,
-            ack_point: ack_point(record.replicas),
+            ack_point: ack_point(record.replicas, record.io_profile),
             connections: view.counters.map_or(0, |counters| counters.connections),
             created_at: record.created_at,
         }

@@ -24,6 +24,51 @@ pub struct DriveChanges {
     pub rack: Option<String>,
 }
 
+/// Arguments of the addition of a drive.
+#[derive(Debug, Args)]
+pub struct DriveAddArguments {
+    /// Directory or block device, on the daemon's host
+    pub directory: PathBuf,
+    /// Create an XFS filesystem on the block device and mount it. Weir refuses a device that holds data
+    /// or is in use
+    #[arg(long)]
+    pub format: bool,
+    /// Name of the drive [default: that of the directory or device]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Emulate a drive: operations per second, bandwidth [default: unlimited], latency [default: 0], seek
+    /// time [default: 0], flush time [default: as each operation], and operations served in parallel
+    /// [default: unlimited]. Or emulate a kind: ebs-io1, ebs-gp2, ebs-standard, hdd-7200, sata-ssd or
+    /// nvme; parameters after the kind override it. All output shows the drive as emulated
+    #[arg(
+        long,
+        value_name = "[KIND,]iops=N,bandwidth=RATE,latency=TIME,seek=TIME,flush=TIME,parallel=N",
+        value_parser = Emulation::parse,
+        allow_hyphen_values = true
+    )]
+    pub emulate: Option<Emulation>,
+    /// Maximum number of operations in flight, 1 to 1024, or 'auto': found by trials while volumes
+    /// compete [default: auto]
+    #[arg(long, value_name = "auto|N", value_parser = queue_target, allow_hyphen_values = true)]
+    pub queue_target: Option<u32>,
+    /// Class of the drive [default: that of its first measurement]
+    #[arg(long, value_name = "CLASS", value_enum, ignore_case = true, visible_alias = "io-priority")]
+    pub class: Option<IoPriority>,
+    /// Zone of the drive: replicas of an extent are placed in different zones if possible [default: that
+    /// of its node]
+    #[arg(long, value_name = "ZONE|none")]
+    pub zone: Option<String>,
+    /// Rack of the drive within the zone
+    #[arg(long, value_name = "RACK|none")]
+    pub rack: Option<String>,
+    /// Do not measure the drive
+    #[arg(long)]
+    pub no_measurement: bool,
+    /// Do not wait for the measurement
+    #[arg(long)]
+    pub no_wait: bool,
+}
+
 /// Commands about drives.
 #[derive(Debug, Subcommand)]
 pub enum DriveCommand {
@@ -32,48 +77,7 @@ pub enum DriveCommand {
         visible_alias = "create",
         after_help = "Example:\n  weir drive add /srv/drive1\n  weir drive add /dev/sdb --format\n  weir drive add /srv/old --class low --no-measurement\n  weir drive add /srv/slow --name slow --emulate iops=21000,bandwidth=250MB/s,latency=200us\n  weir drive add /srv/disk --emulate hdd-7200\n  weir drive add /srv/far --emulate nvme,latency=1ms"
     )]
-    Add {
-        /// Directory or block device, on the daemon's host
-        directory: PathBuf,
-        /// Create an XFS filesystem on the block device and mount it. Weir refuses a device that holds data
-        /// or is in use
-        #[arg(long)]
-        format: bool,
-        /// Name of the drive [default: that of the directory or device]
-        #[arg(long, value_name = "NAME")]
-        name: Option<String>,
-        /// Emulate a drive: operations per second, bandwidth [default: unlimited], latency [default: 0], seek
-        /// time [default: 0], flush time [default: as each operation], and operations served in parallel
-        /// [default: unlimited]. Or emulate a kind: ebs-io1, ebs-gp2, ebs-standard, hdd-7200, sata-ssd or
-        /// nvme; parameters after the kind override it. All output shows the drive as emulated
-        #[arg(
-            long,
-            value_name = "[KIND,]iops=N,bandwidth=RATE,latency=TIME,seek=TIME,flush=TIME,parallel=N",
-            value_parser = Emulation::parse,
-            allow_hyphen_values = true
-        )]
-        emulate: Option<Emulation>,
-        /// Maximum number of operations in flight, 1 to 1024, or 'auto': found by trials while volumes
-        /// compete [default: auto]
-        #[arg(long, value_name = "auto|N", value_parser = queue_target, allow_hyphen_values = true)]
-        queue_target: Option<u32>,
-        /// Class of the drive [default: that of its first measurement]
-        #[arg(long, value_name = "CLASS", value_enum, ignore_case = true, visible_alias = "io-priority")]
-        class: Option<IoPriority>,
-        /// Zone of the drive: replicas of an extent are placed in different zones if possible [default: that
-        /// of its node]
-        #[arg(long, value_name = "ZONE|none")]
-        zone: Option<String>,
-        /// Rack of the drive within the zone
-        #[arg(long, value_name = "RACK|none")]
-        rack: Option<String>,
-        /// Do not measure the drive
-        #[arg(long)]
-        no_measurement: bool,
-        /// Do not wait for the measurement
-        #[arg(long)]
-        no_wait: bool,
-    },
+    Add(DriveAddArguments),
     /// List drives
     #[command(after_help = "Example:\n  weir drive list\n  weir drive list -o wide")]
     List(ReadArguments),

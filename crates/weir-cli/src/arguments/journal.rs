@@ -2,11 +2,18 @@
 
 use clap::Subcommand;
 
-use super::{OptionalVolumeName, ReadArguments, TenantFilter, TenantOfShown};
+use super::{DriveAddArguments, OptionalVolumeName, ReadArguments, TenantFilter, TenantOfShown};
 
 /// Commands about journals.
 #[derive(Debug, Subcommand)]
 pub enum JournalCommand {
+    /// Add an existing directory, or a block device, which is formatted, as a drive for the write journals of
+    /// volumes with the I/O profile 'journal'
+    #[command(
+        visible_alias = "create",
+        after_help = "Example:\n  weir journal add /srv/fast\n  weir journal add /dev/nvme1n1 --format\n  weir journal add /srv/fast --name journal1 --no-measurement"
+    )]
+    Add(DriveAddArguments),
     /// List the write journals of volumes, and their fill level
     #[command(after_help = "Example:\n  weir journal list\n  weir journal list --tenant svm01 -o wide")]
     List {

@@ -9,7 +9,7 @@ use super::{
     BindingOptions, CloneArguments, OptionalVolumeName, ReadArguments, RecordArguments, TenantFilter,
     TenantOfShown, TenantOption, VolumeName,
 };
-use weir_api_types::{IoPriority, VolumeClassPolicy};
+use weir_api_types::{IoPriority, VolumeClassPolicy, VolumeIoProfile};
 
 /// Reads a volume size; a bare number counts in GiB.
 pub fn size(text: &str) -> Result<Size, weir_types::UnitError> {
@@ -159,6 +159,10 @@ pub struct VolumeCreateArguments {
     /// and shows it [default: strict]
     #[arg(long, value_name = "strict|prefer", value_enum, ignore_case = true, hide_possible_values = true)]
     pub class_policy: Option<VolumeClassPolicy>,
+    /// Where writes are stable first: 'none' is on the drives of its replicas, 'journal' in write journals on
+    /// journal drives [default: none]
+    #[arg(long, value_name = "none|journal", value_enum, ignore_case = true, hide_possible_values = true)]
+    pub io_profile: Option<VolumeIoProfile>,
     #[command(flatten)]
     pub binding: BindingOptions,
     /// Bind a floor that the drive's pool cannot meet, and let replicas share a zone or rack; an alarm

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use weir_types::Emulation;
 
-use super::super::arguments::{DriveChanges, DriveCommand};
+use super::super::arguments::{DriveAddArguments, DriveChanges, DriveCommand};
 use super::super::client::{Client, segment};
 use super::super::errors::CommandError;
 use super::super::output::{self, ListColumn, optional_size, or_dash, rough_size};
 use super::shown::{kind, location, media_type};
 use super::{drain, measuring};
-use weir_api_types::{Drive, DriveCreate, DriveDevice, DriveModify, Operation};
+use weir_api_types::{Drive, DriveCreate, DriveDevice, DriveModify, DriveUse, Operation};
 use weir_client::ClientError;
 use weir_client::Items;
 
@@ -32,44 +32,55 @@ const COLUMNS: &[ListColumn<Drive>] = &[
     ListColumn::number("Volumes", |drive| drive.volumes.to_string()),
     ListColumn::number("Provisioned", |drive| rough_size(drive.provisioned_bytes)),
     ListColumn::text("State", drain::state),
+    ListColumn::wide_text("Role", |drive| role(drive).to_owned()),
     ListColumn::wide_text("Snapshots", snapshots),
     ListColumn::wide_number("Version", |drive| drive.version.to_string()),
     ListColumn::wide_text("Added", |drive| drive.created_at.to_string()),
     ListColumn::wide_text("Drive ID", |drive| drive.id.to_string()),
 ];
 
+/// Use of a drive, in a word.
+fn role(drive: &Drive) -> &'static str {
+    match drive.role {
+        DriveUse::Data => "data",
+        DriveUse::Journal => "journal",
+    }
+}
+
+/// Adds a drive for a use, and shows its class once it is measured.
+pub fn add(client: &Client, arguments: &DriveAddArguments, role: DriveUse) -> Result<(), CommandError> {
+    let request = DriveCreate {
+        path: absolute(&arguments.directory)?,
+        format: arguments.format,
+        name: arguments.name.clone(),
+        emulation: arguments.emulate.map(Into::into),
+        queue_target: arguments.queue_target,
+        role,
+        class: arguments.class,
+        zone: arguments.zone.clone(),
+        rack: arguments.rack.clone(),
+        measure: !arguments.no_measurement,
+    };
+    if request.format {
+        let question = format!("Format '{}', which destroys what is on it?", request.path);
+        client.options().confirm(&question)?;
+    }
+    let existing = || {
+        let list: Items<Drive> = client.list("/v1/drives", &[])?;
+        let is_it = |drive: &Drive| {
+            drive.role == role && location(&drive.path, drive.device.as_ref()) == request.path
+        };
+        Ok(list.items.into_iter().find(is_it))
+    };
+    let drive: Drive = client.create("/v1/drives", &request, existing)?;
+    client.tell(&drive.name)?;
+    if request.measure && !arguments.no_wait { tell_class(client, &drive) } else { Ok(()) }
+}
+
 /// Runs a command about drives.
 pub fn run(client: &Client, command: DriveCommand) -> Result<(), CommandError> {
     match command {
-        DriveCommand::Add {
-            directory,
-            format,
-            name,
-            emulate,
-            queue_target,
-            class,
-            zone,
-            rack,
-            no_measurement,
-            no_wait,
-        } => {
-            let measure = !no_measurement;
-            let (path, emulation) = (absolute(&directory)?, emulate.map(Into::into));
-            let request =
-                DriveCreate { path, format, name, emulation, queue_target, class, zone, rack, measure };
-            if format {
-                let question = format!("Format '{}', which destroys what is on it?", request.path);
-                client.options().confirm(&question)?;
-            }
-            let existing = || {
-                let list: Items<Drive> = client.list("/v1/drives", &[])?;
-                let is_it = |drive: &Drive| location(&drive.path, drive.device.as_ref()) == request.path;
-                Ok(list.items.into_iter().find(is_it))
-            };
-            let drive: Drive = client.create("/v1/drives", &request, existing)?;
-            client.tell(&drive.name)?;
-            if measure && !no_wait { tell_class(client, &drive) } else { Ok(()) }
-        }
+        DriveCommand::Add(arguments) => add(client, &arguments, DriveUse::Data),
         DriveCommand::Accept { name } => {
             let question =
                 format!("Use drive '{name}' as it is, though acknowledged writes to it may be lost?");
@@ -157,6 +168,7 @@ fn description(drive: &Drive) -> String {
         ("Volumes", drive.volumes.to_string()),
         ("Provisioned", rough_size(drive.provisioned_bytes)),
         ("Snapshots", snapshots(drive)),
+        ("Role", role(drive).to_owned()),
         ("Zone", or_dash(&drive.zone)),
         ("Rack", or_dash(&drive.rack)),
         ("Added", drive.created_at.to_string()),

@@ -4,7 +4,8 @@ use super::super::arguments::JournalCommand;
 use super::super::client::{Client, of_tenant};
 use super::super::errors::CommandError;
 use super::super::output::{self, ListColumn};
-use weir_api_types::Journal;
+use super::drive;
+use weir_api_types::{DriveUse, Journal};
 use weir_client::Items;
 
 /// Path of journals in the API.
@@ -27,6 +28,7 @@ const COLUMNS: &[ListColumn<Journal>] = &[
 /// Runs a command about journals.
 pub fn run(client: &Client, command: JournalCommand) -> Result<(), CommandError> {
     let (volume, tenant, read) = match &command {
+        JournalCommand::Add(arguments) => return drive::add(client, arguments, DriveUse::Journal),
         JournalCommand::List { tenant, read } => (None, tenant.tenant.as_deref(), read),
         JournalCommand::Show { name, tenant, read } => (name.get(), tenant.tenant.as_deref(), read),
     };

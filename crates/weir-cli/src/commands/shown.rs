@@ -55,7 +55,7 @@ pub fn life(state: VolumeLife) -> &'static str {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use weir_api_types::{Drive, DriveEmulation, DriveState};
+    use weir_api_types::{Drive, DriveEmulation, DriveState, DriveUse};
 
     /// Returns a missing drive.
     pub fn drive(emulation: Option<DriveEmulation>) -> Drive {
@@ -66,6 +66,7 @@ pub(super) mod tests {
             path: "/srv/slow".to_owned(),
             device: None,
             emulation,
+            role: DriveUse::Data,
             state: DriveState::Missing,
             reason: Some("there is none".to_owned()),
             size_bytes: None,

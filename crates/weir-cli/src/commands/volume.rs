@@ -14,7 +14,7 @@ use super::shown::{class, labelled, life};
 use super::{background, effect, moving, record, scrub, snapshot, statistics};
 use weir_api_types::{
     BoundPolicy, OperationSample, ReplicaPlacement, Volume, VolumeClassPolicy, VolumeCreate, VolumeDrive,
-    VolumeLife, VolumeModify, VolumeSample,
+    VolumeIoProfile, VolumeLife, VolumeModify, VolumeSample,
 };
 
 /// Width of the labels of `show`.
@@ -104,13 +104,16 @@ fn create(client: &Client, arguments: VolumeCreateArguments) -> Result<(), Comma
         template: arguments.template,
         io_priority: arguments.class,
         class_policy: arguments.class_policy,
+        io_profile: arguments.io_profile,
         qos_policy_group: arguments.binding.policy_group,
         qos_adaptive_policy_group: arguments.binding.adaptive_policy_group,
         force: arguments.force,
     };
     let existing = || {
         let found: Volume = client.get(&path(tenant, &request.name), &[])?;
-        Ok(Some(found).filter(|found| found.size_bytes == request.size_bytes))
+        let is_it = found.size_bytes == request.size_bytes
+            && request.io_profile.is_none_or(|profile| profile == found.io_profile);
+        Ok(Some(found).filter(|_| is_it))
     };
     let volume: Volume = client.create(&of_tenant(tenant, "volumes", None), &request, existing)?;
     client.tell(&volume.name)
@@ -233,6 +236,14 @@ fn is_met(volume: &Volume) -> bool {
     volume.class_policy == VolumeClassPolicy::Any || volume.class == Some(volume.io_priority)
 }
 
+/// I/O profile of a volume, in a word.
+fn profile(volume: &Volume) -> &'static str {
+    match volume.io_profile {
+        VolumeIoProfile::None => "none",
+        VolumeIoProfile::Journal => "journal",
+    }
+}
+
 /// Requested class and resulting class of a volume.
 fn long_class(volume: &Volume) -> String {
     let (requested, actual) = (class(Some(volume.io_priority)), class(volume.class));
@@ -292,6 +303,7 @@ fn description(inspection: &Inspection) -> String {
         ("State", long_state(volume)),
         ("Access", access(volume).to_owned()),
         ("Class", long_class(volume)),
+        ("I/O Profile", profile(volume).to_owned()),
         ("Created", volume.created_at.to_string()),
         ("NBD Export", volume.export_name.clone()),
         ("Ack Point", volume.ack_point.clone()),

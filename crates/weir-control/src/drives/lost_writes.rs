@@ -6,7 +6,7 @@
 //! missing, across restarts too, until an operator removes or accepts it.
 
 use weir_store::Store;
-use weir_types::DriveId;
+use weir_types::{DriveId, DriveRole};
 
 use crate::catalogue::{Catalogue, Transaction};
 use crate::drives::Unused;
@@ -69,6 +69,7 @@ pub(crate) fn remedy(drive: &Drive, volumes_lost: usize) -> String {
         None => "bring it back, and it is used again".to_owned(),
         // No other replica has the data of this drive.
         Some(_) if volumes_lost > 0 || drive.record.id == DriveId::DEFAULT => accept,
+        Some(_) if drive.record.role == DriveRole::Journal => accept,
         Some(_) => format!("'weir drive remove {name}' rebuilds its replicas elsewhere; {accept}"),
     }
 }

@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use weir_store::{EarlierWrites, Marker, Store, StoreError};
 use weir_types::control_bounds::DRIVES_MAX;
 use weir_types::name::DEFAULT_DRIVE;
-use weir_types::{Class, DriveId, Emulation, Name};
+use weir_types::{Class, DriveId, DriveRole, Emulation, Name};
 
 use crate::alarms::{ActiveAlarm, AlarmSource};
 use crate::catalogue::{Catalogue, Revision, Transaction};
@@ -54,6 +54,8 @@ pub struct AddDrive {
     pub emulation: Option<Emulation>,
     /// Maximum number of operations in flight; if `None`, trials find it while volumes compete.
     pub queue_target: Option<u32>,
+    /// What the drive is used for.
+    pub role: DriveRole,
     /// Class of the drive; if `None`, the class of its first measurement.
     pub class: Option<Class>,
     /// Zone of the drive; if `None`, the zone of its node.
@@ -95,6 +97,7 @@ impl AddDrive {
             name: None,
             emulation: None,
             queue_target: None,
+            role: DriveRole::default(),
             class: None,
             zone: None,
             rack: None,
@@ -229,7 +232,12 @@ impl Drives {
             };
             let (why, lost) = (drive.unavailable(), lost.len());
             let remedy = lost_writes::remedy(drive, lost);
-            let message = format!("{why}; volumes out of service: {lost}{others}; {remedy}");
+            let message = match drive.record.role {
+                DriveRole::Data => format!("{why}; volumes out of service: {lost}{others}; {remedy}"),
+                DriveRole::Journal => {
+                    format!("{why}; replicas whose write journals it has are out of service; {remedy}")
+                }
+            };
             let source =
                 if drive.lost_writes.is_some() { AlarmSource::LostWrites } else { AlarmSource::Drive };
             ActiveAlarm { source, drive: Some(drive.record.id), volume: None, extent: None, message }
@@ -301,9 +309,9 @@ impl Drives {
         let NewDrive { id, name, path, device } = new;
         let pool = PoolSettings { queue_target: request.queue_target, ..PoolSettings::default() };
         pool.check()?;
-        let AddDrive { emulation, zone, rack, .. } = request;
+        let AddDrive { emulation, role, zone, rack, .. } = request;
         let new = DriveRecord::new(id, name, path.clone(), pool);
-        let record = DriveRecord { emulation, zone, rack, device, ..new };
+        let record = DriveRecord { emulation, role, zone, rack, device, ..new };
         let record = match request.class {
             Some(class) => joined(&self.core.model(), record.with_chosen_class(class, &self.core.classes)),
             None => record,

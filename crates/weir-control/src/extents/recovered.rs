@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use weir_store::replica_metadata::{self, metadata_file_name};
 use weir_store::{ExtentFault, Faults, epoch_record, extent_count, extent_fault};
-use weir_types::{DriveId, ExtentIndex};
+use weir_types::{DriveId, ExtentIndex, IoProfile};
 use weir_volume::mirror::epoch_record::first_epoch;
 use weir_volume::mirror::{EpochRecord, Found, RecoveredExtent, ReplicaMetadata, ReplicaState};
 
@@ -147,7 +147,7 @@ impl Extents {
     /// and the reason.
     pub(crate) fn recovered_extents(&self, volume: &VolumeRecord) -> Outcome<Vec<RecoveredExtent>> {
         if !self.core.has_metadata(volume) {
-            return Ok(Vec::new());
+            return self.refuse_without_journals(volume).map(|()| Vec::new());
         }
         let epoch_records =
             epoch_record::read_all(&self.core.epoch_records(volume.id), extent_count(volume.size_bytes))?;
@@ -174,6 +174,19 @@ impl Extents {
             more => format!(" (and {more} further extents cannot be served)"),
         };
         Err(ControlError::refused(format!("of extent {extent}, {error}{more}")))
+    }
+
+    /// Refuses a volume whose extents always had one replica each if a write journal of one is missing or lost. The
+    /// replica's file lacks what the journal has not destaged, and there is no replica metadata to say so.
+    fn refuse_without_journals(&self, volume: &VolumeRecord) -> Outcome<()> {
+        if volume.io_profile != IoProfile::Journal {
+            return Ok(());
+        }
+        let without = self.journaled_metadata(volume).into_iter().find(|(_, metadata)| metadata.is_none());
+        let Some(((extent, _), _)) = without else { return Ok(()) };
+        Err(ControlError::refused(format!(
+            "of extent {extent}, the write journal is missing or lost; bring back the drive that has it"
+        )))
     }
 
     /// The extents of a volume that the replicas on present drives could serve, according to their files.

@@ -1,7 +1,7 @@
 //! Pools in the model: the drives of one class are a pool, named after the class. A drive of unknown class is a pool
-//! of its own, under its own name.
+//! of its own, under its own name. Journal drives are in no pool.
 
-use weir_types::{Class, DriveId, Name};
+use weir_types::{Class, DriveId, DriveRole, Name};
 
 use crate::error::{ControlError, Outcome, list_names};
 use crate::model::Model;
@@ -36,7 +36,8 @@ fn name_of(class: Class) -> Name {
 
 /// All pools, in the order in which their first drives were added.
 pub(crate) fn pools_in(model: &Model) -> Vec<Pool<'_>> {
-    let mut drives: Vec<_> = model.drives.values().map(|drive| &drive.record).collect();
+    let drives = model.drives.values().map(|drive| &drive.record);
+    let mut drives: Vec<_> = drives.filter(|drive| drive.role == DriveRole::Data).collect();
     drives.sort_by_key(|drive| (drive.created_at, drive.id));
     let mut pools: Vec<Pool<'_>> = Vec::new();
     for drive in drives {

@@ -143,6 +143,11 @@ impl Moves {
     /// Refuses to drain a drive with a write journal whose replicas cannot go behind another journal.
     fn refuse_stranded_journals(&self, drive: &DriveRecord, drain: &BTreeSet<DriveId>) -> Outcome<()> {
         for volume in self.journals.volumes_on(drive.id) {
+            let record = self.core.model().volume_by_id(volume)?.record.clone();
+            self.journals.refuse_too_few_drives(&record, drain).map_err(|mut error| {
+                error.message = format!("drive '{}' cannot be emptied: {}", drive.name, error.message);
+                error
+            })?;
             let Some(Stranded { why, class }) = self.journal_strands(volume, drive.id, drain) else {
                 continue;
             };

@@ -492,14 +492,20 @@ impl Moves {
         record.placement.set(count, (extent, slot), Some(drive));
         record.generation += 1;
         let homes = self.extents.layout(&record)?.homes;
-        let (mut journal, mut refusal) = (None, None);
+        let replicas = look.replicas(extent);
+        let in_sync = replicas.iter().filter(|replica| replica.replica_state == ReplicaState::InSync).count();
+        let (going, is_needed) = (surplus_drives(&replicas, &look.wishes), in_sync < look.wishes.len());
+        let behind = self.journals.journal_for_one_more(&record, (extent, slot), &going, is_needed)?;
+        let journal = behind.map(|behind| behind.drive);
+        let mut refusal = None;
         let change = carry_out(ReplicaChange::add(), |action| match action {
             Action::MakeFile => {
                 let store = self.core.store(drive)?;
                 store.add_extent(record.id, extent, &self.core.record_backup(&look.record)?.content)?;
                 self.absences.forget_replica(drive, record.id, (extent, slot));
-                let going = surplus_drives(&look.replicas(extent), &look.wishes);
-                journal = self.journals.put_replica_behind(&record, (extent, slot), drive, &going)?;
+                if let Some(behind) = behind {
+                    self.journals.put_replica_behind(&record, (extent, slot), drive, behind)?;
+                }
                 Ok(Ended::Done)
             }
             Action::AddToVolume => {

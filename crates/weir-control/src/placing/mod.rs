@@ -9,7 +9,7 @@ use weir_plan::failure_domain::{Room, count_failure_domains, spread};
 use weir_store::{DriveUsage, extent_count};
 use weir_types::control_bounds::REPLICAS_MAX;
 use weir_types::units::Size;
-use weir_types::{Class, ClassPolicy, DriveId, Name};
+use weir_types::{Class, ClassPolicy, DriveId, DriveRole, Name};
 
 use crate::alarms::{ActiveAlarm, AlarmSource};
 use crate::core::Core;
@@ -352,6 +352,11 @@ impl Placing {
 fn place_on(model: &Model, name: &Name, wish: &Wish, usages: &Usages) -> Outcome<Placement> {
     let Wish { class: wanted, policy, bytes: size_bytes, replicas } = *wish;
     let drive = model.usable_drive(name)?;
+    if drive.role == DriveRole::Journal {
+        return Err(ControlError::refused(format!(
+            "drive '{name}' is for write journals, and holds no replica"
+        )));
+    }
     if replicas > 1 {
         return Err(ControlError::invalid(format!(
             "drive '{name}' can hold one of {replicas} replicas; without --drive they are spread over drives"

@@ -151,7 +151,7 @@ impl DriveRecord {
 mod tests {
     use super::super::super::records::PoolSettings;
     use super::*;
-    use weir_types::{DriveId, MeasuredDirection, Name};
+    use weir_types::{DriveId, DriveRole, MeasuredDirection, Name};
 
     const HIGH: u64 = 9000;
     const MEDIUM: u64 = 900;
@@ -169,6 +169,7 @@ mod tests {
             path: "/srv/d1".into(),
             device: None,
             emulation: None,
+            role: DriveRole::default(),
             class: None,
             measured: Measured::default(),
             pool: PoolSettings::default(),

@@ -19,8 +19,8 @@ use weir_types::control_bounds::{
     OVER_COMMIT_PERCENT, OVER_PROVISION_PERCENT, REPLICAS_MAX, RESERVE_PERCENT,
 };
 use weir_types::{
-    AdaptiveTerms, Cgroup, CgroupBindingId, Class, ClassPolicy, DriveId, Emulation, ExtentIndex,
-    MeasuredDirection, Name, PolicyGroupId, Terms, VolumeId,
+    AdaptiveTerms, Cgroup, CgroupBindingId, Class, ClassPolicy, DriveId, DriveRole, Emulation, ExtentIndex,
+    IoProfile, MeasuredDirection, Name, PolicyGroupId, Terms, VolumeId,
 };
 
 use crate::error::{ControlError, Outcome};
@@ -122,7 +122,10 @@ pub struct DriveRecord {
     /// Emulated performance, if the drive is emulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub emulation: Option<Emulation>,
-    /// Its class, once known; drives of one class are one pool.
+    /// What it is used for. Never changes.
+    #[serde(default, skip_serializing_if = "DriveRole::is_default")]
+    pub role: DriveRole,
+    /// Its class, once known; data drives of one class are one pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<Class>,
     /// Results of its measurements, and whether its class was chosen by hand.
@@ -219,6 +222,9 @@ pub struct VolumeRecord {
     /// Behaviour if that class is not available. Records from before volumes were placed by class lack it.
     #[serde(default)]
     pub class_policy: ClassPolicy,
+    /// Where its writes are stable first.
+    #[serde(default, skip_serializing_if = "IoProfile::is_default")]
+    pub io_profile: IoProfile,
     /// Number of changes, which tells the newest of several backups. Records from before there could be
     /// several lack it.
     #[serde(default)]
@@ -605,6 +611,7 @@ impl DriveRecord {
             path,
             device: None,
             emulation: None,
+            role: DriveRole::default(),
             class: None,
             measured: Measured::default(),
             pool,

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use weir_engine_interface::{EngineError, SnapshotProgress, SnapshotSpec};
 use weir_store::{Store, WriteScope, epoch_record, extent_count};
 use weir_types::units::Size;
-use weir_types::{DriveId, ExtentIndex, VolumeId};
+use weir_types::{DriveId, ExtentIndex, IoProfile, VolumeId};
 use weir_volume::mirror::{EpochRecord, ReplicaMetadata, ReplicaState, Slots};
 
 use crate::attachments::Hold;
@@ -103,6 +103,18 @@ pub(crate) fn placement_like(source: &VolumeRecord) -> Placement {
     placement.compacted()
 }
 
+/// Refuses the content of a volume all of whose replicas are behind write journals: their files lack what the
+/// journals have not destaged.
+fn refuse_journaled(volume: &VolumeRecord) -> Outcome<()> {
+    if volume.io_profile != IoProfile::Journal {
+        return Ok(());
+    }
+    Err(ControlError::refused(format!(
+        "{} has the I/O profile journal, and snapshots and clones of such volumes are not possible yet",
+        volume.title()
+    )))
+}
+
 fn is_on(volume: &VolumeRecord, drive: DriveId, extent: ExtentIndex) -> bool {
     volume.placement.replicas_of(extent).any(|(_, on)| on == drive)
 }
@@ -135,6 +147,7 @@ impl SnapshotMaker {
             let concerned = concerned(others, &pairs()?);
             let mut change = self.core.begin_volume_change(&concerned)?;
             let pairs = pairs()?;
+            pairs.iter().try_for_each(|pair| refuse_journaled(&pair.source))?;
             if pairs.iter().any(|pair| !change.holds(pair.source.id)) {
                 // Other volumes have these names now.
                 continue;

@@ -3,6 +3,7 @@
 mod refusals;
 mod snapshots;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -161,6 +162,7 @@ impl Volumes {
             template: template.map(|template| template.name),
             io_priority: request.io_priority.unwrap_or(DEFAULT_CLASS),
             class_policy,
+            io_profile: request.io_profile,
             generation: 0,
             policy_group,
             cgroups: Vec::new(),
@@ -317,6 +319,9 @@ impl Volumes {
         let mut new = self.modified(&old, request)?;
         if is_to_move(&old, &new) {
             self.moves.refuse_unreachable(&new)?;
+        }
+        if new.replicas > old.replicas {
+            self.journals.refuse_too_few_drives(&new, &BTreeSet::new())?;
         }
         if new.policy_group != old.policy_group {
             self.pools.admit(&Proposal::volume(&new), force)?;

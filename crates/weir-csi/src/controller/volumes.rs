@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tonic::Status;
 use uuid::Uuid;
-use weir_api_types::{Volume as WeirVolume, VolumeClone, VolumeLife, VolumeModify};
+use weir_api_types::{Volume as WeirVolume, VolumeClone, VolumeIoProfile, VolumeLife, VolumeModify};
 use weir_volume_options::Specification;
 
 use super::paging::{page, position};
@@ -41,7 +41,7 @@ pub fn create_volume(
     let default_bytes = origin.as_ref().map_or(default_bytes, |origin| origin.size_bytes);
     let size_bytes = size_in(request.capacity_range, default_bytes)?;
     let made = match objects.volume_named(&wanted.name)? {
-        Some(volume) => existing(objects, volume, origin.as_ref(), request)?,
+        Some(volume) => existing(objects, volume, (origin.as_ref(), &wanted), request)?,
         None => match &origin {
             Some(origin) => clone(objects, origin, &wanted, size_bytes)?,
             None => objects.post(&objects.path("volumes", None), &wanted.request(size_bytes))?,
@@ -92,7 +92,7 @@ fn origin(objects: &Objects, source: &VolumeContentSource) -> Answer<Origin> {
 fn existing(
     objects: &Objects,
     volume: WeirVolume,
-    origin: Option<&Origin>,
+    (origin, wanted): (Option<&Origin>, &Specification),
     request: &CreateVolumeRequest,
 ) -> Answer<WeirVolume> {
     let refused = |what: &str| {
@@ -112,11 +112,19 @@ fn existing(
     if volume.cloned_from.as_deref() != origin.map(|origin| origin.export_name.as_str()) {
         return refused("source");
     }
+    if wanted.io_profile.is_some_and(|profile| profile != volume.io_profile) {
+        return refused("io_profile");
+    }
     Ok(volume)
 }
 
 /// Makes a volume of a source.
 fn clone(objects: &Objects, origin: &Origin, wanted: &Specification, size_bytes: u64) -> Answer<WeirVolume> {
+    if wanted.io_profile == Some(VolumeIoProfile::Journal) {
+        return Err(Status::invalid_argument(
+            "a volume that is made from another volume or a snapshot cannot have io_profile=journal yet",
+        ));
+    }
     if size_bytes < origin.size_bytes {
         return Err(Status::out_of_range(format!(
             "a volume of '{}' has at least its {} bytes",
@@ -233,8 +241,9 @@ pub fn expand(
 pub fn modify(objects: &Objects, request: &ControllerModifyVolumeRequest) -> Answer<Empty> {
     let volume = objects.volume(required(&request.volume_id, "volume")?)?;
     let parameters = &request.mutable_parameters;
-    let fixed = ["size", "fs", "filesystem", "fstype", "name"];
-    if let Some(key) = parameters.keys().find(|key| fixed.contains(&key.as_str())) {
+    let fixed = ["size", "fs", "filesystem", "fstype", "name", "io_profile"];
+    let is_fixed = |key: &&String| fixed.contains(&key.to_ascii_lowercase().as_str());
+    if let Some(key) = parameters.keys().find(is_fixed) {
         return Err(Status::invalid_argument(format!("'{key}' cannot be changed; there are: {MUTABLE}")));
     }
     let wanted = specification(&volume.name, parameters)?;

@@ -24,7 +24,7 @@ const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/daemon/random_mo
 /// Emulated disk without the delays that would only cost time here. Journals destage nothing while they are
 /// nearly empty and in use.
 const DISK: &str = "hdd-7200,iops=20000,seek=0,latency=100us,flush=0,bandwidth=1GB/s";
-const DRIVES: [(&str, &str, &str); 7] = [
+const DRIVES: [(&str, &str, &str); 9] = [
     ("flash1", "high", "nvme"),
     ("flash2", "high", "nvme"),
     ("flash3", "high", "nvme"),
@@ -32,6 +32,8 @@ const DRIVES: [(&str, &str, &str); 7] = [
     ("disk1", "low", DISK),
     ("disk2", "low", DISK),
     ("disk3", "low", DISK),
+    ("journal1", "journal", "nvme"),
+    ("journal2", "journal", "nvme"),
 ];
 /// Configuration with the smallest journals, so that a test can fill them.
 const CONFIGURATION: &str = "[storage]\njournal_size = \"64MiB\"\n";
@@ -53,8 +55,11 @@ fn add_drives(daemon: &Daemon, names: &[&str]) {
     for (name, class, emulation) in DRIVES.iter().filter(|(name, ..)| names.contains(name)) {
         let path = daemon.state().beside(name);
         std::fs::create_dir_all(&path).unwrap();
-        let add = ["drive", "add", path.to_str().unwrap(), "--class", class, "--emulate", emulation];
-        daemon.ok(&[&add[..], &["--no-measurement"]].concat());
+        let add = ["add", path.to_str().unwrap(), "--emulate", emulation, "--no-measurement"];
+        match *class {
+            "journal" => daemon.ok(&[&["journal"], &add[..]].concat()),
+            class => daemon.ok(&[&["drive"], &add[..], &["--class", class]].concat()),
+        };
     }
 }
 
@@ -181,14 +186,59 @@ fn bring_back(state: &State, drive: &str) {
 
 #[test]
 fn acknowledged_writes_survive_kills_and_are_destaged() {
-    let mut daemon = with_hybrid("2");
+    survives_kills(with_hybrid("2"), 3, 4);
+}
+
+/// Starts a daemon with disks and two journal drives, and a volume of two extents on the disks with the I/O
+/// profile `journal`.
+fn with_profile(replicas: &str) -> Daemon {
+    let daemon = start(&State::new());
+    add_drives(&daemon, &["disk1", "disk2", "journal1", "journal2"]);
+    let create = "volume create vol1 --size 2 --class low --io-profile journal --replicas";
+    daemon.ok(&[&words(create)[..], &[replicas]].concat());
+    daemon
+}
+
+#[test]
+fn acknowledged_writes_of_a_journaled_volume_survive_kills() {
+    survives_kills(with_profile("1"), 1, 2);
+}
+
+#[test]
+fn acknowledged_writes_of_a_journaled_volume_with_two_replicas_survive_kills() {
+    survives_kills(with_profile("2"), 2, 4);
+}
+
+/// Fails if a start serves the slow files alone, which lack what the journal has not destaged.
+#[test]
+fn journaled_volume_waits_for_its_journal_drive() {
+    let daemon = with_profile("1");
+    let mut model = Model::new(2);
+    let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+    model.write(&mut client, 700);
+    client.flush().unwrap();
+    let drive = journals(&daemon)[0]["drive"].as_str().unwrap().to_owned();
+    let state = daemon.kill();
+    hide(&state, &drive);
+    let daemon = start(&state);
+    assert_eq!(inspect(&daemon)["health"], "offline");
+    let refused = daemon.refused(1, &["drive", "remove", &drive]);
+    assert!(refused.contains("no replica has everything without the write journal on it"), "{refused}");
+    bring_back(&state, &drive);
+    wait_until("the volume is served", || inspect(&daemon)["health"] == "online");
+    model.check(&daemon);
+    wait_for_empty_journals(&daemon);
+    model.check_files(&state, 1);
+    daemon.stop();
+}
+
+/// Kills the daemon of a volume of two extents with these numbers of replicas, and of extent replicas behind
+/// journals.
+fn survives_kills(mut daemon: Daemon, replicas: usize, journaled: u64) {
     let mut model = Model::new(2);
     let shown = journals(&daemon);
-    assert_eq!(
-        shown.iter().map(|journal| journal["replicas"].as_u64().unwrap()).sum::<u64>(),
-        4,
-        "{shown:?}"
-    );
+    let behind: u64 = shown.iter().map(|journal| journal["replicas"].as_u64().unwrap()).sum();
+    assert_eq!(behind, journaled, "{shown:?}");
     for _ in 0..5 {
         let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
         model.write(&mut client, 700);
@@ -196,9 +246,11 @@ fn acknowledged_writes_survive_kills_and_are_destaged() {
         daemon = start(&daemon.kill());
         model.check(&daemon);
     }
-    wait_for_replicas(&daemon);
+    if replicas > 1 {
+        wait_for_replicas(&daemon);
+    }
     wait_for_empty_journals(&daemon);
-    model.check_files(daemon.state(), 3);
+    model.check_files(daemon.state(), replicas);
     assert_eq!(daemon.json(&["status"])["alarms"], json!([]));
     let state = daemon.stop();
     let daemon = start(&state);

@@ -58,7 +58,7 @@ const DRIVES_OF_HYBRID: Step = Run("for drive in high1 high2 high3 low1 low2; do
      weir drive add /srv/$drive --class ${drive%[123]} --no-measurement; done");
 
 /// All pages with commands.
-pub const PAGES: [Page; 24] = [
+pub const PAGES: [Page; 25] = [
     Page {
         name: "add-a-drive",
         preparation: &[Run("mkdir /srv/drive1 /srv/drive2 /srv/left /srv/disk /srv/slow /srv/far")],
@@ -155,6 +155,7 @@ pub const PAGES: [Page; 24] = [
         replaced: &[("--interval 2", "--interval 2 --iterations 1")],
         ..PLAIN
     },
+    Page { name: "give-a-database-a-journal", ..PLAIN },
     Page { name: "give-access", ..PLAIN },
     Page {
         name: "guarantee-a-floor",
