@@ -620,9 +620,7 @@ impl Journals {
 
     /// True if a journal lies on a drive that is present.
     pub(crate) fn has_journals(&self, drive: DriveId) -> bool {
-        self.core
-            .store(drive)
-            .is_ok_and(|store| store.journaled_volumes().is_ok_and(|volumes| !volumes.is_empty()))
+        self.core.store(drive).is_ok_and(|store| store.has_journals().unwrap_or(false))
     }
 }
 

@@ -184,6 +184,15 @@ impl Store {
         Ok(volumes)
     }
 
+    /// True if any journal lies on this drive, also one that is being made now. Removes nothing.
+    pub fn has_journals(&self) -> Result<bool, StoreError> {
+        let folder = self.journals();
+        match fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            entries => Ok(entries.context("read", &folder)?.next().is_some()),
+        }
+    }
+
     /// Makes a journal of so many bytes for a volume, durably, and allocates all space that it will ever use.
     ///
     /// # Errors
@@ -361,7 +370,10 @@ mod tests {
     fn journal_is_created_opened_and_removed() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path().to_owned()).unwrap();
-        assert!(store.open_journal(VOLUME).is_err());
+        assert!(store.open_journal(VOLUME).is_err() && !store.has_journals().unwrap());
+        let unfinished = store.journals().join(format!("{VOLUME}{NEW_SUFFIX}"));
+        fs::create_dir_all(&unfinished).unwrap();
+        assert!(store.has_journals().unwrap() && unfinished.exists(), "another thread may be making it");
         let id = store.create_journal(VOLUME, JOURNAL_BYTES_MIN).unwrap();
         assert_eq!(store.journaled_volumes().unwrap(), [VOLUME]);
         for _ in 0..2 {
