@@ -342,7 +342,7 @@ fn calls_are_refused_with_the_codes_of_the_interface() {
     refused(create, &|| creation("", &[]), 3, "name");
     refused(create, &|| creation("v", &[("colour", "red")]), 3, "colour");
     refused(create, &|| creation("v", &[("io_profile", "db")]), 3, "io_profile");
-    refused(create, &|| creation("v", &[("io_profile", "journal")]), 8, "no journal drive has room");
+    refused(create, &|| creation("v", &[("io_profile", "journal")]), 8, "journal");
     refused(create, &|| creation("v", &[("repl", "3")]), 8, "replicas");
     refused(create, &|| creation("v", &[("size", "1")]), 3, "size");
     refused("Controller/GetSnapshot", &|| creation("v", &[]), 12, "GetSnapshot");

@@ -335,11 +335,6 @@ pub const PAGES: [Page; 25] = [
         passed_over: &[
             passed("kubectl label node NODE weir/storage=true", CLUSTER, NONE),
             passed("helm install weir deploy/helm/weir --namespace weir --create-namespace", CLUSTER, NONE),
-            passed(
-                "helm upgrade weir deploy/helm/weir --namespace weir --set daemon.enabled=false",
-                CLUSTER,
-                NONE,
-            ),
             passed("kubectl apply -f deploy/examples/storage-classes.yaml", CLUSTER, NONE),
             passed("kubectl apply -f deploy/examples/database.yaml", CLUSTER, NONE),
             passed("kubectl get pvc database", CLUSTER, NONE),
