@@ -190,7 +190,7 @@ pub enum Command {
         #[command(subcommand)]
         command: EventCommand,
     },
-    /// Show the write journals of volumes, which take the writes of replicas on slow drives
+    /// Show the write journals of volumes, and add drives for them
     #[command(after_help = "Example:\n  weir journal list")]
     Journal {
         /// The command about journals.

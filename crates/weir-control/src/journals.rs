@@ -159,8 +159,8 @@ impl Journals {
         };
         let is_near = |drive: DriveId| {
             let has_replica = !going.contains(&drive) && replicas.iter().any(|(_, other)| *other == drive);
-            let others = bindings.iter().filter(|((of, other), _)| *of == extent && *other != slot);
-            has_replica || others.into_iter().any(|((_, other), on)| *on == drive && !is_followed(*other))
+            let mut others = bindings.iter().filter(|((of, other), _)| *of == extent && *other != slot);
+            has_replica || others.any(|((_, other), on)| *on == drive && !is_followed(*other))
         };
         let open = model.open.get(&volume.id);
         let has_failed = |drive: DriveId| open.is_some_and(|open| open.has_failed_journal(drive));

@@ -354,7 +354,7 @@ fn place_on(model: &Model, name: &Name, wish: &Wish, usages: &Usages) -> Outcome
     let drive = model.usable_drive(name)?;
     if drive.role == DriveRole::Journal {
         return Err(ControlError::refused(format!(
-            "drive '{name}' is for write journals, and holds no replica"
+            "drive '{name}' is for write journals, and holds no replica; name a data drive, or leave out --drive"
         )));
     }
     if replicas > 1 {

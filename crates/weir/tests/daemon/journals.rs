@@ -11,10 +11,11 @@ use std::process::{Command, Stdio};
 
 use crate::common::daemon::{Daemon, State};
 use crate::common::extents::assert_alike;
+use crate::common::mounts::Mount;
 use crate::common::nbd::Client;
-use crate::common::program::{PYTHON, has_libnbd};
+use crate::common::program::{PYTHON, has_libnbd, is_root};
 use crate::common::random::Random;
-use crate::common::{setting, wait_until};
+use crate::common::{setting, skip, wait_until};
 use serde_json::{Value, json};
 
 const GIB: u64 = 1 << 30;
@@ -207,6 +208,24 @@ fn acknowledged_writes_of_a_journaled_volume_survive_kills() {
 #[test]
 fn acknowledged_writes_of_a_journaled_volume_with_two_replicas_survive_kills() {
     survives_kills(with_profile("2"), 2, 4);
+}
+
+#[test]
+fn journal_lies_on_the_journal_drive_that_has_room() {
+    if !is_root() {
+        return skip("a filesystem of its own needs root");
+    }
+    let daemon = start(&State::new());
+    add_drives(&daemon, &["disk1", "journal1"]);
+    let small = Mount::tmpfs(&daemon.state().beside("small"), 40);
+    daemon.ok(&["journal", "add", small.point().to_str().unwrap(), "--no-measurement"]);
+    // Drives of equal use are tried in the order of their identities, which are random.
+    for volume in ["vol1", "vol2", "vol3", "vol4"] {
+        let create = words("volume create --size 1 --class low --io-profile journal");
+        daemon.ok(&[&create[..], &[volume]].concat());
+    }
+    assert!(journals(&daemon).iter().all(|journal| journal["drive"] == "journal1"));
+    daemon.stop();
 }
 
 /// Fails if a start serves the slow files alone, which lack what the journal has not destaged.
