@@ -17,6 +17,7 @@ mod moves;
 mod nbd;
 mod neighbour;
 mod peers;
+mod profiles;
 mod replicas;
 mod scheduler;
 mod shared;
@@ -67,7 +68,7 @@ const BASELINE: &str = "WEIR_BASELINE";
 
 type Bench = fn(&Options) -> Result<Report>;
 
-const BENCHES: [(&str, Bench); 19] = [
+const BENCHES: [(&str, Bench); 20] = [
     ("nbd", nbd::run),
     ("ceiling", ceiling::run),
     ("shared", shared::run),
@@ -83,6 +84,7 @@ const BENCHES: [(&str, Bench); 19] = [
     ("throttle", throttle::run),
     ("attach", attach::run),
     ("hybrid", hybrid::run),
+    ("profiles", profiles::run),
     ("replicas", replicas::run),
     ("baseline", baseline::run),
     ("snapshots", snapshots::run),

@@ -93,6 +93,15 @@ pub fn disk_of(path: &Path) -> Option<String> {
     Some(std::fs::read_to_string(disk.join("dev")).ok()?.trim().to_owned())
 }
 
+/// Returns the bytes that the disk with a path has written since the machine started.
+pub fn bytes_written_to_disk_of(path: &Path) -> Result<u64> {
+    let disk = disk_of(path).with_context(|| format!("no disk holds {}", path.display()))?;
+    let stat = std::fs::read_to_string(format!("/sys/dev/block/{disk}/stat"))?;
+    // The seventh field counts sectors of 512 bytes, whatever the disk's own are.
+    let sectors = stat.split_whitespace().nth(6).and_then(|field| field.parse::<u64>().ok());
+    Ok(sectors.with_context(|| format!("the statistics of disk {disk} are not understood"))? * 512)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
