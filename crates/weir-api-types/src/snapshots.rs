@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::VolumeLife;
+use super::{VolumeIoProfile, VolumeLife};
 
 /// A snapshot: the data of a volume at one instant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -89,6 +89,9 @@ pub struct VolumeClone {
     /// Adaptive policy group of the tenant to bind the clone to, or 'none'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_adaptive_policy_group: Option<String>,
+    /// Where writes to the clone are stable first; if absent, as for the volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io_profile: Option<VolumeIoProfile>,
     /// True to bind the floor even if the pool does not have it, and to provision more than the pool allows.
     #[serde(default)]
     pub force: bool,

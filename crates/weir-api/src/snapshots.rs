@@ -177,6 +177,7 @@ pub(super) async fn clone_volume(
         snapshot: convert::optional_name(request.snapshot.as_deref())?,
         name: convert::name(&request.name)?,
         policy: convert_policy::policy_change(fixed.as_deref(), adaptive.as_deref())?,
+        io_profile: request.io_profile.map(Into::into),
         force: request.force,
     };
     let view = context.for_long_work().run(move |control| control.clones.clone_volume(&request)).await?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use weir_types::{Name, VolumeId};
+use weir_types::{IoProfile, Name, VolumeId};
 
 use crate::core::Core;
 use crate::error::Outcome;
@@ -30,6 +30,8 @@ pub struct CloneVolume {
     pub name: Name,
     /// Policy of the clone; if `None`, the default policy group of its tenant.
     pub policy: Option<PolicyChange>,
+    /// I/O profile of the clone; if `None`, that of the volume.
+    pub io_profile: Option<IoProfile>,
     /// True to bind floors that pools cannot meet, and to exceed their over-provisioning limits.
     pub force: bool,
 }
@@ -53,7 +55,8 @@ impl Clones {
     /// * Not found for an unknown volume, snapshot or policy group.
     /// * Conflict for a name that is taken.
     /// * Full if there are too many volumes, or too little space to duplicate data that cannot be shared.
-    /// * Full if the pool may have no more provisioned.
+    /// * Full if the pool may have no more provisioned, or if no journal drive has room for a write journal that the
+    ///   I/O profile promises.
     /// * Refused if the policy has floors that the pool cannot meet, unless the request is forced.
     /// * Refused if no snapshot of the volume can be taken now.
     pub fn clone_volume(&self, request: &CloneVolume) -> Outcome<VolumeView> {
@@ -96,6 +99,7 @@ impl Clones {
             name: request.name.clone(),
             placement: placement_like(source),
             template: model.template_of(source).map(|template| template.name.clone()),
+            io_profile: request.io_profile.unwrap_or(source.io_profile),
             generation: 0,
             policy_group: policy_for_new(&model, &source.tenant, request.policy.as_ref(), None)?,
             cgroups: Vec::new(),

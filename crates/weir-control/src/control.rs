@@ -250,6 +250,7 @@ fn volume_parts(core: &Arc<Core>, storage: &Storage) -> VolumeParts {
         core: core.clone(),
         extents: storage.extents.clone(),
         moves: storage.moves.clone(),
+        journals: storage.journals.clone(),
     });
     let views = Arc::new(VolumeViews {
         core: core.clone(),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_store::extent_count;
-use weir_types::{DriveId, IoProfile, Name, VolumeId};
+use weir_types::{DriveId, Name, VolumeId};
 
 use crate::absences::Absences;
 use crate::alarms::{ActiveAlarm, AlarmSource};
@@ -277,9 +277,8 @@ impl Drains {
             return Ok(());
         }
         let mut last = Vec::new();
-        let is_journaled = |volume: &VolumeRecord| {
-            volume.placement.has_replicas() || volume.io_profile == IoProfile::Journal
-        };
+        let is_journaled =
+            |volume: &VolumeRecord| volume.placement.has_replicas() || volume.is_promised_journals();
         for volume in self.core.records().into_iter().filter(is_journaled) {
             let mut behind = self.journals.replicas_behind(&volume, drive.id);
             if !behind.is_empty() {

@@ -93,5 +93,6 @@ fn volume_record(number: u128, tenant: Name, name: Name, size_bytes: u64) -> Vol
         state: VolumeState::Online,
         created_at: Timestamp::UNIX_EPOCH,
         deleted_at: None,
+        absent_journals: Vec::new(),
     }
 }

@@ -21,7 +21,7 @@ use weir_reactor::Descriptor;
 use weir_store::journal::{Behind, ReadyJournal, journaled_metadata_path, read_marker};
 use weir_store::{Store, StoreError, extent_file_name, extents_folder, replica_metadata};
 use weir_types::units::Size;
-use weir_types::{Class, DriveId, DriveRole, ExtentIndex, IoProfile, JournalId, Name, VolumeId};
+use weir_types::{Class, DriveId, DriveRole, ExtentIndex, JournalId, Name, VolumeId};
 use weir_volume::mirror::ReplicaMetadata;
 
 use crate::core::Core;
@@ -155,7 +155,7 @@ impl Journals {
         // Its successor may be behind the same journal: a volume may have no other journal drive.
         let is_followed = |other: usize| {
             let goes = |(slot, drive): &(usize, DriveId)| *slot == other && going.contains(drive);
-            volume.io_profile == IoProfile::Journal && replicas.iter().any(goes)
+            volume.is_promised_journals() && replicas.iter().any(goes)
         };
         let is_near = |drive: DriveId| {
             let has_replica = !going.contains(&drive) && replicas.iter().any(|(_, other)| *other == drive);
@@ -207,18 +207,38 @@ impl Journals {
         Ok(behind)
     }
 
-    /// Binds new replicas of a volume to journals, as far as there are suitable drives. Their files were just
-    /// made and are empty.
+    /// Makes the journals of a new volume as far as there are suitable drives, so that replicas can be bound to them
+    /// later.
+    ///
+    /// # Errors
+    /// Full if no drive can take a journal that the volume's I/O profile promises.
+    pub(crate) fn make_journals(&self, volume: &VolumeRecord) -> Outcome<()> {
+        self.choose(volume, ExtentIndex::all_of(volume.size_bytes)).map(|_| ())
+    }
+
+    /// Binds new replicas of a volume to journals, as far as there are suitable drives. Their files are not in use,
+    /// and complete without the journals. The metadata of a replica may differ by extent.
     ///
     /// Returns the bound replicas with the journals' drives.
     pub(crate) fn put_behind_journals(
         &self,
         volume: &VolumeRecord,
         extents: impl Iterator<Item = ExtentIndex>,
-        metadata: Option<&ReplicaMetadata>,
+        metadata: impl Fn(ExtentIndex) -> Option<ReplicaMetadata>,
     ) -> Outcome<Vec<(ExtentReplica, DriveId)>> {
+        let chosen = self.choose(volume, extents)?;
+        self.note_behind(volume, &chosen, metadata)?;
+        Ok(chosen.into_iter().map(|(replica, _, behind)| (replica, behind.drive)).collect())
+    }
+
+    /// The journals that new replicas of a volume go behind, which are made if they do not exist.
+    fn choose(
+        &self,
+        volume: &VolumeRecord,
+        extents: impl Iterator<Item = ExtentIndex>,
+    ) -> Outcome<Vec<(ExtentReplica, DriveId, Behind)>> {
         let mut bindings = self.bindings(volume.id);
-        let mut chosen: Vec<(ExtentReplica, DriveId, Behind)> = Vec::new();
+        let mut chosen = Vec::new();
         for extent in extents {
             for (slot, slow) in volume.placement.replicas_of(extent) {
                 let replica = (extent, slot);
@@ -230,13 +250,12 @@ impl Journals {
                 chosen.push((replica, slow, behind));
             }
         }
-        self.note_behind(volume, &chosen, metadata)?;
-        Ok(chosen.into_iter().map(|(replica, _, behind)| (replica, behind.drive)).collect())
+        Ok(chosen)
     }
 
     /// Refuses a new replica without a journal if the volume's I/O profile promises one.
     fn refuse_without_journal(&self, volume: &VolumeRecord) -> Outcome<()> {
-        if volume.io_profile != IoProfile::Journal {
+        if !volume.is_promised_journals() {
             return Ok(());
         }
         let size = Size(self.size_bytes);
@@ -261,7 +280,7 @@ impl Journals {
             record.role == DriveRole::Journal && is_usable && !without.contains(&record.id)
         };
         let left = model.drives.values().filter(is_left).count();
-        if volume.io_profile != IoProfile::Journal || left >= usize::from(volume.replicas) {
+        if !volume.is_promised_journals() || left >= usize::from(volume.replicas) {
             return Ok(());
         }
         Err(ControlError::refused(format!(
@@ -277,7 +296,7 @@ impl Journals {
         &self,
         volume: &VolumeRecord,
         chosen: &[(ExtentReplica, DriveId, Behind)],
-        metadata: Option<&ReplicaMetadata>,
+        metadata: impl Fn(ExtentIndex) -> Option<ReplicaMetadata>,
     ) -> Outcome<()> {
         let slow: BTreeSet<DriveId> = chosen.iter().map(|(_, slow, _)| *slow).collect();
         for drive in slow {
@@ -287,13 +306,13 @@ impl Journals {
             self.core.store(drive)?.put_behind(volume.id, &own)?;
         }
         let fast: BTreeSet<DriveId> = chosen.iter().map(|(_, _, behind)| behind.drive).collect();
-        let Some(metadata) = metadata else { return Ok(()) };
         for drive in fast {
             let store = self.core.store(drive)?;
             let (folder, writes) = (store.journal(volume.id), store.begin_writes()?);
             for ((extent, slot), ..) in chosen.iter().filter(|(_, _, behind)| behind.drive == drive) {
+                let Some(metadata) = metadata(*extent) else { continue };
                 let path = journaled_metadata_path(&folder, *extent, *slot);
-                replica_metadata::write_new(&path, metadata).map_err(|source| StoreError {
+                replica_metadata::write_new(&path, &metadata).map_err(|source| StoreError {
                     action: "create",
                     path,
                     source,
@@ -373,8 +392,7 @@ impl Journals {
         self.volumes().remove(&volume.id);
         // A volume that has no template and was never changed has no bindings. So no other drive is searched
         // for journals.
-        let is_journaled = volume.io_profile == IoProfile::Journal;
-        if volume.generation == 0 && volume.template.is_none() && !is_journaled {
+        if volume.generation == 0 && volume.template.is_none() && !volume.is_promised_journals() {
             return Ok(Vec::new());
         }
         self.recover_journals(volume)
@@ -551,7 +569,17 @@ impl Journals {
         Ok(true)
     }
 
-    /// Removes the journals of a deleted volume.
+    /// The missing drives that a volume has journals on, as far as the markers beside its replicas say.
+    pub(crate) fn absent_drives(&self, volume: &VolumeRecord) -> BTreeSet<DriveId> {
+        let of_sign = |sign: Sign| match sign {
+            Sign::Behind(_, behind) => Some(behind.drive),
+            Sign::Direct | Sign::Unknown => None,
+        };
+        let named = self.signs(volume).into_values().filter_map(of_sign);
+        named.chain(self.of(volume.id).ready.into_keys()).filter(|drive| self.core.store(*drive).is_err()).collect()
+    }
+
+    /// Removes the journals of a deleted volume from the drives that are present.
     pub(crate) fn remove_journals(&self, volume: VolumeId) {
         self.volumes().remove(&volume);
         for (_, store) in self.core.stores() {
@@ -596,14 +624,18 @@ impl Journals {
     }
 
     /// Drains the journals from a drive: replicas behind them are bound to other journals. Journals of
-    /// unknown volumes are removed.
+    /// unknown volumes are removed, unless a snapshot in progress makes the volume.
     pub(crate) fn empty_of_journals(&self, drive: DriveId) -> Outcome<(Vec<VolumeId>, Outcome<()>)> {
         let mut journaled = Vec::new();
         let Ok(store) = self.core.store(drive) else { return Ok((journaled, Ok(()))) };
+        let is_being_made = |volume: VolumeId| self.core.snapshots_in_progress.concern(volume);
+        store.remove_journal_remains(is_being_made)?;
         for volume in store.journaled_volumes()? {
             let record = self.core.model().volumes.get(&volume).map(|volume| volume.record.clone());
             let Some(record) = record else {
-                store.remove_journal(volume)?;
+                if !is_being_made(volume) {
+                    store.remove_journal(volume)?;
+                }
                 continue;
             };
             if !self.core.model().open.contains_key(&volume) {
@@ -618,6 +650,22 @@ impl Journals {
         Ok((journaled, Ok(())))
     }
 
+    /// Bytes that the journals hold of replicas on a drive, at most. `None` if no replica of the volume there is
+    /// behind a journal.
+    pub(crate) fn held_bytes(&self, volume: &VolumeRecord, slow: DriveId) -> Option<u64> {
+        let bindings = self.bindings(volume.id);
+        let is_on = |(extent, slot): ExtentReplica| {
+            volume.placement.replicas_of(extent).any(|(other, drive)| other == slot && drive == slow)
+        };
+        let journals: BTreeSet<DriveId> =
+            bindings.iter().filter(|(replica, _)| is_on(**replica)).map(|(_, drive)| *drive).collect();
+        let open = self.core.model().open.get(&volume.id).cloned();
+        let usages = open.map(|open| open.statistics().journals.usages()).unwrap_or_default();
+        let held =
+            usages.iter().filter(|(drive, _)| journals.contains(drive)).map(|(_, usage)| usage.used_bytes);
+        (!journals.is_empty()).then(|| held.sum())
+    }
+
     /// True if a journal lies on a drive that is present.
     pub(crate) fn has_journals(&self, drive: DriveId) -> bool {
         self.core.store(drive).is_ok_and(|store| store.has_journals().unwrap_or(false))
@@ -628,9 +676,10 @@ impl Journals {
 fn journal_drives<'a>(model: &'a Model, volume: &VolumeRecord, slow: DriveId) -> Vec<&'a DriveRecord> {
     let fastest = faster_class(model, volume, slow);
     let suits = |drive: &&DriveRecord| {
-        let is_meant = match volume.io_profile {
-            IoProfile::Journal => drive.role == DriveRole::Journal,
-            IoProfile::None => drive.role == DriveRole::Data && fastest.is_some() && drive.class == fastest,
+        let is_meant = if volume.is_promised_journals() {
+            drive.role == DriveRole::Journal
+        } else {
+            drive.role == DriveRole::Data && fastest.is_some() && drive.class == fastest
         };
         is_meant && !drive.is_draining && model.is_there(drive.id)
     };

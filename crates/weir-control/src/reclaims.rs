@@ -26,7 +26,7 @@ pub struct Reclaims {
 impl Reclaims {
     /// Starts a reclaim. The folder of a deleted volume is marked as pending deletion now, so that a lost
     /// catalogue does not bring the volume back. If the mark fails now, the data plane sets it before it
-    /// frees any space.
+    /// frees any space. A journal of the volume that was out of reach is removed too.
     pub(crate) fn begin_reclaim(&self, id: VolumeId, mut reclaim: Reclaim) {
         let drive = self.core.model().drives.get(&reclaim.drive).map(|drive| drive.record.spec());
         if let (Ok(store), Some(drive)) = (self.core.store(reclaim.drive), drive) {
@@ -34,6 +34,11 @@ impl Reclaims {
                 && let Err(error) = store.begin_deletion(id)
             {
                 tracing::warn!(volume = %id, %error, "the folder of a deleted volume could not be moved yet");
+            }
+            if reclaim.volume_extents.is_some()
+                && let Err(error) = store.remove_journal(id)
+            {
+                tracing::warn!(volume = %id, %error, "a write journal of a deleted volume stays");
             }
             let (pending_deletion, extents) = match reclaim.volume_extents {
                 Some(extents) => (store.deleted(id), extents),

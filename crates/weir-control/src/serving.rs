@@ -1,9 +1,11 @@
 //! Serving: opening volumes in the data plane for their clients, and taking them down.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_engine_interface::VolumeSpec;
+use weir_types::DriveId;
 
 use crate::bindings::Bindings;
 use crate::core::Core;
@@ -126,8 +128,16 @@ impl Serving {
 
     /// Deletes a volume step by step. If a step fails, the next start or another deletion continues.
     pub(crate) fn tear_down(&self, change: &mut Change<'_>, record: &VolumeRecord) -> Outcome<()> {
-        let record = self.core.mark_deleting(record)?;
+        let absent_journals = self.absent_journals(record);
+        let record = self.core.mark_deleting(&VolumeRecord { absent_journals, ..record.clone() })?;
         self.take_down(change, &record)
+    }
+
+    /// The missing drives with a write journal of a volume that is being deleted.
+    pub(crate) fn absent_journals(&self, record: &VolumeRecord) -> Vec<DriveId> {
+        // A second deletion must not forget a drive that the first one noted.
+        let noted: BTreeSet<DriveId> = record.absent_journals.iter().copied().collect();
+        noted.union(&self.journals.absent_drives(record)).copied().collect()
     }
 
     /// Ends the service of a volume whose deletion is durable, and begins to reclaim its space.

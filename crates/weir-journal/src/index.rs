@@ -138,6 +138,11 @@ impl Index {
         self.within(span).next().is_some()
     }
 
+    /// Returns the first block of a span that has a record.
+    pub fn first_in(&self, span: Span) -> Option<u32> {
+        self.within(span).next().map(|(first, _)| first.max(span.block))
+    }
+
     /// Reports the content of a span in order: a number of blocks, and the piece that has exactly these
     /// blocks, if any.
     pub fn read(&self, span: Span, mut tell: impl FnMut(u32, Option<Piece>)) {
@@ -359,7 +364,10 @@ mod tests {
                     let is_covered = index.covers(Span { file: FILE, block, blocks: 1 });
                     prop_assert_eq!(is_covered, oracle[block as usize].is_some());
                     let blocks = 1 + (sequence as u32 * 7 + block) % (BLOCKS - block);
-                    let some = cells(&index, Span { file: FILE, block, blocks });
+                    let span = Span { file: FILE, block, blocks };
+                    let first = (block..block + blocks).find(|block| oracle[*block as usize].is_some());
+                    prop_assert_eq!(index.first_in(span), first);
+                    let some = cells(&index, span);
                     prop_assert_eq!(&some, &oracle[block as usize..(block + blocks) as usize]);
                 }
             }

@@ -163,8 +163,7 @@ impl Store {
         journal_folder(self.drive(), volume)
     }
 
-    /// The volumes that have a journal on this drive. Removes unfinished and deleted journals that a crash
-    /// left.
+    /// The volumes that have a journal on this drive.
     pub fn journaled_volumes(&self) -> Result<Vec<VolumeId>, StoreError> {
         let folder = self.journals();
         let entries = match fs::read_dir(&folder) {
@@ -175,13 +174,31 @@ impl Store {
         for entry in entries {
             let name = entry.context("read", &folder)?.file_name();
             let name = name.to_string_lossy();
-            if let Ok(id) = name.parse() {
-                volumes.push(VolumeId(id));
-            } else if name.ends_with(NEW_SUFFIX) || name.ends_with(DELETED_SUFFIX) {
+            volumes.extend(name.parse().ok().map(VolumeId));
+        }
+        Ok(volumes)
+    }
+
+    /// Removes unfinished and deleted journals that a crash left, except those of volumes that are being made.
+    ///
+    /// # Errors
+    /// If the filesystem fails.
+    pub fn remove_journal_remains(&self, is_being_made: impl Fn(VolumeId) -> bool) -> Result<(), StoreError> {
+        let folder = self.journals();
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries.context("read", &folder)?,
+        };
+        for entry in entries {
+            let name = entry.context("read", &folder)?.file_name();
+            let name = name.to_string_lossy();
+            let id = name.strip_suffix(NEW_SUFFIX).or_else(|| name.strip_suffix(DELETED_SUFFIX));
+            let is_in_use = |id: &str| id.parse().is_ok_and(|id| is_being_made(VolumeId(id)));
+            if id.is_some_and(|id| !is_in_use(id)) {
                 remove_tree(&folder.join(&*name))?;
             }
         }
-        Ok(volumes)
+        Ok(())
     }
 
     /// True if any journal lies on this drive, also one that is being made now. Removes nothing.

@@ -1,14 +1,18 @@
 //! Snapshot files: taking extent files into the files of a new volume, by reflink or else byte by byte.
 //!
+//! A write journal may hold newer data than the extent file behind it. This data is laid over the new file.
+//!
 //! The new files lie in a folder marked as half made, until the snapshot is complete and durable.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::copy_file_range;
-use weir_types::bounds::REGION_BYTES;
+use rustix::fs::{FallocateFlags, copy_file_range, fallocate};
+use rustix::io::Errno;
+use weir_types::bounds::{BLOCK_BYTES, REGION_BYTES};
 use weir_types::{ExtentIndex, VolumeId};
 use weir_volume::mirror::ReplicaMetadata;
 
@@ -34,6 +38,55 @@ pub struct Target {
     pub folder: PathBuf,
     /// Files in the folder can share extents with the source files.
     pub can_share: bool,
+}
+
+/// What a write journal holds of a part of an extent file. It is newer than the file.
+#[derive(Debug)]
+pub struct Held {
+    /// The log of the journal. It may be open for direct I/O.
+    pub log: File,
+    /// The pieces, which do not overlap.
+    pub pieces: Vec<HeldPiece>,
+}
+
+/// Whole blocks that a journal holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldPiece {
+    /// Offset in the extent file, in bytes.
+    pub offset: u32,
+    /// Number of bytes.
+    pub length: u32,
+    /// Where the blocks lie in the log, in bytes; `None` if they are zero.
+    pub position_bytes: Option<u64>,
+}
+
+impl Held {
+    /// Writes the pieces into a new file, over the content of the extent file.
+    ///
+    /// # Errors
+    /// If the log cannot be read, or the new file cannot be written.
+    pub fn lay_over(&self, target: &Path) -> io::Result<()> {
+        let target = OpenOptions::new().write(true).open(target)?;
+        self.pieces.iter().try_for_each(|piece| self.lay_piece_over(&target, piece))
+    }
+
+    fn lay_piece_over(&self, target: &File, piece: &HeldPiece) -> io::Result<()> {
+        let (offset, length) = (u64::from(piece.offset), u64::from(piece.length));
+        let Some(position_bytes) = piece.position_bytes else {
+            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            return match fallocate(target, hole, offset, length) {
+                Err(Errno::OPNOTSUPP) => target.write_all_at(&vec![0; piece.length as usize], offset),
+                result => Ok(result?),
+            };
+        };
+        // Direct I/O needs memory at a multiple of the block size.
+        let mut memory = vec![0; piece.length as usize + BLOCK_BYTES as usize];
+        let start = memory.as_ptr().align_offset(BLOCK_BYTES as usize);
+        let blocks = &mut memory[start..start + piece.length as usize];
+        let read = self.log.read_exact_at(blocks, position_bytes);
+        read.map_err(|error| io::Error::new(error.kind(), format!("read the write journal: {error}")))?;
+        target.write_all_at(blocks, offset)
+    }
 }
 
 /// Takes at most `length` bytes from `offset` of a whole extent file into a file that is empty there. Returns
@@ -228,6 +281,35 @@ mod tests {
             let bytes_max = if can_share { 8 << 20 } else { 5 << 20 };
             assert!(target.metadata().unwrap().blocks() * 512 < bytes_max);
         }
+    }
+
+    #[test]
+    fn what_a_journal_holds_replaces_the_content_of_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (log, target) = (folder.path().join("log"), folder.path().join("target"));
+        std::fs::write(&log, [[1; 4096], [2; 4096], [3; 4096]].as_flattened()).unwrap();
+        std::fs::write(&target, [9; 5 * 4096]).unwrap();
+        let piece = |block: u32, blocks: u32, position_bytes| HeldPiece {
+            offset: block * 4096,
+            length: blocks * 4096,
+            position_bytes,
+        };
+        let pieces = vec![piece(0, 1, None), piece(1, 2, Some(4096)), piece(4, 1, Some(0))];
+        let log = File::from(weir_reactor::Descriptor::open_direct(&log).unwrap());
+        Held { log, pieces }.lay_over(&target).unwrap();
+        let expected = [[0; 4096], [2; 4096], [3; 4096], [9; 4096], [1; 4096]];
+        assert_eq!(std::fs::read(&target).unwrap(), expected.as_flattened());
+    }
+
+    #[test]
+    fn damaged_log_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let (log, target) = (folder.path().join("log"), folder.path().join("target"));
+        std::fs::write(&log, [1; 4096]).unwrap();
+        std::fs::write(&target, [9; 4096]).unwrap();
+        let pieces = vec![HeldPiece { offset: 0, length: 4096, position_bytes: Some(4096) }];
+        let error = Held { log: File::open(&log).unwrap(), pieces }.lay_over(&target).unwrap_err();
+        assert!(error.to_string().contains("read the write journal"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 pub(crate) mod away;
 mod recovered;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -91,11 +92,8 @@ impl Extents {
             let extents: Vec<ExtentIndex> = volume.placement.extents_on(drive, volume.size_bytes).collect();
             store.create(volume.id, &extents, &replica.content, metadata.as_ref())?;
         }
-        self.journals.put_behind_journals(
-            volume,
-            ExtentIndex::all_of(volume.size_bytes),
-            metadata.as_ref(),
-        )?;
+        let extents = ExtentIndex::all_of(volume.size_bytes);
+        self.journals.put_behind_journals(volume, extents, |_| metadata.clone())?;
         self.begin_epoch_records(volume, 0, epoch)
     }
 
@@ -119,7 +117,7 @@ impl Extents {
             store.grow(volume.id, &extents, &replica.content, metadata.as_ref())?;
         }
         let new = ExtentIndex::all_of(volume.size_bytes).filter(is_new);
-        let bindings = self.journals.put_behind_journals(volume, new, metadata.as_ref())?;
+        let bindings = self.journals.put_behind_journals(volume, new, |_| metadata.clone())?;
         self.begin_epoch_records(volume, first, epoch).map(|()| bindings)
     }
 
@@ -222,7 +220,9 @@ impl Extents {
         self.journals.remove_journals(volume.id);
         // A drive that was removed in the meantime holds nothing of the volume.
         let is_known = |drive: &DriveId| self.core.model().drives.contains_key(drive);
-        for drive in volume.placement.drives().into_iter().filter(is_known) {
+        let journals = volume.absent_journals.iter().copied();
+        let drives: BTreeSet<DriveId> = volume.placement.drives().into_iter().chain(journals).collect();
+        for drive in drives.into_iter().filter(is_known) {
             self.reclaims.begin_reclaim(volume.id, Reclaim::of_volume(volume, drive));
         }
     }

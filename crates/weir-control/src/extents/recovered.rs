@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use weir_store::replica_metadata::{self, metadata_file_name};
 use weir_store::{ExtentFault, Faults, epoch_record, extent_count, extent_fault};
-use weir_types::{DriveId, ExtentIndex, IoProfile};
+use weir_types::{DriveId, ExtentIndex};
 use weir_volume::mirror::epoch_record::first_epoch;
 use weir_volume::mirror::{EpochRecord, Found, RecoveredExtent, ReplicaMetadata, ReplicaState};
 
@@ -179,7 +179,7 @@ impl Extents {
     /// Refuses a volume whose extents always had one replica each if a write journal of one is missing or lost. The
     /// replica's file lacks what the journal has not destaged, and there is no replica metadata to say so.
     fn refuse_without_journals(&self, volume: &VolumeRecord) -> Outcome<()> {
-        if volume.io_profile != IoProfile::Journal {
+        if !volume.is_promised_journals() {
             return Ok(());
         }
         let without = self.journaled_metadata(volume).into_iter().find(|(_, metadata)| metadata.is_none());

@@ -1,9 +1,10 @@
 //! Drives in the model: their records, their open folders, and the volumes on them.
 
 use jiff::Timestamp;
+use weir_engine_interface::OpenVolume;
 use weir_plan::failure_domain::FailureDomain;
 use weir_store::Store;
-use weir_types::{Class, ClassPolicy, DriveId, Name};
+use weir_types::{Class, ClassPolicy, DriveId, Name, VolumeId};
 
 use crate::catalogue::Revision;
 use crate::error::{ControlError, Outcome, list_names};
@@ -67,10 +68,22 @@ impl Model {
         self.drives.get(&drive).is_some_and(|drive| drive.store.is_ok())
     }
 
-    /// Bytes that volumes may come to occupy on a drive. Snapshots do not grow: their data is in use already.
+    /// Bytes that volumes and their write journals may come to occupy on a drive. Snapshots do not grow: their data is in
+    /// use already.
     pub fn provisioned_bytes(&self, drive: DriveId) -> u64 {
         let bytes = |volume: &VolumeRecord| volume.placement.bytes_on(drive, volume.size_bytes);
-        self.volumes_on(drive).filter(|volume| volume.snapshot.is_none()).map(bytes).sum()
+        let of_volumes: u64 = self.volumes_on(drive).filter(|volume| volume.snapshot.is_none()).map(bytes).sum();
+        of_volumes + self.journal_bytes(drive)
+    }
+
+    /// Size of the write journals on a drive, of volumes that are served.
+    fn journal_bytes(&self, drive: DriveId) -> u64 {
+        let may_have_one = |id: &VolumeId| {
+            let record = self.volumes.get(id).map(|volume| &volume.record);
+            record.is_some_and(|record| record.template.is_some() || record.is_promised_journals())
+        };
+        let of_volume = |open: &OpenVolume| open.statistics().journals.size_bytes_on(drive);
+        self.open.iter().filter(|(id, _)| may_have_one(id)).map(|(_, open)| of_volume(open)).sum()
     }
 
     pub(crate) fn volumes_on(&self, drive: DriveId) -> impl Iterator<Item = &VolumeRecord> {

@@ -143,7 +143,9 @@ impl Moves {
     /// Refuses to drain a drive with a write journal whose replicas cannot go behind another journal.
     fn refuse_stranded_journals(&self, drive: &DriveRecord, drain: &BTreeSet<DriveId>) -> Outcome<()> {
         for volume in self.journals.volumes_on(drive.id) {
-            let record = self.core.model().volume_by_id(volume)?.record.clone();
+            let record = self.core.model().volumes.get(&volume).map(|volume| volume.record.clone());
+            // A volume that is being made is not known yet. The drive is not empty before its journal is elsewhere.
+            let Some(record) = record else { continue };
             self.journals.refuse_too_few_drives(&record, drain).map_err(|mut error| {
                 error.message = format!("drive '{}' cannot be emptied: {}", drive.name, error.message);
                 error

@@ -250,6 +250,10 @@ pub struct VolumeRecord {
     /// Time of its deletion, if it is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_at: Option<Timestamp>,
+    /// Drives with a write journal of it that were missing when it was deleted. The journals are removed when the drives
+    /// are back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent_journals: Vec<DriveId>,
 }
 
 /// A cgroup that is bound to a policy group, for what its processes do to a volume.
@@ -377,6 +381,12 @@ impl VolumeRecord {
     pub fn title(&self) -> String {
         let what = if self.snapshot.is_some() { "snapshot" } else { "volume" };
         format!("{what} '{}'", self.export_name())
+    }
+
+    /// True if each of its replicas has to be behind a write journal on a journal drive. A snapshot is not written,
+    /// and keeps the I/O profile only for the volumes that are made from it.
+    pub fn is_promised_journals(&self) -> bool {
+        self.io_profile == IoProfile::Journal && self.snapshot.is_none()
     }
 }
 

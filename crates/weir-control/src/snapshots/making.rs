@@ -12,9 +12,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_engine_interface::{EngineError, SnapshotProgress, SnapshotSpec};
+use weir_store::snapshot::Target;
 use weir_store::{Store, WriteScope, epoch_record, extent_count};
 use weir_types::units::Size;
-use weir_types::{DriveId, ExtentIndex, IoProfile, VolumeId};
+use weir_types::{DriveId, ExtentIndex, VolumeId};
 use weir_volume::mirror::{EpochRecord, ReplicaMetadata, ReplicaState, Slots};
 
 use crate::attachments::Hold;
@@ -24,6 +25,7 @@ use crate::core::locks::Change;
 use crate::core::snapshots_in_progress::{Entered, busy};
 use crate::error::{ControlError, Outcome};
 use crate::extents::Extents;
+use crate::journals::Journals;
 use crate::moves::Moves;
 use crate::records::{Placement, VolumeRecord, keys};
 
@@ -103,18 +105,6 @@ pub(crate) fn placement_like(source: &VolumeRecord) -> Placement {
     placement.compacted()
 }
 
-/// Refuses the content of a volume all of whose replicas are behind write journals: their files lack what the
-/// journals have not destaged.
-fn refuse_journaled(volume: &VolumeRecord) -> Outcome<()> {
-    if volume.io_profile != IoProfile::Journal {
-        return Ok(());
-    }
-    Err(ControlError::refused(format!(
-        "{} has the I/O profile journal, and snapshots and clones of such volumes are not possible yet",
-        volume.title()
-    )))
-}
-
 fn is_on(volume: &VolumeRecord, drive: DriveId, extent: ExtentIndex) -> bool {
     volume.placement.replicas_of(extent).any(|(_, on)| on == drive)
 }
@@ -130,6 +120,7 @@ pub struct SnapshotMaker {
     pub(crate) core: Arc<Core>,
     pub(crate) extents: Arc<Extents>,
     pub(crate) moves: Arc<Moves>,
+    pub(crate) journals: Arc<Journals>,
 }
 
 impl SnapshotMaker {
@@ -147,7 +138,6 @@ impl SnapshotMaker {
             let concerned = concerned(others, &pairs()?);
             let mut change = self.core.begin_volume_change(&concerned)?;
             let pairs = pairs()?;
-            pairs.iter().try_for_each(|pair| refuse_journaled(&pair.source))?;
             if pairs.iter().any(|pair| !change.holds(pair.source.id)) {
                 // Other volumes have these names now.
                 continue;
@@ -182,7 +172,7 @@ impl SnapshotMaker {
         }
     }
 
-    /// Records a new volume durably as `creating`, and makes its files.
+    /// Records a new volume durably as `creating`, and makes its files and its journals.
     fn prepare(&self, pair: &Pair, progress: Arc<SnapshotProgress>) -> Outcome<SnapshotSpec> {
         let Pair { source, target } = pair;
         let key = keys::volume(target.id);
@@ -192,30 +182,42 @@ impl SnapshotMaker {
         let mut targets = BTreeMap::new();
         for (drive, store) in self.core.stores_there(source) {
             let extents: Vec<ExtentIndex> = target.placement.extents_on(drive, target.size_bytes).collect();
-            targets.insert(drive, store.begin_snapshot(target.id, &extents)?);
+            let can_share = self.can_share(pair, drive, &store);
+            let begun = store.begin_snapshot(target.id, &extents)?;
+            targets.insert(drive, Target { can_share, ..begun });
+        }
+        if target.is_promised_journals() {
+            self.journals.make_journals(target)?;
         }
         Ok(SnapshotSpec { volume: source.id, targets, progress })
+    }
+
+    /// True if the files of a new volume on a drive can share extents with those of its source. A journal writes to
+    /// files without reserving space first, so a file behind a journal shares nothing.
+    fn can_share(&self, Pair { source, target }: &Pair, drive: DriveId, store: &Store) -> bool {
+        let is_behind = target.is_promised_journals() || self.journals.held_bytes(source, drive).is_some();
+        !is_behind && store.look_whether_it_shares()
     }
 
     /// Refuses snapshots that do not fit. Filesystems that cannot share duplicate everything, and this must
     /// not fill a drive.
     fn refuse_without_space(&self, pairs: &[Pair]) -> Outcome<()> {
         let mut needed: BTreeMap<u64, u64> = BTreeMap::new();
-        for source in pairs.iter().map(|pair| &pair.source) {
-            for (drive, store) in self
-                .core
-                .stores_there(source)
-                .into_iter()
-                .filter(|(_, store)| !store.look_whether_it_shares())
-            {
+        for pair in pairs {
+            let source = &pair.source;
+            for (drive, store) in self.core.stores_there(source) {
+                if self.can_share(pair, drive, &store) {
+                    continue;
+                }
                 let usage = store.usage()?;
                 let bytes = needed.entry(usage.filesystem).or_default();
                 *bytes += store.used_bytes(source.id)?;
+                *bytes += self.journals.held_bytes(source, drive).unwrap_or(0);
                 if *bytes > usage.available_bytes {
                     let name =
                         self.core.model().drives.get(&drive).map(|drive| drive.record.name.to_string());
                     return Err(ControlError::full(format!(
-                        "the filesystem of drive '{}' cannot share: {} would have to be copied there, and {} are free",
+                        "the files on drive '{}' cannot be shared: {} would have to be copied there, and {} are free",
                         name.unwrap_or_default(),
                         Size(*bytes),
                         Size(usage.available_bytes)
@@ -324,7 +326,19 @@ impl SnapshotMaker {
             let writes = begun.writes.get(drive).ok_or_else(|| came_late(*drive))?;
             store.adopt_snapshots(writes, volumes)?;
         }
+        pairs.iter().zip(in_snapshot).try_for_each(|(pair, slots)| self.put_behind(&pair.target, slots))?;
         Ok(pairs)
+    }
+
+    /// Binds the replicas of a new volume to their journals, if its I/O profile promises some.
+    fn put_behind(&self, target: &VolumeRecord, in_snapshot: &[Slots]) -> Outcome<()> {
+        if !target.is_promised_journals() {
+            return Ok(());
+        }
+        let has_replicas = target.placement.has_replicas();
+        let metadata = |extent: ExtentIndex| has_replicas.then(|| metadata_of(in_snapshot[extent.index()]));
+        self.journals.put_behind_journals(target, ExtentIndex::all_of(target.size_bytes), metadata)?;
+        Ok(())
     }
 
     /// Completes the files of a new volume, with replica metadata. Replicas that are not in the snapshot are

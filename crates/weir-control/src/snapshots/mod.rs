@@ -296,7 +296,8 @@ impl Snapshots {
     ) -> Outcome<VolumeRecord> {
         let mut all = vec![new.clone()];
         let deleted_at = Some(Timestamp::now());
-        let gone = VolumeRecord { state: VolumeState::Deleting, deleted_at, ..old.clone() };
+        let absent_journals = self.serving.absent_journals(old);
+        let gone = VolumeRecord { state: VolumeState::Deleting, deleted_at, absent_journals, ..old.clone() };
         for snapshot in self.core.model().snapshots_of(old.id) {
             let of = snapshot.snapshot.as_ref().map(|of| SnapshotOf { volume: new.id, ..of.clone() });
             all.push(VolumeRecord { snapshot: of, generation: snapshot.generation + 1, ..snapshot.clone() });

@@ -1,10 +1,13 @@
 //! Tests of volumes whose replicas are behind write journals on journal drives, against real files.
 
+use std::collections::BTreeSet;
+
 use weir_types::{DriveRole, IoProfile};
 
 use super::drain::{add, assert_whole, go_on_until, is_gone, record, remove};
 use super::*;
 use crate::records::VolumeRecord;
+use crate::snapshots::Pair;
 use crate::{CloneVolume, CreateSnapshots};
 
 fn add_journal(world: &World, state: &Path, text: &str) -> DriveId {
@@ -86,25 +89,91 @@ fn journals_are_found_again_at_the_next_start() {
     assert_whole(&world, "vol1", 1);
 }
 
+fn clone_of(source: &str, of: &str, io_profile: Option<IoProfile>) -> CloneVolume {
+    CloneVolume {
+        tenant: None,
+        source: name(source),
+        snapshot: None,
+        name: name(of),
+        policy: None,
+        io_profile,
+        force: false,
+    }
+}
+
+fn take_snapshot(world: &World, of: &str) {
+    let snapshots =
+        CreateSnapshots { tenant: None, volumes: vec![name(of)], name: name("one"), freeze: false };
+    world.control.snapshots.create_snapshots(&snapshots).unwrap();
+}
+
 #[test]
-fn snapshots_and_clones_of_journaled_volumes_are_refused() {
+fn clones_have_journals_and_snapshots_have_none() {
+    let (_folder, state) = state();
+    let world = with_drives(&state, &["s1", "s2"]);
+    let journals = ["j1", "j2"].map(|text| add_journal(&world, &state, text));
+    make(&world, "vol1", 2);
+    take_snapshot(&world, "vol1");
+    let snapshot = world.control.snapshots.snapshots(None, None).unwrap()[0].record.clone();
+    assert_eq!((snapshot.io_profile, journals_of(&world, &snapshot)), (IoProfile::Journal, Vec::new()));
+    let clone = |request: CloneVolume| world.control.clones.clone_volume(&request).unwrap().record;
+    let same = clone(clone_of("vol1", "same", None));
+    let of_snapshot = clone(CloneVolume { snapshot: Some(name("one")), ..clone_of("vol1", "later", None) });
+    let plain = clone(clone_of("vol1", "plain", Some(IoProfile::None)));
+    let again = clone(clone_of("plain", "again", Some(IoProfile::Journal)));
+    for made in [&same, &of_snapshot, &again] {
+        let on: BTreeSet<DriveId> = journals_of(&world, made).into_iter().collect();
+        assert_eq!((made.io_profile, on), (IoProfile::Journal, journals.into()));
+        assert_whole(&world, made.name.as_str(), 2);
+    }
+    assert_eq!((plain.io_profile, journals_of(&world, &plain)), (IoProfile::None, Vec::new()));
+    world.control.snapshots.restore_snapshot(None, &name("vol1"), &name("one"), false, None).unwrap();
+    assert_eq!(journals_of(&world, &record(&world, "vol1")).len(), 4);
+    drop(world);
+    let world = World::start(&state);
+    for text in ["vol1", "same", "later", "again"] {
+        assert_eq!(journals_of(&world, &record(&world, text)).len(), 4, "{text}");
+        assert_whole(&world, text, 2);
+    }
+}
+
+#[test]
+fn clone_is_refused_while_no_journal_drive_has_room() {
     let (_folder, state) = state();
     let world = with_drives(&state, &["s1"]);
-    add_journal(&world, &state, "j1");
-    make(&world, "vol1", 1);
-    let snapshots =
-        CreateSnapshots { tenant: None, volumes: vec![name("vol1")], name: name("one"), freeze: false };
-    let (kind, message) = error(world.control.snapshots.create_snapshots(&snapshots));
-    assert!(kind == ErrorKind::Refused && message.contains("I/O profile journal"), "{message}");
-    let clone = CloneVolume {
-        tenant: None,
-        source: name("vol1"),
-        snapshot: None,
-        name: name("vol2"),
-        policy: None,
-        force: false,
-    };
-    assert_eq!(error(world.control.clones.clone_volume(&clone)).0, ErrorKind::Refused);
+    world
+        .control
+        .volumes
+        .create_volume(CreateVolume { io_profile: IoProfile::None, ..journaled("vol1", 1) })
+        .unwrap();
+    let (kind, message) =
+        error(world.control.clones.clone_volume(&clone_of("vol1", "vol2", Some(IoProfile::Journal))));
+    assert!(kind == ErrorKind::Full && message.contains("'weir journal add' adds a drive"), "{message}");
+    assert!(world.control.views.volume(None, &name("vol2")).is_err(), "nothing is left of it");
+}
+
+/// Fails if a drain takes the journal of a clone whose content is not complete for one of an unknown volume.
+#[test]
+fn drain_spares_the_journal_of_a_volume_that_is_being_made() {
+    let (_folder, state) = state();
+    let world = with_drives(&state, &["s1"]);
+    let journal = add_journal(&world, &state, "j1");
+    let made = make(&world, "vol1", 1);
+    let target = VolumeRecord { id: VolumeId(uuid::Uuid::new_v4()), ..made.clone() };
+    let begun = world
+        .control
+        .clones
+        .maker
+        .begin_snapshots(&[], || Ok(vec![Pair { source: made.clone(), target: target.clone() }]));
+    let begun = begun.unwrap();
+    let path = |volume: &VolumeRecord| state.join("j1/journals").join(volume.id.to_string());
+    assert!(path(&target).exists());
+    world.control.journals.empty_of_journals(journal).unwrap().1.unwrap();
+    assert!(path(&target).exists() && path(&made).exists());
+    world.control.clones.maker.abandon(&begun);
+    drop(begun);
+    world.control.journals.empty_of_journals(journal).unwrap().1.unwrap();
+    assert!(!path(&target).exists() && path(&made).exists());
 }
 
 #[test]
@@ -142,6 +211,27 @@ fn volume_waits_for_its_missing_journal_drive() {
     go_on_until(&world, || world.exports.find("vol1").is_some());
     assert_eq!(journals_of(&world, &made), [journal, journal]);
     assert_eq!(world.control.alarms.alarms(), []);
+}
+
+#[test]
+fn journal_of_a_deleted_volume_is_removed_when_its_drive_is_back() {
+    let (_folder, state) = state();
+    let world = with_drives(&state, &["s1"]);
+    add_journal(&world, &state, "j1");
+    let made = make(&world, "vol1", 1);
+    drop(world);
+    std::fs::rename(state.join("j1"), state.join("away")).unwrap();
+    let world = World::start(&state);
+    world.control.volumes.delete_volume(None, &name("vol1"), DeleteVolume::default()).unwrap();
+    drop(world);
+    // The next start still knows of the journal.
+    let world = World::start(&state);
+    let journal = state.join("away/journals").join(made.id.to_string());
+    assert!(journal.exists());
+    std::fs::rename(state.join("away"), state.join("j1")).unwrap();
+    let journal = state.join("j1/journals").join(made.id.to_string());
+    go_on_until(&world, || !journal.exists());
+    go_on_until(&world, || world.control.core.model().reclaims.is_empty());
 }
 
 #[test]

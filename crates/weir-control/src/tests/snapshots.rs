@@ -21,6 +21,7 @@ fn clone_of(source: &str, snapshot: Option<&str>, of: &str) -> CloneVolume {
         snapshot: snapshot.map(name),
         name: name(of),
         policy: None,
+        io_profile: None,
         force: false,
     }
 }

@@ -172,6 +172,7 @@ impl Volumes {
             state: VolumeState::Creating,
             created_at: Timestamp::now(),
             deleted_at: None,
+            absent_journals: Vec::new(),
         })
     }
 

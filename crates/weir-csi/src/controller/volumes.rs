@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tonic::Status;
 use uuid::Uuid;
-use weir_api_types::{Volume as WeirVolume, VolumeClone, VolumeIoProfile, VolumeLife, VolumeModify};
+use weir_api_types::{Volume as WeirVolume, VolumeClone, VolumeLife, VolumeModify};
 use weir_volume_options::Specification;
 
 use super::paging::{page, position};
@@ -120,11 +120,6 @@ fn existing(
 
 /// Makes a volume of a source.
 fn clone(objects: &Objects, origin: &Origin, wanted: &Specification, size_bytes: u64) -> Answer<WeirVolume> {
-    if wanted.io_profile == Some(VolumeIoProfile::Journal) {
-        return Err(Status::invalid_argument(
-            "a volume that is made from another volume or a snapshot cannot have io_profile=journal yet",
-        ));
-    }
     if size_bytes < origin.size_bytes {
         return Err(Status::out_of_range(format!(
             "a volume of '{}' has at least its {} bytes",
@@ -136,6 +131,7 @@ fn clone(objects: &Objects, origin: &Origin, wanted: &Specification, size_bytes:
         snapshot: origin.snapshot.clone(),
         qos_policy_group: wanted.policy_group.clone(),
         qos_adaptive_policy_group: None,
+        io_profile: wanted.io_profile,
         force: false,
     };
     let path = format!("{}/clones", objects.path("volumes", Some(&origin.volume)));

@@ -34,6 +34,11 @@ impl JournalStatistics {
         self.all().insert(drive, usage);
     }
 
+    /// Size of the journal on a drive without the part before the log, in bytes; 0 without a journal.
+    pub fn size_bytes_on(&self, drive: DriveId) -> u64 {
+        self.all().get(&drive).map_or(0, |usage| usage.size_bytes)
+    }
+
     /// Removes the journal on a drive.
     pub fn is_gone(&self, drive: DriveId) {
         self.all().remove(&drive);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_engine_interface::FileIdentity;
+use weir_store::snapshot::Held;
 use weir_store::{Given, PendingDeletion, Survey};
 use weir_types::{DriveId, ExtentIndex};
 use weir_volume::mirror::{MetadataFault, ReplicaMetadata};
@@ -40,7 +41,7 @@ pub enum Job {
         due_ns: u64,
     },
     /// Take an extent replica into a snapshot: from offset `range.0` on, at most `range.1` bytes, by
-    /// reflink if `can_share`.
+    /// reflink if `can_share`. What a write journal holds of the range, if anything, replaces what the file has.
     Snapshot {
         replica: ReplicaIndex,
         number: AskNumber,
@@ -49,6 +50,7 @@ pub enum Job {
         target: PathBuf,
         range: (u32, u32),
         can_share: bool,
+        held: Option<Held>,
     },
     /// Read or write the checksum file beside a replica.
     Checksums(Box<ChecksumJob>),

@@ -10,6 +10,7 @@ use std::path::Path;
 use weir_engine_interface::FileIdentity;
 use weir_reactor::Descriptor;
 use weir_store::extent_file::{check_whole, next_data, next_hole, open_whole};
+use weir_store::snapshot::Held;
 use weir_store::{epoch_record, replica_metadata, snapshot};
 use weir_types::bounds::{ALLOCATION_BYTES, EXTENT_BYTES, STATUS_RUNS_MAX};
 use weir_volume::mirror::MetadataFault;
@@ -62,8 +63,13 @@ pub fn perform(job: Job) -> Answer {
             let result = result.map_err(|error| metadata_error("replica metadata", &path, &error));
             Answer::Metadata(MetadataAnswer { replica, extent, number, due_ns, result })
         }
-        Job::Snapshot { replica, number, source, target, range, can_share, .. } => {
-            let result = patiently(|| snapshot::snapshot(&source, &target, range, can_share));
+        Job::Snapshot { replica, number, source, target, range, can_share, held, .. } => {
+            let take = || snapshot::snapshot(&source, &target, range, can_share);
+            let lay_over = |held: Held| patiently(|| held.lay_over(&target));
+            let result = patiently(take).and_then(|end| {
+                held.map_or(Ok(()), lay_over)?;
+                Ok(end)
+            });
             let result = result.map_err(|error| format!("snapshot {}: {error}", source.display()));
             Answer::SnapshotEnded { replica, number, result }
         }

@@ -10,6 +10,7 @@ use std::sync::mpsc::SyncSender;
 use weir_engine_interface::SnapshotSpec;
 use weir_store::extent_file_name;
 use weir_store::snapshot::Target;
+use weir_types::bounds::REGION_BYTES;
 use weir_types::{ExtentIndex, VolumeId};
 use weir_volume::Mirror;
 use weir_volume::mirror::stall::Waiting;
@@ -102,7 +103,7 @@ impl SnapshotTimes {
 pub struct Desk<'a> {
     pub io: &'a mut Io,
     pub files: &'a VolumeFiles,
-    pub journals: &'a VolumeJournals,
+    pub journals: &'a mut VolumeJournals,
     pub operations: &'a mut Operations,
     pub mirror: &'a mut Mirror,
     /// Effects of the mirror, which the caller has to carry out.
@@ -136,6 +137,52 @@ struct Step {
     end: u32,
 }
 
+impl Current {
+    /// Submits a range of a replica to the helper thread of its drive.
+    ///
+    /// # Errors
+    /// If the replica cannot be part of the snapshot, with the reason unless its drive is not used for it.
+    fn ask_replica(
+        &mut self,
+        replica: ReplicaIndex,
+        range: (u32, u32),
+        desk: &mut Desk<'_>,
+    ) -> Result<(), Option<String>> {
+        let (extent, slot) = (self.step.extent, replica.slot);
+        let home = desk.files.home_of(slot, extent).expect("the mirror knows only replicas that exist");
+        let drive = desk.files.homes[home].drive;
+        let Target { folder, can_share } = self.spec.targets.get(&drive).ok_or(None)?;
+        let (source, target) = (desk.files.extent_path(slot, extent), folder.join(extent_file_name(extent)));
+        // A journal writes to the file without reserving space first, so no block of the file may be shared.
+        let can_share = *can_share && desk.journals.binding(extent, slot).is_none();
+        let number = desk.operations.next_number();
+        let held = desk.journals.begin_snapshot_read((extent, slot), range, number);
+        let held = held.map_err(|error| {
+            Some(format!("snapshot {}: use the write journal: {error}", source.display()))
+        })?;
+        self.step.waiting.insert(slot, (number, desk.io.now_ns));
+        desk.operations.begin();
+        let job = Job::Snapshot { replica, number, drive, source, target, range, can_share, held };
+        desk.io.helper.submit(job);
+        Ok(())
+    }
+}
+
+/// The length of the next step from an offset on: up to the next region of which a journal holds something, and
+/// one region if this is the first. So the time of a step stays short.
+fn length_of_step(
+    (extent, slots): (ExtentIndex, Slots),
+    (offset, length): (u32, u32),
+    journals: &VolumeJournals,
+) -> u32 {
+    let region_bytes = REGION_BYTES as u32;
+    let held = slots.iter().filter_map(|slot| journals.next_held((extent, slot), (offset, length)));
+    held.min().map_or(length, |held| {
+        let before = (held - offset) / region_bytes * region_bytes;
+        if before > 0 { before } else { region_bytes.min(length) }
+    })
+}
+
 impl VolumeSnapshot {
     pub fn new(volume: VolumeIndex, id: VolumeId) -> VolumeSnapshot {
         VolumeSnapshot { volume, id, current: None }
@@ -155,37 +202,25 @@ impl VolumeSnapshot {
         self.is_any()
     }
 
-    /// Submits a range of an extent to the helper threads of its drives.
+    /// Submits a range of an extent, or its first part, to the helper threads of its drives.
     pub fn ask(
         &mut self,
         (extent, slots): (ExtentIndex, Slots),
         (offset, length): (u32, u32),
         desk: &mut Desk<'_>,
     ) {
-        let now_ns = desk.io.now_ns;
         let current = self.current.as_mut().expect("the mirror has ranges for a snapshot in progress");
-        let mut step = Step { extent, end: offset + length, ..Step::default() };
+        let range = (offset, length_of_step((extent, slots), (offset, length), desk.journals));
+        current.step = Step { extent, end: offset + range.1, ..Step::default() };
         for slot in slots.iter() {
-            let home = desk.files.home_of(slot, extent).expect("the mirror knows only replicas that exist");
-            let drive = desk.files.homes[home].drive;
-            // A journal holds data that the extent file lacks. The snapshot does not read the journal,
-            // because other replicas have all of the data in one file.
-            let is_journaled = desk.journals.binding(extent, slot).is_some();
-            let target = current.spec.targets.get(&drive).filter(|_| !is_journaled);
-            let Some(Target { folder, can_share }) = target else {
-                step.failed.insert(slot);
-                continue;
-            };
-            let (source, target) =
-                (desk.files.extent_path(slot, extent), folder.join(extent_file_name(extent)));
-            let replica = ReplicaIndex { volume: self.volume, slot };
-            let number = desk.operations.next_number();
-            step.waiting.insert(slot, (number, now_ns));
-            desk.operations.begin();
-            let (range, can_share) = ((offset, length), *can_share);
-            desk.io.helper.submit(Job::Snapshot { replica, number, drive, source, target, range, can_share });
+            if let Err(fault) = current.ask_replica(ReplicaIndex { volume: self.volume, slot }, range, desk) {
+                current.step.failed.insert(slot);
+                if let Some(message) = fault {
+                    tracing::warn!(volume = %self.id, extent = extent.0, "{message}");
+                    current.fault = Some(message);
+                }
+            }
         }
-        current.step = step;
         self.go_on(desk);
     }
 

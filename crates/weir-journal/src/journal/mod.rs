@@ -160,6 +160,11 @@ impl Journal {
         data.map(|(block, piece)| (block * BLOCK_BYTES as u32, piece.blocks * BLOCK_BYTES as u32))
     }
 
+    /// Returns the offset of the first block in a range of a file that has a record in the journal, in bytes.
+    pub fn next_held(&self, file: FileId, offset: u32, length: u32) -> Option<u32> {
+        self.index.first_in(Span::of(file, offset, length)).map(|block| block * BLOCK_BYTES as u32)
+    }
+
     /// Fullness of the log, in thousandths: of blocks or of entries, whichever is more.
     pub fn fullness_per_mille(&self) -> u32 {
         self.log.fullness_per_mille()

@@ -107,8 +107,28 @@ fn snapshot(daemon: &Daemon, name: &str) -> Value {
     list["items"].as_array().unwrap().iter().find(|one| one["export_name"] == name).unwrap().clone()
 }
 
+/// Starts a daemon with a journal drive and small journals. Returns its settings too.
+fn with_journals() -> (Daemon, [String; 2]) {
+    let state = State::new();
+    let path = state.beside("weir.toml").to_str().unwrap().to_owned();
+    std::fs::write(&path, "[storage]\njournal_size = \"64MiB\"\n").unwrap();
+    let settings = ["--config".to_owned(), path];
+    let (daemon, journal) = (state.start(&words(&settings)), state.beside("journal1"));
+    std::fs::create_dir_all(&journal).unwrap();
+    daemon.ok(&["journal", "add", journal.to_str().unwrap(), "--no-measurement"]);
+    (daemon, settings)
+}
+
+fn words(settings: &[String]) -> Vec<&str> {
+    settings.iter().map(String::as_str).collect()
+}
+
+fn create_journaled(daemon: &Daemon, name: &str, size: &str) {
+    daemon.ok(&["volume", "create", name, "--size", size, "--io-profile", "journal"]);
+}
+
 /// Takes snapshots and clones of a busy volume, restores one, and compares every byte.
-fn go_through_a_life(daemon: Daemon) {
+fn go_through_a_life(daemon: Daemon, settings: &[&str]) {
     let mut random = Random::seeded();
     let (mut now, mut client) = (Model::default(), attach(&daemon, "vol1"));
     let mut then: BTreeMap<String, Model> = BTreeMap::new();
@@ -129,7 +149,7 @@ fn go_through_a_life(daemon: Daemon) {
     assert_eq!(refused, Err(1), "nobody writes to a snapshot");
     // All acknowledged data outlives the daemon.
     client.flush().unwrap();
-    let daemon = daemon.kill().start(&[]);
+    let daemon = daemon.kill().start(settings);
     let check_all = |daemon: &Daemon, now: &Model| {
         let clones = [("vol1", now), ("old", &old), ("new", &new)];
         clones.iter().for_each(|(name, model)| model.check(&mut attach(daemon, name), name));
@@ -145,7 +165,7 @@ fn go_through_a_life(daemon: Daemon) {
     now = then["vol1@s3"].clone();
     check_all(&daemon, &now);
     now.write(&mut attach(&daemon, "vol1"), &mut random, 100);
-    let daemon = daemon.kill().start(&[]);
+    let daemon = daemon.kill().start(settings);
     check_all(&daemon, &now);
     daemon.stop();
 }
@@ -157,14 +177,79 @@ fn snapshots_keep_every_byte_with_shared_extents() {
     }
     let (daemon, _device) = with_sharing(4 * GIB);
     daemon.ok(&["volume", "create", "vol1", "--size", "2", "--io-priority", "high"]);
-    go_through_a_life(daemon);
+    go_through_a_life(daemon, &[]);
 }
 
 #[test]
 fn snapshots_keep_every_byte_without_shared_extents() {
     let daemon = Daemon::fresh();
     daemon.create("vol1", "2");
-    go_through_a_life(daemon);
+    go_through_a_life(daemon, &[]);
+}
+
+#[test]
+fn snapshots_keep_every_byte_that_journals_hold() {
+    let (daemon, settings) = with_journals();
+    create_journaled(&daemon, "vol1", "2");
+    go_through_a_life(daemon, &words(&settings));
+}
+
+/// The file of the volume lacks what its journal holds, so a snapshot of the file alone would be empty.
+#[test]
+fn snapshot_has_what_only_the_journal_holds() {
+    let (daemon, _settings) = with_journals();
+    create_journaled(&daemon, "vol1", "2");
+    let (mut model, mut random) = (Model::default(), Random::seeded());
+    model.write(&mut attach(&daemon, "vol1"), &mut random, 200);
+    daemon.ok(&["snapshot", "create", "vol1@s"]);
+    let journals = daemon.json(&["journal", "list"]);
+    assert_eq!(journals["items"][0]["is_empty"], false, "{journals}");
+    model.check(&mut attach(&daemon, "vol1@s"), "the snapshot");
+    daemon.ok(&["volume", "clone", "vol1@s", "direct", "--io-profile", "none"]);
+    daemon.ok(&["volume", "clone", "direct", "journaled", "--io-profile", "journal"]);
+    for (name, profile) in [("direct", "none"), ("journaled", "journal")] {
+        assert_eq!(daemon.json(&["volume", "inspect", name])["io_profile"], profile);
+        model.check(&mut attach(&daemon, name), name);
+    }
+    daemon.stop();
+}
+
+/// A journal writes to a file without reserving space, and a shared block needs new space for a write.
+#[test]
+fn snapshots_of_journaled_volumes_share_nothing() {
+    if !loops::can_be_tested() {
+        return skip("block devices cannot be made here");
+    }
+    let (daemon, _device) = with_sharing(4 * GIB);
+    let journal = daemon.state().beside("journal1");
+    std::fs::create_dir_all(&journal).unwrap();
+    daemon.ok(&["journal", "add", journal.to_str().unwrap(), "--no-measurement"]);
+    daemon.ok(&[
+        "volume",
+        "create",
+        "vol1",
+        "--size",
+        "1",
+        "--io-priority",
+        "high",
+        "--io-profile",
+        "journal",
+    ]);
+    let mut client = attach(&daemon, "vol1");
+    (0..16_u64).for_each(|at| client.write(at << 20, &vec![7; 1 << 20]).unwrap());
+    client.flush().unwrap();
+    daemon.ok(&["snapshot", "create", "vol1@a"]);
+    let found = snapshot(&daemon, "vol1@a");
+    assert_eq!(
+        (&found["used_bytes"], &found["unique_bytes"]),
+        (&(16_u64 << 20).into(), &(16_u64 << 20).into())
+    );
+    // A clone without a journal may share. With one it may not.
+    daemon.ok(&["volume", "clone", "vol1@a", "direct", "--io-profile", "none"]);
+    daemon.ok(&["volume", "clone", "vol1@a", "journaled"]);
+    let unique = |name: &str| daemon.json(&["volume", "inspect", name])["unique_bytes"].clone();
+    assert_eq!((unique("direct"), unique("journaled")), (0.into(), (16_u64 << 20).into()));
+    daemon.stop();
 }
 
 #[test]
@@ -237,11 +322,25 @@ fn last_number(client: &mut Client) -> u64 {
     last
 }
 
+const GROUP: [&str; 2] = ["first", "second"];
+
 #[test]
 fn group_snapshots_share_one_instant() {
     let daemon = Daemon::fresh();
-    let names = ["first", "second"];
-    names.iter().for_each(|name| daemon.create(name, "1"));
+    GROUP.iter().for_each(|name| daemon.create(name, "1"));
+    take_group_snapshots(daemon);
+}
+
+#[test]
+fn group_snapshots_of_journaled_volumes_share_one_instant() {
+    let (daemon, _settings) = with_journals();
+    GROUP.iter().for_each(|name| create_journaled(&daemon, name, "1"));
+    take_group_snapshots(daemon);
+}
+
+/// Takes snapshots of two busy volumes, and compares the order of the writes in them.
+fn take_group_snapshots(daemon: Daemon) {
+    let names = GROUP;
     let (is_over, written) = (AtomicBool::new(false), AtomicU64::new(0));
     let count = setting("WEIR_SNAPSHOTS", 20);
     std::thread::scope(|scope| {
@@ -267,10 +366,21 @@ fn group_snapshots_share_one_instant() {
 
 #[test]
 fn kill_leaves_complete_snapshot_groups_or_none() {
+    let daemon = Daemon::fresh();
+    GROUP.iter().for_each(|name| daemon.create(name, "1"));
+    kill_during_group_snapshots(daemon, &[]);
+}
+
+#[test]
+fn kill_leaves_complete_snapshot_groups_of_journaled_volumes_or_none() {
+    let (daemon, settings) = with_journals();
+    GROUP.iter().for_each(|name| create_journaled(&daemon, name, "1"));
+    kill_during_group_snapshots(daemon, &words(&settings));
+}
+
+fn kill_during_group_snapshots(mut daemon: Daemon, settings: &[&str]) {
     let mut random = Random::seeded();
-    let mut daemon = Daemon::fresh();
-    let names = ["first", "second"];
-    names.iter().for_each(|name| daemon.create(name, "1"));
+    let names = GROUP;
     for round in 0..setting("WEIR_SNAPSHOT_KILLS", 8) {
         let (is_over, written) = (AtomicBool::new(false), AtomicU64::new(0));
         let state = std::thread::scope(|scope| {
@@ -292,7 +402,7 @@ fn kill_leaves_complete_snapshot_groups_or_none() {
             create.wait().unwrap();
             state
         });
-        daemon = state.start(&[]);
+        daemon = state.start(settings);
         let list = daemon.json(&["snapshot", "list"]);
         let exports = list["items"].as_array().unwrap().iter();
         let exports: Vec<String> =

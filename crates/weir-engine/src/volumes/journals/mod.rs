@@ -8,6 +8,7 @@
 //! * [`doing`] carries out the actions of a journal.
 //! * [`reading`] reads data that is partly in the journal and partly in the slow file.
 //! * [`bindings`] follows replicas that come and go.
+//! * [`snapshot_reads`] gives what a journal holds to snapshots.
 //! * [`draining`] empties journals that receive no writes.
 //!
 //! It knows the volume by its number alone, and answers with [`JournalEffect`]s what the volume has to do.
@@ -21,16 +22,17 @@ mod faults;
 mod flights;
 mod reading;
 mod set;
+mod snapshot_reads;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 
 use weir_engine_interface::{Content, FileIdentity, OpenFile, OpenVolume};
-use weir_journal::{Action, DestageFault, DestageId, FileId, FileKey, Journal, Ticket};
+use weir_journal::{Action, DestageFault, DestageId, FileId, FileKey, Journal, Pin, Ticket};
 use weir_reactor::Descriptor;
 use weir_types::{DriveId, ExtentIndex, VolumeId};
 
-use crate::token::VolumeIndex;
+use crate::token::{AskNumber, VolumeIndex};
 pub use asking::Asked;
 use asking::Unasked;
 pub use desk::{Desk, JournalEffect};
@@ -61,6 +63,8 @@ pub struct VolumeJournals {
     bindings: BTreeMap<(ExtentIndex, usize), Binding>,
     /// Pieces that journals had of replicas when the opening of these replicas began.
     opening: BTreeMap<(ExtentIndex, usize), Vec<u32>>,
+    /// What helper threads read for snapshots: by slot and number, the journal and what keeps the data there.
+    snapshot_reads: BTreeMap<(usize, AskNumber), (usize, Pin)>,
 }
 
 /// One journal.
@@ -159,6 +163,7 @@ impl VolumeJournals {
             all: JournalSet::default(),
             bindings: BTreeMap::new(),
             opening: BTreeMap::new(),
+            snapshot_reads: BTreeMap::new(),
         }
     }
 

@@ -36,6 +36,11 @@ impl JournalSet {
         self.0[journal].as_mut().expect("a journal is asked for while it is there")
     }
 
+    /// A journal that may have been removed.
+    pub fn get_mut(&mut self, journal: usize) -> Option<&mut VolumeJournal> {
+        self.0.get_mut(journal)?.as_mut()
+    }
+
     /// The indices of all journals.
     pub fn indices(&self) -> Vec<usize> {
         (0..self.0.len()).filter(|journal| self.0[*journal].is_some()).collect()

@@ -151,7 +151,7 @@ impl ServedVolume {
         let desk = snapshot::Desk {
             io,
             files: &self.files,
-            journals: &self.journals,
+            journals: &mut self.journals,
             operations: &mut self.operations,
             mirror: &mut self.mirror,
             effects: &mut self.effects,

@@ -40,6 +40,8 @@ impl ServedVolume {
         result: Result<u32, String>,
         desk: &mut Desk<'_>,
     ) {
+        let mut disk = self.disk(desk);
+        disk.with_journals(|journals, desk| journals.snapshot_read_ended(slot, number, desk));
         let (snapshot, mut snapshot_desk) = self.snapshot(desk.io);
         let is_expected = snapshot.answered(slot, number, result, &mut snapshot_desk);
         if !is_expected && matches!(self.disk(desk).end_orphan(slot, number), Orphan::Unknown) {
