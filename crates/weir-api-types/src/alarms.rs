@@ -34,6 +34,8 @@ pub enum AlarmCode {
     Replicas,
     /// A scrub of a volume.
     Scrub,
+    /// The fullness of a write journal.
+    Journal,
 }
 
 /// Severity of an alarm.

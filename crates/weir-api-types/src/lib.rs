@@ -454,6 +454,10 @@ pub struct VolumeModify {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 3)]
     pub replicas: Option<u8>,
+    /// Where writes are stable first: the replicas move to other drives in the background, behind write journals or
+    /// without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub io_profile: Option<VolumeIoProfile>,
     /// Template to follow, or 'none'. The replicas move to the drives of the template in the background. With
     /// 'none' the volume stays as it is, and its number of replicas and class can be changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -4,6 +4,7 @@
 
 mod alarms;
 mod background;
+mod journals;
 mod pools;
 mod process;
 mod reasons;
@@ -22,8 +23,8 @@ use reasons::LimitInForce;
 use weir_control::reasons::{BoundLimit, BurstCredit};
 use weir_control::totals::{OperationTotals, Totals};
 use weir_control::{
-    BackgroundJob, Control, DriveView, Outcome, PolicyGroupSample, PoolView, ScrubView, VolumeCondition,
-    VolumeHealth, VolumeView,
+    BackgroundJob, Control, DriveView, JournalView, Outcome, PolicyGroupSample, PoolView, ScrubView,
+    VolumeCondition, VolumeHealth, VolumeView,
 };
 use weir_types::control_bounds::API_VOLUMES_PER_PIECE;
 
@@ -57,6 +58,7 @@ pub struct Snapshot {
     credits: Vec<BurstCredit>,
     background: Vec<BackgroundJob>,
     scrubs: Vec<ScrubView>,
+    journals: Vec<JournalView>,
     process: process::Process,
 }
 
@@ -146,6 +148,7 @@ impl Snapshot {
             bounds: control.reasons.bound_limits(),
             credits: control.reasons.burst_credits(),
             background: control.background.background_jobs(),
+            journals: control.journals.journals(None),
             process: process::Process::now(),
             ..Snapshot::default()
         };
@@ -234,6 +237,7 @@ impl Collector for Snapshot {
         background::encode(&mut encoder, &self.background)?;
         scrubs::encode(&mut encoder, &self.scrubs)?;
         pools::encode(&mut encoder, &self.pools)?;
+        journals::encode(&mut encoder, &self.journals)?;
         reasons::encode_bounds(&mut encoder, &self.bounds)?;
         reasons::encode_limits_in_force(&mut encoder, &self.limits)?;
         reasons::encode_credits(&mut encoder, &self.credits)?;
@@ -264,9 +268,11 @@ const DRIVE_GAUGES: [DriveGauge; 6] = [
         drive.usage_age.map(|age| age.as_secs())
     }),
     ("weir_drive_volumes", "Volumes on the drive", |drive| Some(drive.volumes as u64)),
-    ("weir_drive_provisioned_bytes", "Sum of the sizes of volumes on the drive, in bytes", |drive| {
-        Some(drive.provisioned_bytes)
-    }),
+    (
+        "weir_drive_provisioned_bytes",
+        "Sum of the sizes of volumes and write journals on the drive, in bytes",
+        |drive| Some(drive.provisioned_bytes),
+    ),
 ];
 
 /// The labels of a drive's series. The series of an emulated drive have a label for the emulation.

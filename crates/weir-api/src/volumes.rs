@@ -166,6 +166,7 @@ fn changes_of(request: VolumeModify) -> Outcome<ModifyVolume> {
         io_priority: request.io_priority.map(Into::into),
         class_policy: request.class_policy.map(Into::into),
         replicas: request.replicas,
+        io_profile: request.io_profile.map(Into::into),
         template: convert_policy::name_or_none(request.template.as_deref())?,
         policy: convert_policy::policy_change(
             request.qos_policy_group.as_deref(),

@@ -34,6 +34,8 @@ pub enum AlarmSource {
     Replicas,
     /// A scrub of a volume.
     Scrub,
+    /// The fullness of a write journal.
+    Journal,
 }
 
 /// An active fault.

@@ -336,6 +336,7 @@ fn alarm_list(core: &Arc<Core>, space: &Arc<StateSpace>, storage: &Storage, part
         measurements: storage.measurements.clone(),
         placing: storage.placing.clone(),
         moves: storage.moves.clone(),
+        journals: storage.journals.clone(),
         scrubs: storage.scrubs.clone(),
         extents: storage.extents.clone(),
         absences: storage.absences.clone(),

@@ -21,7 +21,7 @@ use crate::drive_records::DriveRecords;
 use crate::drive_view::{DrainView, DriveView};
 use crate::error::{ControlError, Outcome, list_names};
 use crate::extents::Extents;
-use crate::journals::Journals;
+use crate::journals::{Journals, may_have_journals};
 use crate::measurements::Measurements;
 use crate::model::{Drive, Model};
 use crate::moves::Moves;
@@ -278,7 +278,7 @@ impl Drains {
         }
         let mut last = Vec::new();
         let is_journaled =
-            |volume: &VolumeRecord| volume.placement.has_replicas() || volume.is_promised_journals();
+            |volume: &VolumeRecord| volume.placement.has_replicas() || may_have_journals(volume);
         for volume in self.core.records().into_iter().filter(is_journaled) {
             let mut behind = self.journals.replicas_behind(&volume, drive.id);
             if !behind.is_empty() {

@@ -15,13 +15,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weir_engine_interface::statistics::JournalUsage;
 use weir_engine_interface::{JournalSpec, VolumeHome};
 use weir_reactor::Descriptor;
 use weir_store::journal::{Behind, ReadyJournal, journaled_metadata_path, read_marker};
 use weir_store::{Store, StoreError, extent_file_name, extents_folder, replica_metadata};
 use weir_types::units::Size;
-use weir_types::{Class, DriveId, DriveRole, ExtentIndex, JournalId, Name, VolumeId};
+use weir_types::{Class, DriveId, DriveRole, ExtentIndex, JournalId, VolumeId};
 use weir_volume::mirror::ReplicaMetadata;
 
 use crate::core::Core;
@@ -64,7 +63,7 @@ enum Sign {
 
 /// The journals of all volumes that are served.
 pub struct Journals {
-    core: Arc<Core>,
+    pub(crate) core: Arc<Core>,
     /// Size of a new journal in bytes.
     size_bytes: u64,
     volumes: Mutex<BTreeMap<VolumeId, VolumeJournals>>,
@@ -87,6 +86,11 @@ impl Journals {
 
     fn change<T>(&self, volume: VolumeId, change: impl FnOnce(&mut VolumeJournals) -> T) -> T {
         change(self.volumes().entry(volume).or_default())
+    }
+
+    /// The bindings of all volumes that have or had journals.
+    pub(crate) fn all_bindings(&self) -> BTreeMap<VolumeId, BTreeMap<ExtentReplica, DriveId>> {
+        self.volumes().iter().map(|(volume, journals)| (*volume, journals.bindings.clone())).collect()
     }
 
     /// The journal's drive for each bound replica of a volume.
@@ -122,19 +126,6 @@ impl Journals {
             journals.bindings.retain(|(extent, _), _| u64::from(extent.0) < first)
         });
     }
-}
-
-/// A journal as it is shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JournalView {
-    /// The volume of the journal.
-    pub volume: VolumeRecord,
-    /// Name of the journal's drive.
-    pub drive: Name,
-    /// Number of extent replicas behind the journal.
-    pub replicas: u64,
-    /// Usage of the journal.
-    pub usage: JournalUsage,
 }
 
 impl Journals {
@@ -390,12 +381,7 @@ impl Journals {
     /// Recovers the journals of a volume that is about to be served, on all present drives.
     pub(crate) fn open_journals(&self, volume: &VolumeRecord) -> Outcome<Vec<JournalSpec>> {
         self.volumes().remove(&volume.id);
-        // A volume that has no template and was never changed has no bindings. So no other drive is searched
-        // for journals.
-        if volume.generation == 0 && volume.template.is_none() && !volume.is_promised_journals() {
-            return Ok(Vec::new());
-        }
-        self.recover_journals(volume)
+        if may_have_journals(volume) { self.recover_journals(volume) } else { Ok(Vec::new()) }
     }
 
     /// Recovers the journals of an open volume that were unavailable, because their drives were missing.
@@ -569,14 +555,11 @@ impl Journals {
         Ok(true)
     }
 
-    /// The missing drives that a volume has journals on, as far as the markers beside its replicas say.
+    /// The missing drives that a volume may have journals on.
     pub(crate) fn absent_drives(&self, volume: &VolumeRecord) -> BTreeSet<DriveId> {
-        let of_sign = |sign: Sign| match sign {
-            Sign::Behind(_, behind) => Some(behind.drive),
-            Sign::Direct | Sign::Unknown => None,
-        };
-        let named = self.signs(volume).into_values().filter_map(of_sign);
-        named.chain(self.of(volume.id).ready.into_keys()).filter(|drive| self.core.store(*drive).is_err()).collect()
+        let model = self.core.model();
+        let missing = model.drives.values().filter(|drive| drive.store.is_err() && may_have_journals(volume));
+        missing.map(|drive| drive.record.id).collect()
     }
 
     /// Removes the journals of a deleted volume from the drives that are present.
@@ -589,40 +572,6 @@ impl Journals {
         }
     }
 
-    /// All journals of volumes that are served, or those of one tenant.
-    pub fn journals(&self, tenant: Option<&Name>) -> Vec<JournalView> {
-        let all = self.volumes().clone();
-        let model = self.core.model();
-        let mut views = Vec::new();
-        for (id, VolumeJournals { bindings, .. }) in all {
-            let record = model.volumes.get(&id).map(|volume| &volume.record);
-            let Some(record) = record.filter(|record| tenant.is_none_or(|tenant| record.tenant == *tenant))
-            else {
-                continue;
-            };
-            let usages =
-                model.open.get(&id).map(|open| open.statistics().journals.usages()).unwrap_or_default();
-            for (drive, usage) in usages {
-                let Some(on) = model.drives.get(&drive) else { continue };
-                let replicas = bindings.values().filter(|other| **other == drive).count() as u64;
-                views.push(JournalView {
-                    volume: record.clone(),
-                    drive: on.record.name.clone(),
-                    replicas,
-                    usage,
-                });
-            }
-        }
-        views.sort_by(|one, other| {
-            (&one.volume.tenant, &one.volume.name, &one.drive).cmp(&(
-                &other.volume.tenant,
-                &other.volume.name,
-                &other.drive,
-            ))
-        });
-        views
-    }
-
     /// Drains the journals from a drive: replicas behind them are bound to other journals. Journals of
     /// unknown volumes are removed, unless a snapshot in progress makes the volume.
     pub(crate) fn empty_of_journals(&self, drive: DriveId) -> Outcome<(Vec<VolumeId>, Outcome<()>)> {
@@ -631,9 +580,11 @@ impl Journals {
         let is_being_made = |volume: VolumeId| self.core.snapshots_in_progress.concern(volume);
         store.remove_journal_remains(is_being_made)?;
         for volume in store.journaled_volumes()? {
+            // In this order: a volume is known before it counts as made.
+            let is_spared = is_being_made(volume);
             let record = self.core.model().volumes.get(&volume).map(|volume| volume.record.clone());
             let Some(record) = record else {
-                if !is_being_made(volume) {
+                if !is_spared {
                     store.remove_journal(volume)?;
                 }
                 continue;
@@ -650,26 +601,53 @@ impl Journals {
         Ok((journaled, Ok(())))
     }
 
-    /// Bytes that the journals hold of replicas on a drive, at most. `None` if no replica of the volume there is
-    /// behind a journal.
-    pub(crate) fn held_bytes(&self, volume: &VolumeRecord, slow: DriveId) -> Option<u64> {
+    /// The replicas that are behind a journal drive's journal or not, against the volume's I/O profile. A replica whose
+    /// drive or journal drive is missing is not among them: it may be as it should.
+    pub(crate) fn against_profile(&self, volume: &VolumeRecord) -> BTreeSet<ExtentReplica> {
         let bindings = self.bindings(volume.id);
+        if !volume.is_promised_journals() {
+            let model = self.core.model();
+            let is_journal_drive = |drive: &DriveId| {
+                model.drives.get(drive).is_some_and(|drive| drive.record.role == DriveRole::Journal)
+            };
+            let behind = bindings.into_iter().filter(|(_, drive)| is_journal_drive(drive));
+            return behind.map(|(replica, _)| replica).collect();
+        }
+        let replicas = ExtentIndex::all_of(volume.size_bytes).flat_map(|extent| {
+            volume.placement.replicas_of(extent).map(move |(slot, drive)| ((extent, slot), drive))
+        });
+        let is_direct = |(replica, drive): &(ExtentReplica, DriveId)| {
+            !bindings.contains_key(replica)
+                && self.journal_of(volume.id, *drive, *replica) == JournalPlace::Direct
+        };
+        replicas.filter(is_direct).map(|(replica, _)| replica).collect()
+    }
+
+    /// True if any replica of a volume on a drive is behind a journal.
+    pub(crate) fn is_behind_any(&self, volume: &VolumeRecord, slow: DriveId) -> bool {
         let is_on = |(extent, slot): ExtentReplica| {
             volume.placement.replicas_of(extent).any(|(other, drive)| other == slot && drive == slow)
         };
-        let journals: BTreeSet<DriveId> =
-            bindings.iter().filter(|(replica, _)| is_on(**replica)).map(|(_, drive)| *drive).collect();
+        self.bindings(volume.id).into_keys().any(is_on)
+    }
+
+    /// Bytes that the journals of a volume hold, at most.
+    pub(crate) fn held_bytes(&self, volume: &VolumeRecord) -> u64 {
         let open = self.core.model().open.get(&volume.id).cloned();
         let usages = open.map(|open| open.statistics().journals.usages()).unwrap_or_default();
-        let held =
-            usages.iter().filter(|(drive, _)| journals.contains(drive)).map(|(_, usage)| usage.used_bytes);
-        (!journals.is_empty()).then(|| held.sum())
+        usages.values().map(|usage| usage.used_bytes).sum()
     }
 
     /// True if a journal lies on a drive that is present.
     pub(crate) fn has_journals(&self, drive: DriveId) -> bool {
         self.core.store(drive).is_ok_and(|store| store.has_journals().unwrap_or(false))
     }
+}
+
+/// False for a volume that never had a write journal, so that no drive is searched for one. A volume that was changed
+/// may have had another template or I/O profile.
+pub(crate) fn may_have_journals(volume: &VolumeRecord) -> bool {
+    volume.generation > 0 || volume.template.is_some() || volume.is_promised_journals()
 }
 
 /// Candidate drives for the journal of a replica on `slow`. Drives in the replica's zone come first.

@@ -200,6 +200,8 @@ impl Returns {
         if !self.core.model().open.contains_key(&id) {
             self.serving.open_again(&mut change, &volume)?;
             self.attachments.take_over_of(&mut change, id);
+            // Nobody looked whether its replicas are where they should be while it was not served.
+            self.moves.keep_moving(id);
             return Ok(());
         }
         self.core.write_record_backups(change.tickets(), [&volume]);

@@ -133,7 +133,7 @@ impl Serving {
         self.take_down(change, &record)
     }
 
-    /// The missing drives with a write journal of a volume that is being deleted.
+    /// The missing drives that may have a write journal of a volume that is being deleted.
     pub(crate) fn absent_journals(&self, record: &VolumeRecord) -> Vec<DriveId> {
         // A second deletion must not forget a drive that the first one noted.
         let noted: BTreeSet<DriveId> = record.absent_journals.iter().copied().collect();

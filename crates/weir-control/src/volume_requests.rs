@@ -52,6 +52,8 @@ pub struct ModifyVolume {
     pub class_policy: Option<ClassPolicy>,
     /// Another number of replicas.
     pub replicas: Option<u8>,
+    /// Another I/O profile; replicas are moved behind write journals, or to where they need none.
+    pub io_profile: Option<IoProfile>,
     /// Another template to follow. With `Some(None)`, the volume follows none and stays as it is.
     pub template: Option<Option<Name>>,
     /// Another policy, or none.
@@ -69,10 +71,21 @@ impl ModifyVolume {
     /// True if nothing is to change.
     pub fn is_empty(&self) -> bool {
         let ModifyVolume {
-            name, io_priority, class_policy, replicas, template, policy, is_read_only, ..
+            name,
+            io_priority,
+            class_policy,
+            replicas,
+            io_profile,
+            template,
+            policy,
+            is_read_only,
+            ..
         } = self;
-        let is_moved =
-            io_priority.is_some() || class_policy.is_some() || replicas.is_some() || template.is_some();
+        let is_moved = io_priority.is_some()
+            || class_policy.is_some()
+            || replicas.is_some()
+            || io_profile.is_some()
+            || template.is_some();
         !is_moved && name.is_none() && policy.is_none() && is_read_only.is_none()
     }
 }

@@ -409,8 +409,8 @@ fn refuse_other(volume: &Volume, wanted: &Specification) -> Outcome<()> {
         None => Ok(()),
         Some((key, _)) => {
             let name = &volume.name;
-            let remedy = if *key == "io_profile" { "" } else { "; 'weir volume modify' changes it" };
-            Err(CallError::Refused(format!("volume '{name}' exists with another '{key}'{remedy}")))
+            let remedy = "'weir volume modify' changes it";
+            Err(CallError::Refused(format!("volume '{name}' exists with another '{key}'; {remedy}")))
         }
     }
 }

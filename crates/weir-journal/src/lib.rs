@@ -26,7 +26,7 @@ pub use action::{
     Request, SlowFault, Source, Ticket,
 };
 pub use geometry::{Geometry, SizeError};
-pub use journal::{Journal, Usage};
+pub use journal::{Journal, Usage, Work};
 pub use recovery::{Recovery, RecoveryError, Step};
 
 /// One block of a journal's file.

@@ -24,7 +24,8 @@ pub struct ReplicaNow {
     /// Its state by the replica metadata. One that is [`ReplicaState::Absent`] is named by the record alone: a removal was
     /// interrupted.
     pub replica_state: ReplicaState,
-    /// True if its drive or its journal's drive drains, or if its files are damaged.
+    /// True if its drive or its journal's drive drains, if its files are damaged, or if it has a journal or none against the
+    /// volume's I/O profile. In the last case its drive can take another one.
     pub must_leave: bool,
 }
 
@@ -198,9 +199,21 @@ fn make_room_and_add(
     if let Some(drive) = choose(&best, &beside).or_else(|| choose(&rooms, &beside)) {
         return Step::Add { slot, drive };
     }
-    // If a useless replica goes, its drive can take another one.
-    let is_in_the_way = |replica: &&&ReplicaNow| replica.replica_state != ReplicaState::InSync;
-    surplus.iter().find(is_in_the_way).map_or(Step::Blocked(wish), |replica| Step::Remove(replica.slot))
+    // If a replica goes, its drive can take another one. One in sync goes only if enough others are in sync, and only for
+    // a drive that meets the wish.
+    let meets = |drive: Option<DriveId>| {
+        candidates.iter().filter(suits).any(|candidate| Some(candidate.room.drive) == drive)
+    };
+    let may_go = |replica: &&&ReplicaNow| {
+        replica.replica_state != ReplicaState::InSync || good > wished && meets(replica.drive)
+    };
+    // Once a replica that stays is in sync, another one may go.
+    let is_coming = |replica: &ReplicaNow| {
+        replica.replica_state != ReplicaState::InSync
+            && surplus.iter().all(|other| other.slot != replica.slot)
+    };
+    let otherwise = if replicas.iter().any(is_coming) { Step::Wait } else { Step::Blocked(wish) };
+    surplus.iter().find(may_go).map_or(otherwise, |replica| Step::Remove(replica.slot))
 }
 
 #[cfg(test)]
@@ -261,6 +274,21 @@ mod tests {
         assert_eq!(next_step(&[drain], &[None], &all[1..2]), Step::Add { slot: 1, drive: drive(1) });
     }
 
+    /// One more drive than replicas is enough, and there are never fewer replicas in sync than wished for.
+    #[test]
+    fn replicas_are_made_anew_with_one_free_drive() {
+        use ReplicaState::{InSync, Stale};
+        let all: Vec<Candidate> = (0..3).map(candidate).collect();
+        let wishes = [Some(Class::Low); 2];
+        let old = |slot, number| ReplicaNow { must_leave: true, ..replica(slot, number, InSync) };
+        let next = |replicas: &[ReplicaNow]| next_step(replicas, &wishes, &all);
+        assert_eq!(next(&[old(0, 0), old(1, 1)]), Step::Add { slot: 2, drive: drive(2) });
+        assert_eq!(next(&[old(0, 0), old(1, 1), replica(2, 2, Stale)]), Step::Wait);
+        assert_eq!(next(&[old(0, 0), old(1, 1), replica(2, 2, InSync)]), Step::Remove(0));
+        assert_eq!(next(&[old(1, 1), replica(2, 2, InSync)]), Step::Add { slot: 0, drive: drive(0) });
+        assert_eq!(next(&[replica(0, 0, InSync), old(1, 1), replica(2, 2, InSync)]), Step::Remove(1));
+    }
+
     #[test]
     fn journal_drive_is_chosen_last() {
         use ReplicaState::InSync;
@@ -283,6 +311,7 @@ mod tests {
             homes in Just((0..8).collect::<Vec<usize>>()).prop_shuffle(),
             replica_states in prop::collection::vec(any::<bool>(), 1..=4),
             drain in prop::collection::vec(any::<bool>(), 4),
+            against in prop::collection::vec(any::<bool>(), 4),
             wishes in wishes(),
             hurries in prop::collection::vec(any::<bool>(), 100),
         ) {
@@ -292,18 +321,24 @@ mod tests {
                 .enumerate()
                 .map(|(slot, is_good)| {
                     let replica_state = if *is_good || slot == 0 { ReplicaState::InSync } else { ReplicaState::Stale };
-                    ReplicaNow { must_leave: drain[slot], ..replica(slot, homes[slot], replica_state) }
+                    ReplicaNow { must_leave: drain[slot] || against[slot], ..replica(slot, homes[slot], replica_state) }
                 })
                 .collect();
+            let drained: Vec<DriveId> = (0..replicas.len()).filter(|slot| drain[*slot]).map(|slot| drive(homes[slot])).collect();
             let good = |replicas: &[ReplicaNow]| {
                 replicas.iter().filter(|replica| replica.replica_state == ReplicaState::InSync).count()
             };
             let least = good(&replicas).min(wishes.len());
             let mut hurries = hurries.into_iter();
             // Draining drives stay draining once they are empty.
-            let is_draining = |one: &&Candidate| replicas.iter().any(|c| c.must_leave && c.drive == Some(one.room.drive));
-            let free: Vec<Candidate> = all.iter().filter(|one| !is_draining(one)).cloned().collect();
-            if unreachable(&wishes, &free).is_some() {
+            let free: Vec<Candidate> =
+                all.iter().filter(|one| !drained.contains(&one.room.drive)).cloned().collect();
+            // A replica that is made anew where all drives have one needs one drive more.
+            let mut needed = wishes.clone();
+            if against.contains(&true) {
+                needed.extend([None, Some(Class::Low), Some(Class::High)]);
+            }
+            if unreachable(&needed, &free).is_some() {
                 return Ok(());
             }
             loop {

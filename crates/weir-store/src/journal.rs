@@ -273,9 +273,10 @@ impl Store {
         Ok(())
     }
 
-    /// Removes a volume's journal, if there is one. No replica may be behind it any more.
+    /// Removes a volume's journal, also a half made one, if there is one. No replica may be behind it any more.
     pub fn remove_journal(&self, volume: VolumeId) -> Result<(), StoreError> {
         let folder = self.journal(volume);
+        remove_tree(&self.journals().join(format!("{volume}{NEW_SUFFIX}")))?;
         let deleted = self.journals().join(format!("{volume}{DELETED_SUFFIX}"));
         remove_tree(&deleted)?;
         match fs::rename(&folder, &deleted) {

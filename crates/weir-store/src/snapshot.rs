@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FallocateFlags, copy_file_range, fallocate};
 use rustix::io::Errno;
-use weir_types::bounds::{BLOCK_BYTES, REGION_BYTES};
+use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES, REGION_BYTES};
 use weir_types::{ExtentIndex, VolumeId};
 use weir_volume::mirror::ReplicaMetadata;
 
@@ -30,6 +30,8 @@ const STEP_TIME: Duration = Duration::from_micros(250);
 /// Bytes between two looks at the clock, at the beginning. The number doubles while a part takes less than a
 /// quarter of a step. So no step takes much longer than intended.
 const FIRST_PART_BYTES: u64 = REGION_BYTES;
+/// Bytes that are duplicated at a time.
+const DUPLICATED_BYTES: u64 = 1 << 20;
 
 /// Where a snapshot puts extent files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +40,8 @@ pub struct Target {
     pub folder: PathBuf,
     /// Files in the folder can share extents with the source files.
     pub can_share: bool,
+    /// Each piece of a file with data gets its space in full, as a write journal in front of the file expects.
+    pub has_space: bool,
 }
 
 /// What a write journal holds of a part of an extent file. It is newer than the file.
@@ -107,7 +111,7 @@ pub fn snapshot(
         let part_end = end.min(data / REGION_BYTES * REGION_BYTES + part);
         if can_share {
             // Holes are included: to find the end of data takes longer the more fragments the file has.
-            transfer(&source, &target, data, part_end)?;
+            share(&source, &target, data, part_end)?;
         } else {
             transfer_data(&source, &target, (data, part_end), &mut data_end)?;
         }
@@ -137,14 +141,40 @@ fn transfer_data(
             *data_end = next_hole(source, position)?;
         }
         let until = end.min(*data_end);
-        transfer(source, target, position, until)?;
+        duplicate(source, target, position, until)?;
         position = if until < end { next_data(source, until)?.unwrap_or(end) } else { end };
     }
     Ok(())
 }
 
+/// Duplicates a range of a file. The kernel's own call would share the range wherever the filesystem can.
+fn duplicate(source: &File, target: &File, start: u64, end: u64) -> io::Result<()> {
+    let mut memory = vec![0; usize::try_from((end - start).min(DUPLICATED_BYTES)).unwrap_or(0)];
+    for position in (start..end).step_by(DUPLICATED_BYTES as usize) {
+        let part = &mut memory[..(end - position).min(DUPLICATED_BYTES) as usize];
+        source.read_exact_at(part, position)?;
+        target.write_all_at(part, position)?;
+    }
+    Ok(())
+}
+
+/// Reserves the space of each piece of a new file that has data in a range.
+///
+/// # Errors
+/// If the filesystem has no space for it.
+pub fn reserve(target: &Path, start: u32, end: u32) -> io::Result<()> {
+    let target = OpenOptions::new().read(true).write(true).open(target)?;
+    let mut position = u64::from(start);
+    while let Some(data) = next_data(&target, position)?.filter(|data| *data < u64::from(end)) {
+        let piece = data / ALLOCATION_BYTES * ALLOCATION_BYTES;
+        fallocate(&target, FallocateFlags::KEEP_SIZE, piece, ALLOCATION_BYTES)?;
+        position = piece + ALLOCATION_BYTES;
+    }
+    Ok(())
+}
+
 /// Shares a range of a file with another file, or duplicates it.
-fn transfer(source: &File, target: &File, start: u64, end: u64) -> io::Result<()> {
+fn share(source: &File, target: &File, start: u64, end: u64) -> io::Result<()> {
     let (mut from, mut to) = (start, start);
     while from < end {
         let wanted = usize::try_from(end - from).unwrap_or(usize::MAX);
@@ -178,7 +208,7 @@ impl Store {
             create_extents(&folder, extents, None)
         };
         make().inspect_err(|_| _ = fs::remove_dir_all(&new))?;
-        Ok(Target { folder, can_share: self.look_whether_it_shares() })
+        Ok(Target { folder, can_share: self.look_whether_it_shares(), has_space: false })
     }
 
     /// Completes the snapshot files of a new volume on this drive. Removes missed extents, and adds replica
@@ -299,6 +329,20 @@ mod tests {
         Held { log, pieces }.lay_over(&target).unwrap();
         let expected = [[0; 4096], [2; 4096], [3; 4096], [9; 4096], [1; 4096]];
         assert_eq!(std::fs::read(&target).unwrap(), expected.as_flattened());
+    }
+
+    #[test]
+    fn pieces_with_data_get_their_space_in_full() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("target");
+        let file = File::create(&target).unwrap();
+        file.set_len(EXTENT_BYTES).unwrap();
+        [5 << 20, (7 << 20) + 8192].iter().for_each(|at| file.write_all_at(&[1; 4096], *at).unwrap());
+        reserve(&target, 0, 6 << 20).unwrap();
+        let used = || file.metadata().unwrap().blocks() * 512;
+        assert!((1 << 20..2 << 20).contains(&used()), "{}", used());
+        reserve(&target, 6 << 20, 8 << 20).unwrap();
+        assert!((2 << 20..3 << 20).contains(&used()), "{}", used());
     }
 
     #[test]

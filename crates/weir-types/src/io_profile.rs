@@ -1,5 +1,7 @@
 //! The I/O profile of a volume, and the role of a drive that follows from it.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// Where a write of a volume is stable first.
@@ -17,6 +19,15 @@ impl IoProfile {
     /// True for the profile that volumes have unless they ask for another one.
     pub fn is_default(&self) -> bool {
         *self == IoProfile::default()
+    }
+}
+
+impl fmt::Display for IoProfile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            IoProfile::None => "none",
+            IoProfile::Journal => "journal",
+        })
     }
 }
 

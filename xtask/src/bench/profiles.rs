@@ -85,7 +85,7 @@ impl Row {
 
 /// Measures everything.
 pub fn run(options: &Options) -> Result<Report> {
-    let folder = Folder::on_disk(options.disk.as_deref(), &repository_root()?, "weir-bench-profiles")?;
+    let folder = Folder::on_disk(options.disk.as_deref(), &repository_root(), "weir-bench-profiles")?;
     let path = |name: &str| folder.path().join(name);
     std::fs::create_dir_all(path("journal"))?;
     let mut daemon = Daemon::start(&options.binary, &path("state"), &["--reactors", "2"])?;

@@ -40,5 +40,6 @@ alike!(
     Space,
     Measurement,
     Replicas,
-    Scrub
+    Scrub,
+    Journal
 );

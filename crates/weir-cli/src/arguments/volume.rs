@@ -210,6 +210,10 @@ pub struct VolumeChanges {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(REPLICAS_MAX)),
           visible_alias = "repl")]
     pub replicas: Option<u8>,
+    /// Where writes are stable first: its replicas are moved behind write journals on journal drives ('journal'), or to
+    /// drives without ('none'), while it is in use
+    #[arg(long, value_name = "none|journal", value_enum, ignore_case = true, hide_possible_values = true)]
+    pub io_profile: Option<VolumeIoProfile>,
     /// Template to follow: its replicas are moved while it is in use; or 'none', which leaves its replicas
     /// unchanged
     #[arg(long, value_name = "TEMPLATE|none")]

@@ -149,6 +149,7 @@ fn modify(client: &Client, arguments: VolumeModifyArguments) -> Result<(), Comma
         io_priority: changes.class,
         class_policy: arguments.class_policy,
         replicas: changes.replicas,
+        io_profile: changes.io_profile,
         template: changes.template,
         qos_policy_group: fixed.filter(|name| !name.is_empty()),
         qos_adaptive_policy_group: adaptive,

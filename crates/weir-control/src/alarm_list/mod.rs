@@ -17,6 +17,7 @@ use crate::drains::Drains;
 use crate::drive_records::DriveRecords;
 use crate::drives::Drives;
 use crate::extents::Extents;
+use crate::journals::Journals;
 use crate::measurements::Measurements;
 use crate::moves::Moves;
 use crate::placing::Placing;
@@ -41,6 +42,7 @@ pub struct AlarmList {
     pub(crate) measurements: Arc<Measurements>,
     pub(crate) placing: Arc<Placing>,
     pub(crate) moves: Arc<Moves>,
+    pub(crate) journals: Arc<Journals>,
     pub(crate) scrubs: Arc<Scrubs>,
     pub(crate) extents: Arc<Extents>,
     pub(crate) absences: Arc<Absences>,
@@ -69,6 +71,7 @@ impl AlarmList {
         alarms.extend(self.placing.full_pool_alarms());
         alarms.extend(self.record_alarms());
         alarms.extend(self.moves.move_alarms());
+        alarms.extend(self.journals.full_journal_alarms());
         alarms.extend(self.scrubs.scrub_alarms());
         alarms
     }

@@ -108,6 +108,11 @@ fn advice(source: AlarmSource) -> (Severity, &'static str, &'static str) {
             "writes that need new space fail once there is none",
             "delete or discard data, or add a drive to the pool",
         ),
+        AlarmSource::Journal => (
+            Warning,
+            "the volume's speed: its writes wait for the slow drive",
+            "wait until the load is less, move the volume to faster drives, or make larger journals (storage.journal_size)",
+        ),
         AlarmSource::Measurement => {
             (Warning, "the speed of volumes on the drive", "measure the drive again, or set its class")
         }

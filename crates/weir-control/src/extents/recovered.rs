@@ -15,7 +15,7 @@ use weir_volume::mirror::{EpochRecord, Found, RecoveredExtent, ReplicaMetadata, 
 
 use crate::error::{ControlError, Outcome};
 use crate::extents::Extents;
-use crate::journals::JournalPlace;
+use crate::journals::{JournalPlace, may_have_journals};
 use crate::records::{ExtentReplica, VolumeRecord};
 
 /// Alarm text of an extent that stays out of service.
@@ -176,10 +176,10 @@ impl Extents {
         Err(ControlError::refused(format!("of extent {extent}, {error}{more}")))
     }
 
-    /// Refuses a volume whose extents always had one replica each if a write journal of one is missing or lost. The
-    /// replica's file lacks what the journal has not destaged, and there is no replica metadata to say so.
+    /// Refuses a volume whose extents always had one replica each if a write journal of one is missing or lost, whatever
+    /// its I/O profile is now. The replica's file lacks what the journal has not destaged, and there is no replica metadata to say so.
     fn refuse_without_journals(&self, volume: &VolumeRecord) -> Outcome<()> {
-        if !volume.is_promised_journals() {
+        if !may_have_journals(volume) {
             return Ok(());
         }
         let without = self.journaled_metadata(volume).into_iter().find(|(_, metadata)| metadata.is_none());

@@ -72,7 +72,8 @@ impl Model {
     /// use already.
     pub fn provisioned_bytes(&self, drive: DriveId) -> u64 {
         let bytes = |volume: &VolumeRecord| volume.placement.bytes_on(drive, volume.size_bytes);
-        let of_volumes: u64 = self.volumes_on(drive).filter(|volume| volume.snapshot.is_none()).map(bytes).sum();
+        let of_volumes: u64 =
+            self.volumes_on(drive).filter(|volume| volume.snapshot.is_none()).map(bytes).sum();
         of_volumes + self.journal_bytes(drive)
     }
 

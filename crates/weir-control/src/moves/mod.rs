@@ -149,6 +149,8 @@ struct Look {
     away: BTreeMap<ExtentIndex, Slots>,
     /// Replicas whose files are damaged or gone, on drives that are present.
     damaged: BTreeSet<(ExtentIndex, usize)>,
+    /// Replicas with a write journal or without, against the volume's I/O profile.
+    against_profile: BTreeSet<(ExtentIndex, usize)>,
 }
 
 impl Look {
@@ -187,7 +189,8 @@ impl Look {
                 replica_state: replica_states[slot],
                 must_leave: drive.is_some_and(|drive| self.drain.contains(&drive))
                     || self.bindings.get(&(extent, slot)).is_some_and(|drive| self.drain.contains(drive))
-                    || self.damaged.contains(&(extent, slot)),
+                    || self.damaged.contains(&(extent, slot))
+                    || self.against_profile.contains(&(extent, slot)),
             })
         };
         (0..REPLICA_SLOTS_MAX).filter_map(replica).collect()
@@ -313,7 +316,14 @@ impl Moves {
             let has_more = volume.replicas > 1 || volume.template.is_some();
             has_more || is_strict && !model.has_its_class(volume)
         };
-        let unsettled = volumes.filter(|volume| is_elsewhere(volume) || self.core.has_metadata(volume));
+        // A change of the I/O profile may have been interrupted.
+        let may_differ = |volume: &VolumeRecord| {
+            volume.is_promised_journals() || !self.journals.bindings(volume.id).is_empty()
+        };
+        let is_unsettled = |volume: &VolumeRecord| {
+            is_elsewhere(volume) || may_differ(volume) || self.core.has_metadata(volume)
+        };
+        let unsettled = volumes.filter(|volume| is_unsettled(volume));
         unsettled.for_each(|volume| self.begin_moves(volume.id));
     }
 
@@ -323,6 +333,26 @@ impl Moves {
         let model = self.core.model();
         let candidates = candidates(&model, volume, rooms);
         refuse_unmet(&volume.name, &wishes(&model, volume, &candidates), &candidates)
+    }
+
+    /// Refuses a changed I/O profile if no drive could take the new replica that an extent needs.
+    pub(crate) fn refuse_blocked(&self, volume: &VolumeRecord) -> Outcome<()> {
+        let Some(mut look) = self.look_at_replicas(volume.id) else { return Ok(()) };
+        look.against_profile = self.journals.against_profile(volume);
+        look.wishes = wishes(&self.core.model(), volume, &look.candidates);
+        let next = |extent| next_step(&look.replicas(extent), &look.wishes, &look.candidates);
+        let blocked = ExtentIndex::all_of(volume.size_bytes).find_map(|extent| match next(extent) {
+            Step::Blocked(wish) => Some(class_words(wish)),
+            _ => None,
+        });
+        blocked.map_or(Ok(()), |class| {
+            Err(ControlError::refused(format!(
+                "{} cannot have the I/O profile {}: its replicas are made anew on other drives, and no other drive of \
+                 {class} can take one; 'weir volume clone --io-profile' makes a volume with that profile",
+                volume.title(),
+                volume.io_profile
+            )))
+        })
     }
 
     /// Refuses a changed template if a volume's replicas could not follow it.
@@ -452,6 +482,7 @@ impl Moves {
         let VolumeStatus { replica_states, faults } = open.status();
         // These count wherever their drives are.
         damaged.extend(faults.invalidated);
+        let against_profile = self.journals.against_profile(&record);
         let candidates = candidates(&model, &record, rooms);
         let drives = || model.drives.values().map(|drive| &drive.record);
         Some(Look {
@@ -463,6 +494,7 @@ impl Moves {
             missing: drives_missing(&model),
             away: faults.away,
             damaged,
+            against_profile,
             revision,
             record,
             replica_states,

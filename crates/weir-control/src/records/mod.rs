@@ -250,8 +250,8 @@ pub struct VolumeRecord {
     /// Time of its deletion, if it is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_at: Option<Timestamp>,
-    /// Drives with a write journal of it that were missing when it was deleted. The journals are removed when the drives
-    /// are back.
+    /// Drives that were missing when it was deleted, and that may have a write journal of it. The journals are removed
+    /// when the drives are back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent_journals: Vec<DriveId>,
 }

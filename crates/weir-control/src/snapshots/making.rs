@@ -163,7 +163,10 @@ impl SnapshotMaker {
                     Ok((specs.inspect_err(|_| self.undo_snapshots(&pairs))?, writes))
                 };
                 let (specs, writes) = change.beside(prepare)?;
-                return Ok(Begun { pairs, specs, writes, concerned, _entered: entered });
+                drop(change);
+                let begun = Begun { pairs, specs, writes, concerned, _entered: entered };
+                self.make_journals(&begun)?;
+                return Ok(begun);
             }
             drop(change);
             if !self.core.snapshots_in_progress.wait(&concerned, until) {
@@ -172,7 +175,15 @@ impl SnapshotMaker {
         }
     }
 
-    /// Records a new volume durably as `creating`, and makes its files and its journals.
+    /// Makes the journals that new volumes are promised. No lock is held: to fill a journal takes long.
+    fn make_journals(&self, begun: &Begun<'_>) -> Outcome<()> {
+        let targets = begun.pairs.iter().map(|pair| &pair.target);
+        let mut promised = targets.filter(|target| target.is_promised_journals());
+        let made = promised.try_for_each(|target| self.journals.make_journals(target));
+        made.inspect_err(|_| self.undo_snapshots(&begun.pairs))
+    }
+
+    /// Records a new volume durably as `creating`, and makes its files.
     fn prepare(&self, pair: &Pair, progress: Arc<SnapshotProgress>) -> Outcome<SnapshotSpec> {
         let Pair { source, target } = pair;
         let key = keys::volume(target.id);
@@ -184,10 +195,7 @@ impl SnapshotMaker {
             let extents: Vec<ExtentIndex> = target.placement.extents_on(drive, target.size_bytes).collect();
             let can_share = self.can_share(pair, drive, &store);
             let begun = store.begin_snapshot(target.id, &extents)?;
-            targets.insert(drive, Target { can_share, ..begun });
-        }
-        if target.is_promised_journals() {
-            self.journals.make_journals(target)?;
+            targets.insert(drive, Target { can_share, has_space: target.is_promised_journals(), ..begun });
         }
         Ok(SnapshotSpec { volume: source.id, targets, progress })
     }
@@ -195,37 +203,48 @@ impl SnapshotMaker {
     /// True if the files of a new volume on a drive can share extents with those of its source. A journal writes to
     /// files without reserving space first, so a file behind a journal shares nothing.
     fn can_share(&self, Pair { source, target }: &Pair, drive: DriveId, store: &Store) -> bool {
-        let is_behind = target.is_promised_journals() || self.journals.held_bytes(source, drive).is_some();
+        let is_behind = target.is_promised_journals() || self.journals.is_behind_any(source, drive);
         !is_behind && store.look_whether_it_shares()
     }
 
     /// Refuses snapshots that do not fit. Filesystems that cannot share duplicate everything, and this must
     /// not fill a drive.
     fn refuse_without_space(&self, pairs: &[Pair]) -> Outcome<()> {
-        let mut needed: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut needed: BTreeMap<u64, (BTreeSet<VolumeId>, u64)> = BTreeMap::new();
         for pair in pairs {
             let source = &pair.source;
             for (drive, store) in self.core.stores_there(source) {
-                if self.can_share(pair, drive, &store) {
+                if self.is_left_out(source, drive) || self.can_share(pair, drive, &store) {
                     continue;
                 }
                 let usage = store.usage()?;
-                let bytes = needed.entry(usage.filesystem).or_default();
-                *bytes += store.used_bytes(source.id)?;
-                *bytes += self.journals.held_bytes(source, drive).unwrap_or(0);
+                let (sources, bytes) = needed.entry(usage.filesystem).or_default();
+                // The journals together hold this much at most, on whatever drives the replicas behind them are.
+                let is_first = sources.insert(source.id);
+                *bytes += store.used_bytes(source.id)?
+                    + if is_first { self.journals.held_bytes(source) } else { 0 };
                 if *bytes > usage.available_bytes {
-                    let name =
-                        self.core.model().drives.get(&drive).map(|drive| drive.record.name.to_string());
-                    return Err(ControlError::full(format!(
-                        "the files on drive '{}' cannot be shared: {} would have to be copied there, and {} are free",
-                        name.unwrap_or_default(),
-                        Size(*bytes),
-                        Size(usage.available_bytes)
-                    )));
+                    return Err(self.refuse_full(drive, *bytes, usage.available_bytes));
                 }
             }
         }
         Ok(())
+    }
+
+    /// True if the replicas of a volume on a drive are slow ones of a template: they are not in a snapshot, and are
+    /// resynced later.
+    fn is_left_out(&self, source: &VolumeRecord, drive: DriveId) -> bool {
+        source.template.is_some() && self.journals.is_behind_any(source, drive)
+    }
+
+    fn refuse_full(&self, drive: DriveId, needed: u64, available: u64) -> ControlError {
+        let name = self.core.model().drives.get(&drive).map(|drive| drive.record.name.to_string());
+        ControlError::full(format!(
+            "the files on drive '{}' cannot be shared: {} would have to be copied there, and {} are free",
+            name.unwrap_or_default(),
+            Size(needed),
+            Size(available)
+        ))
     }
 
     /// Gives up prepared snapshots.
@@ -296,7 +315,9 @@ impl SnapshotMaker {
     /// No client knows these volumes. Another volume may have one of their names, and is not touched.
     fn undo_snapshots(&self, pairs: &[Pair]) {
         for Pair { target, .. } in pairs {
-            match self.core.mark_deleting(target) {
+            let absent_journals = self.journals.absent_drives(target).into_iter().collect();
+            let target = VolumeRecord { absent_journals, ..target.clone() };
+            match self.core.mark_deleting(&target) {
                 Ok(deleting) => self.extents.begin_reclaims(&deleting),
                 Err(error) => {
                     tracing::error!(volume = %target.id, %error, "a snapshot that failed could not be undone yet");

@@ -271,3 +271,98 @@ fn more_replicas_than_journal_drives_are_refused() {
     let (kind, message) = error(world.control.volumes.modify_volume(None, &name("vol1"), change));
     assert!(kind == ErrorKind::Refused && message.contains("needs 2 journal drives"), "{message}");
 }
+
+fn change_profile(world: &World, text: &str, io_profile: IoProfile) -> Outcome<VolumeView> {
+    let change = ModifyVolume { io_profile: Some(io_profile), ..ModifyVolume::default() };
+    world.control.volumes.modify_volume(None, &name(text), change)
+}
+
+#[test]
+fn profile_changes_while_the_volume_is_in_use() {
+    let (_folder, state) = state();
+    let world = with_drives(&state, &["s1", "s2", "s3"]);
+    let journals = ["j1", "j2"].map(|text| add_journal(&world, &state, text));
+    for (text, replicas) in [("single", 1), ("double", 2)] {
+        let plain = CreateVolume { io_profile: IoProfile::None, ..journaled(text, replicas) };
+        let made = world.control.volumes.create_volume(plain).unwrap().record;
+        change_profile(&world, text, IoProfile::Journal).unwrap();
+        go_on_until(&world, || world.control.moves.moves_of(made.id).is_none());
+        let bindings = world.control.journals.bindings(made.id);
+        assert_eq!(bindings.len(), 2 * usize::from(replicas));
+        assert!(bindings.values().all(|drive| journals.contains(drive)));
+        for extent in [ExtentIndex(0), ExtentIndex(1)] {
+            let of_extent = bindings.iter().filter(|((of, _), _)| *of == extent).map(|(_, drive)| drive);
+            assert_eq!(of_extent.collect::<BTreeSet<_>>().len(), usize::from(replicas));
+        }
+        assert_whole(&world, text, replicas.into());
+        change_profile(&world, text, IoProfile::None).unwrap();
+        go_on_until(&world, || world.control.moves.moves_of(made.id).is_none());
+        assert_eq!(journals_of(&world, &made), []);
+        assert!(
+            !["j1", "j2"].iter().any(|text| state
+                .join(text)
+                .join("journals")
+                .join(made.id.to_string())
+                .exists())
+        );
+        assert_whole(&world, text, replicas.into());
+    }
+}
+
+#[test]
+fn profile_that_no_other_drive_allows_is_refused() {
+    let (_folder, state) = state();
+    let world = with_drives(&state, &["s1"]);
+    world
+        .control
+        .volumes
+        .create_volume(CreateVolume { io_profile: IoProfile::None, ..journaled("vol1", 1) })
+        .unwrap();
+    let (kind, message) = error(change_profile(&world, "vol1", IoProfile::Journal));
+    assert!(kind == ErrorKind::Refused && message.contains("needs 1 journal drives"), "{message}");
+    add_journal(&world, &state, "j1");
+    let (kind, message) = error(change_profile(&world, "vol1", IoProfile::Journal));
+    assert!(kind == ErrorKind::Refused && message.contains("'weir volume clone --io-profile'"), "{message}");
+    assert_eq!(record(&world, "vol1").io_profile, IoProfile::None);
+    add(&world, &state, "s2", Class::Low);
+    change_profile(&world, "vol1", IoProfile::Journal).unwrap();
+}
+
+/// Fails if the profile of the record, and not the marker beside the file, says whether the file is complete.
+#[test]
+fn volume_on_its_way_from_a_journal_waits_for_the_missing_journal_drive() {
+    let (_folder, state) = state();
+    let world = with_drives(&state, &["s1", "s2"]);
+    add_journal(&world, &state, "j1");
+    make(&world, "vol1", 1);
+    change_profile(&world, "vol1", IoProfile::None).unwrap();
+    drop(world);
+    std::fs::rename(state.join("j1"), state.join("away")).unwrap();
+    let world = World::start(&state);
+    assert!(world.exports.find("vol1").is_none());
+    let (kind, message) = error(remove(&world, "j1"));
+    assert!(kind == ErrorKind::Refused && message.contains("no replica has everything without"), "{message}");
+    std::fs::rename(state.join("away"), state.join("j1")).unwrap();
+    go_on_until(&world, || world.exports.find("vol1").is_some());
+    go_on_until(&world, || world.control.moves.moves_of(record(&world, "vol1").id).is_none());
+    assert_eq!(journals_of(&world, &record(&world, "vol1")), []);
+    assert_whole(&world, "vol1", 1);
+}
+
+#[test]
+fn replica_that_was_made_without_a_journal_gets_one_later() {
+    let (_folder, state) = state();
+    let world = with_drives(&state, &["s1", "s2", "s3"]);
+    ["j1", "j2"].iter().for_each(|text| _ = add_journal(&world, &state, text));
+    let made = make(&world, "vol1", 2);
+    drop(world);
+    std::fs::remove_dir_all(state.join("j2")).unwrap();
+    let world = World::start(&state);
+    remove(&world, "j2").unwrap();
+    go_on_until(&world, || journals_of(&world, &made).len() == 2 && is_gone(&world, "j2"));
+    let again = add_journal(&world, &state, "j3");
+    go_on_until(&world, || journals_of(&world, &made).contains(&again));
+    go_on_until(&world, || world.control.moves.moves_of(made.id).is_none());
+    assert_eq!(journals_of(&world, &made).len(), 4);
+    assert_whole(&world, "vol1", 2);
+}

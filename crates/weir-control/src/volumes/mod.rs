@@ -60,7 +60,8 @@ fn check_size(size_bytes: u64) -> Outcome<()> {
 /// True if the volume's replicas may need to move. A volume that is released from its template stays in its
 /// place.
 fn is_to_move(old: &VolumeRecord, new: &VolumeRecord) -> bool {
-    let wishes = |volume: &VolumeRecord| (volume.replicas, volume.io_priority, volume.class_policy);
+    let wishes =
+        |volume: &VolumeRecord| (volume.replicas, volume.io_priority, volume.class_policy, volume.io_profile);
     wishes(old) != wishes(new) || (new.template.is_some() && new.template != old.template)
 }
 
@@ -301,7 +302,7 @@ impl Volumes {
     /// * Conflict if the name is taken, or if the volume has another version than asked for.
     /// * Refused if the volume would become read-only under attached clients.
     /// * Refused if the drive's pool cannot deliver the policy's floors, or if there are too few drives for
-    ///   the replicas.
+    ///   the replicas, for their journals, or for the new replicas that another I/O profile needs.
     /// * Refused if the volume's template decides a requested setting.
     pub fn modify_volume(
         &self,
@@ -321,8 +322,11 @@ impl Volumes {
         if is_to_move(&old, &new) {
             self.moves.refuse_unreachable(&new)?;
         }
-        if new.replicas > old.replicas {
+        if new.replicas > old.replicas || new.io_profile != old.io_profile {
             self.journals.refuse_too_few_drives(&new, &BTreeSet::new())?;
+        }
+        if new.io_profile != old.io_profile {
+            change.beside(|| self.moves.refuse_blocked(&new))?;
         }
         if new.policy_group != old.policy_group {
             self.pools.admit(&Proposal::volume(&new), force)?;
@@ -387,6 +391,7 @@ impl Volumes {
             check_replicas(replicas)?;
             new.replicas = replicas;
         }
+        new.io_profile = request.io_profile.unwrap_or(old.io_profile);
         new.is_read_only = request.is_read_only.unwrap_or(old.is_read_only);
         if let Some(name) = request.name.filter(|name| *name != old.name) {
             refuse_taken(&model, &old.tenant, &name)?;

@@ -18,7 +18,8 @@ use crate::wire::*;
 /// Key of the filesystem in the context of a volume, if the StorageClass names one.
 pub const FILESYSTEM: &str = "fs";
 /// Parameters that a volume can change while it is in use.
-const MUTABLE: &str = "policy_group (qos_policy_group), io_priority (priority_io), repl, template";
+const MUTABLE: &str =
+    "policy_group (qos_policy_group), io_priority (priority_io), io_profile, repl, template";
 
 /// Creates a volume. A repeated call finds it.
 pub fn create_volume(
@@ -237,7 +238,7 @@ pub fn expand(
 pub fn modify(objects: &Objects, request: &ControllerModifyVolumeRequest) -> Answer<Empty> {
     let volume = objects.volume(required(&request.volume_id, "volume")?)?;
     let parameters = &request.mutable_parameters;
-    let fixed = ["size", "fs", "filesystem", "fstype", "name", "io_profile"];
+    let fixed = ["size", "fs", "filesystem", "fstype", "name"];
     let is_fixed = |key: &&String| fixed.contains(&key.to_ascii_lowercase().as_str());
     if let Some(key) = parameters.keys().find(is_fixed) {
         return Err(Status::invalid_argument(format!("'{key}' cannot be changed; there are: {MUTABLE}")));
@@ -245,6 +246,7 @@ pub fn modify(objects: &Objects, request: &ControllerModifyVolumeRequest) -> Ans
     let wanted = specification(&volume.name, parameters)?;
     let change = VolumeModify {
         io_priority: wanted.io_priority,
+        io_profile: wanted.io_profile,
         replicas: wanted.replicas,
         template: wanted.template,
         qos_policy_group: wanted.policy_group,

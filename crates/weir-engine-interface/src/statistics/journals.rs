@@ -18,10 +18,22 @@ pub struct JournalUsage {
     pub size_bytes: u64,
     /// Part of the size that is in use, in bytes.
     pub used_bytes: u64,
+    /// Fullness in thousandths: of space or of entries, whichever is more.
+    pub full_per_mille: u32,
     /// The journal holds no data that the slow files lack, and no operation is in flight.
     pub is_empty: bool,
     /// The journal has failed, and the replicas behind it are rebuilt.
     pub has_failed: bool,
+    /// Records that were written since the volume was opened.
+    pub records: u64,
+    /// Changes in these records. Changes that arrive together share a record.
+    pub changes: u64,
+    /// Requests for stability that were answered since then: flushes, and writes that are durable by themselves.
+    pub commits: u64,
+    /// Time from these requests to their answers, summed up, in nanoseconds.
+    pub commit_ns: u64,
+    /// Bytes that were destaged to slow files since then.
+    pub destaged_bytes: u64,
 }
 
 impl JournalStatistics {

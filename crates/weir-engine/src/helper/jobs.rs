@@ -41,7 +41,7 @@ pub enum Job {
         due_ns: u64,
     },
     /// Take an extent replica into a snapshot: from offset `range.0` on, at most `range.1` bytes, by
-    /// reflink if `can_share`. What a write journal holds of the range, if anything, replaces what the file has.
+    /// reflink if `can_share`. If `has_space`, pieces with data get their space in full. What a write journal holds of the range, if anything, replaces what the file has.
     Snapshot {
         replica: ReplicaIndex,
         number: AskNumber,
@@ -50,6 +50,7 @@ pub enum Job {
         target: PathBuf,
         range: (u32, u32),
         can_share: bool,
+        has_space: bool,
         held: Option<Held>,
     },
     /// Read or write the checksum file beside a replica.

@@ -63,11 +63,15 @@ pub fn perform(job: Job) -> Answer {
             let result = result.map_err(|error| metadata_error("replica metadata", &path, &error));
             Answer::Metadata(MetadataAnswer { replica, extent, number, due_ns, result })
         }
-        Job::Snapshot { replica, number, source, target, range, can_share, held, .. } => {
+        Job::Snapshot { replica, number, source, target, range, can_share, has_space, held, .. } => {
             let take = || snapshot::snapshot(&source, &target, range, can_share);
             let lay_over = |held: Held| patiently(|| held.lay_over(&target));
+            let reserve = |end| patiently(|| snapshot::reserve(&target, range.0, end));
             let result = patiently(take).and_then(|end| {
                 held.map_or(Ok(()), lay_over)?;
+                if has_space {
+                    reserve(end)?
+                }
                 Ok(end)
             });
             let result = result.map_err(|error| format!("snapshot {}: {error}", source.display()));

@@ -141,7 +141,7 @@ impl Current {
     /// Submits a range of a replica to the helper thread of its drive.
     ///
     /// # Errors
-    /// If the replica cannot be part of the snapshot, with the reason unless its drive is not used for it.
+    /// If the replica cannot be in the snapshot, with the reason unless its drive is not used for it.
     fn ask_replica(
         &mut self,
         replica: ReplicaIndex,
@@ -151,18 +151,19 @@ impl Current {
         let (extent, slot) = (self.step.extent, replica.slot);
         let home = desk.files.home_of(slot, extent).expect("the mirror knows only replicas that exist");
         let drive = desk.files.homes[home].drive;
-        let Target { folder, can_share } = self.spec.targets.get(&drive).ok_or(None)?;
+        let Target { folder, can_share, has_space } = self.spec.targets.get(&drive).ok_or(None)?;
         let (source, target) = (desk.files.extent_path(slot, extent), folder.join(extent_file_name(extent)));
         // A journal writes to the file without reserving space first, so no block of the file may be shared.
-        let can_share = *can_share && desk.journals.binding(extent, slot).is_none();
+        let (has_space, can_share) =
+            (*has_space, *can_share && desk.journals.binding(extent, slot).is_none());
         let number = desk.operations.next_number();
-        let held = desk.journals.begin_snapshot_read((extent, slot), range, number);
+        let held = desk.journals.snapshot_reads().begin((extent, slot), range, number);
         let held = held.map_err(|error| {
             Some(format!("snapshot {}: use the write journal: {error}", source.display()))
         })?;
         self.step.waiting.insert(slot, (number, desk.io.now_ns));
         desk.operations.begin();
-        let job = Job::Snapshot { replica, number, drive, source, target, range, can_share, held };
+        let job = Job::Snapshot { replica, number, drive, source, target, range, can_share, has_space, held };
         desk.io.helper.submit(job);
         Ok(())
     }
@@ -173,10 +174,11 @@ impl Current {
 fn length_of_step(
     (extent, slots): (ExtentIndex, Slots),
     (offset, length): (u32, u32),
-    journals: &VolumeJournals,
+    journals: &mut VolumeJournals,
 ) -> u32 {
     let region_bytes = REGION_BYTES as u32;
-    let held = slots.iter().filter_map(|slot| journals.next_held((extent, slot), (offset, length)));
+    let reads = journals.snapshot_reads();
+    let held = slots.iter().filter_map(|slot| reads.next_held((extent, slot), (offset, length)));
     held.min().map_or(length, |held| {
         let before = (held - offset) / region_bytes * region_bytes;
         if before > 0 { before } else { region_bytes.min(length) }
@@ -210,10 +212,18 @@ impl VolumeSnapshot {
         desk: &mut Desk<'_>,
     ) {
         let current = self.current.as_mut().expect("the mirror has ranges for a snapshot in progress");
-        let range = (offset, length_of_step((extent, slots), (offset, length), desk.journals));
+        let is_direct = |slot: usize| desk.journals.binding(extent, slot).is_none();
+        let direct: Slots = slots.iter().filter(|slot| is_direct(*slot)).collect();
+        // Where there is a replica behind no journal, the others are resynced from it. Writes would wait for slow drives
+        // otherwise.
+        let taken = if direct.is_empty() { slots } else { direct };
+        let range = (offset, length_of_step((extent, taken), (offset, length), desk.journals));
         current.step = Step { extent, end: offset + range.1, ..Step::default() };
         for slot in slots.iter() {
-            if let Err(fault) = current.ask_replica(ReplicaIndex { volume: self.volume, slot }, range, desk) {
+            let replica = ReplicaIndex { volume: self.volume, slot };
+            let is_taken = taken.contains(slot);
+            let asked = if is_taken { current.ask_replica(replica, range, desk) } else { Err(None) };
+            if let Err(fault) = asked {
                 current.step.failed.insert(slot);
                 if let Some(message) = fault {
                     tracing::warn!(volume = %self.id, extent = extent.0, "{message}");
@@ -258,11 +268,11 @@ impl VolumeSnapshot {
         }
     }
 
-    /// Gives up on drives whose answer is overdue, and asks them nothing more for this snapshot. True if
-    /// there were any.
-    pub fn give_up_late(&mut self, desk: &mut Desk<'_>) -> bool {
+    /// Gives up on drives whose answer is overdue, and asks them nothing more for this snapshot. Returns the slots and
+    /// numbers of the requests. What such a drive still writes is in no snapshot.
+    pub fn give_up_late(&mut self, desk: &mut Desk<'_>) -> Vec<(usize, AskNumber)> {
         let now_ns = desk.io.now_ns;
-        let Some(Current { step, fault, spec, .. }) = &mut self.current else { return false };
+        let Some(Current { step, fault, spec, .. }) = &mut self.current else { return Vec::new() };
         let is_late =
             |_: &usize, (_, since_ns): &mut (AskNumber, u64)| Waiting::Asked(*since_ns).is_late(now_ns);
         let late: Vec<_> = step.waiting.extract_if(.., is_late).collect();
@@ -277,7 +287,7 @@ impl VolumeSnapshot {
         if !late.is_empty() {
             self.go_on(desk);
         }
-        !late.is_empty()
+        late.into_iter().map(|(slot, (number, _))| (slot, number)).collect()
     }
 
     /// The snapshot has ended: with these replicas, or without a replica of some extent.

@@ -42,6 +42,8 @@ impl Journal {
         self.is_starved = false;
         let entries = self.forgets.flying().len() + self.flying_requests.len();
         self.allowance.took(blocks.max(entries as u32));
+        self.work.records += 1;
+        self.work.changes += self.flying_requests.len() as u64;
         let (sequence, position) = (self.log.next(), self.log.head());
         let forgotten = |file: &FileId| Span { file: *file, block: 0, blocks: 0 };
         let spans = self.forgets.flying().iter().map(forgotten);

@@ -335,6 +335,7 @@ impl Journal {
             }
             Ok(()) => {
                 self.index.advance(span, State::Destaging, State::Destaged);
+                self.work.destaged_bytes += u64::from(span.blocks) * BLOCK_BYTES;
                 self.allow_for_destaged();
             }
             Err(DestageFault::Journal) => self.fail(actions),

@@ -83,6 +83,7 @@ pub struct Journal {
     age: Age,
     is_draining: bool,
     has_failed: bool,
+    work: Work,
 }
 
 /// How much a journal holds.
@@ -98,6 +99,19 @@ pub struct Usage {
     pub pieces: usize,
     /// Changes that wait for a record.
     pub waiting: usize,
+    /// What the journal has done since it was opened.
+    pub work: Work,
+}
+
+/// What a journal has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Records that were begun. One write, and mostly one sync, makes a record stable.
+    pub records: u64,
+    /// Changes in these records.
+    pub changes: u64,
+    /// Bytes that were destaged to slow files.
+    pub destaged_bytes: u64,
 }
 
 /// The result of recovery.
@@ -136,6 +150,7 @@ impl Journal {
             age: Age::old_through_all(applied),
             is_draining: false,
             has_failed: false,
+            work: Work::default(),
         }
     }
 
@@ -178,6 +193,7 @@ impl Journal {
             entries: self.log.entries_len(),
             pieces: self.index.len(),
             waiting: self.waiting.len(),
+            work: self.work,
         }
     }
 

@@ -136,7 +136,11 @@ impl Model {
     }
 
     fn check(&self, daemon: &Daemon) {
-        let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+        self.check_in(daemon, "vol1");
+    }
+
+    fn check_in(&self, daemon: &Daemon, volume: &str) {
+        let mut client = Client::attach(&daemon.nbd_socket(), volume);
         for (offset, value) in &self.blocks {
             let found = client.read(*offset, BLOCK as u32).unwrap();
             assert!(found.iter().all(|byte| byte == value), "block {offset}: {} and not {value}", found[0]);
@@ -183,6 +187,32 @@ fn hide(state: &State, drive: &str) {
 
 fn bring_back(state: &State, drive: &str) {
     std::fs::rename(state.beside(&format!("{drive}.away")), state.beside(drive)).unwrap();
+}
+
+/// A clone and a restored volume have their content before their slow replicas do, and get journals as any new volume.
+#[test]
+fn clone_of_a_hybrid_volume_gets_journals() {
+    let daemon = with_hybrid("1");
+    let mut model = Model::new(1);
+    model.write(&mut Client::attach(&daemon.nbd_socket(), "vol1"), 200);
+    daemon.ok(&["snapshot", "create", "vol1@s"]);
+    daemon.ok(&["volume", "clone", "vol1", "clone1"]);
+    daemon.ok(&["snapshot", "restore", "vol1@s"]);
+    for name in ["clone1", "vol1"] {
+        model.check_in(&daemon, name);
+        wait_until("the slow replicas to be behind journals and in sync", || {
+            let volume = daemon.json(&["volume", "inspect", name]);
+            let of_volume = |journal: &&Value| journal["volume"] == name;
+            let journaled: u64 =
+                journals(&daemon).iter().filter(of_volume).map(|one| one["replicas"].as_u64().unwrap()).sum();
+            volume.get("moving").is_none() && volume["replication"]["missing"] == 0 && journaled == 2
+        });
+        model.check_in(&daemon, name);
+    }
+    wait_for_empty_journals(&daemon);
+    // All volumes and the snapshot have the same content.
+    let files = compare_replicas(&daemon.stop());
+    assert_eq!(files, [9]);
 }
 
 #[test]

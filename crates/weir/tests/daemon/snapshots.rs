@@ -9,6 +9,7 @@
 //! while snapshots are taken. `WEIR_SEED` repeats the random choices.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -30,8 +31,13 @@ struct Model(BTreeMap<u64, u8>);
 impl Model {
     /// Writes random blocks of two extents.
     fn write(&mut self, client: &mut Client, random: &mut Random, count: u64) {
+        self.write_to(client, random, count, 2);
+    }
+
+    /// Writes random blocks of the first extents.
+    fn write_to(&mut self, client: &mut Client, random: &mut Random, count: u64, extents: u64) {
         for _ in 0..count {
-            let offset = random.below(2) * GIB + random.below(4096) * BLOCK;
+            let offset = random.below(extents) * GIB + random.below(4096) * BLOCK;
             let value = 1 + random.below(255) as u8;
             client.write(offset, &[value; BLOCK as usize]).unwrap();
             self.0.insert(offset, value);
@@ -47,8 +53,13 @@ impl Model {
 
     /// Compares all blocks that may have been written.
     fn check(&self, client: &mut Client, what: &str) {
+        self.check_of(client, what, 2);
+    }
+
+    /// Compares all blocks of the first extents that may have been written.
+    fn check_of(&self, client: &mut Client, what: &str, extents: u64) {
         const PIECE: u64 = 256 * BLOCK;
-        for start in [0, GIB] {
+        for start in (0..extents).map(|extent| extent * GIB) {
             for offset in (start..start + 4096 * BLOCK).step_by(PIECE as usize) {
                 let data = client.read(offset, PIECE as u32).unwrap();
                 for (index, block) in data.chunks(BLOCK as usize).enumerate() {
@@ -121,6 +132,13 @@ fn with_journals() -> (Daemon, [String; 2]) {
 
 fn words(settings: &[String]) -> Vec<&str> {
     settings.iter().map(String::as_str).collect()
+}
+
+fn wait_for_empty_journals(daemon: &Daemon) {
+    wait_until("journals to be empty", || {
+        let journals = daemon.json(&["journal", "list"]);
+        journals["items"].as_array().unwrap().iter().all(|journal| journal["is_empty"] == true)
+    });
 }
 
 fn create_journaled(daemon: &Daemon, name: &str, size: &str) {
@@ -211,6 +229,8 @@ fn snapshot_has_what_only_the_journal_holds() {
         assert_eq!(daemon.json(&["volume", "inspect", name])["io_profile"], profile);
         model.check(&mut attach(&daemon, name), name);
     }
+    // A pin that is not given back keeps a journal from ever getting empty.
+    wait_for_empty_journals(&daemon);
     daemon.stop();
 }
 
@@ -238,6 +258,8 @@ fn snapshots_of_journaled_volumes_share_nothing() {
     let mut client = attach(&daemon, "vol1");
     (0..16_u64).for_each(|at| client.write(at << 20, &vec![7; 1 << 20]).unwrap());
     client.flush().unwrap();
+    // What only the journal holds cannot be shared anyway.
+    wait_for_empty_journals(&daemon);
     daemon.ok(&["snapshot", "create", "vol1@a"]);
     let found = snapshot(&daemon, "vol1@a");
     assert_eq!(
@@ -414,6 +436,47 @@ fn kill_during_group_snapshots(mut daemon: Daemon, settings: &[&str]) {
         assert_eq!(exports.len() % 2, 0, "{exports:?}");
         wait_until("what was half made to be given back", || {
             std::fs::read_dir(daemon.state().volumes()).unwrap().count() == names.len() + exports.len()
+        });
+    }
+    daemon.stop();
+}
+
+/// The clone is killed while its journal is half made, when the journal is complete, or when its files are.
+#[test]
+fn kill_leaves_a_complete_clone_of_a_journaled_volume_or_nothing() {
+    let (mut daemon, settings) = with_journals();
+    create_journaled(&daemon, "vol1", "1");
+    let (mut model, mut random) = (Model::default(), Random::seeded());
+    model.write_to(&mut attach(&daemon, "vol1"), &mut random, 50, 1);
+    let entries = |path: PathBuf| -> Vec<String> {
+        let entries = std::fs::read_dir(path).into_iter().flatten();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    let mut count = 1;
+    for round in 0..setting("WEIR_SNAPSHOT_KILLS", 6) {
+        let journals = daemon.state().beside("journal1").join("journals");
+        let volumes = daemon.state().volumes();
+        let mut create = daemon.state().command(&["volume", "clone", "vol1", &format!("clone{round}")]);
+        let mut create = create.spawn().unwrap();
+        let is_complete =
+            |names: Vec<String>| names.iter().filter(|name| !name.contains('.')).count() > count;
+        wait_until("the clone to be so far", || match round % 3 {
+            0 => entries(journals.clone()).len() > count,
+            1 => is_complete(entries(journals.clone())),
+            _ => is_complete(entries(volumes.clone())),
+        });
+        let state = daemon.kill();
+        create.wait().unwrap();
+        daemon = state.start(&words(&settings));
+        let list = daemon.json(&["volume", "list"]);
+        let names: Vec<&str> =
+            list["items"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+        count = names.len();
+        for name in names {
+            model.check_of(&mut attach(&daemon, name), name, 1);
+        }
+        wait_until("what was half made to be given back", || {
+            entries(journals.clone()).len() == count && entries(volumes.clone()).len() == count
         });
     }
     daemon.stop();

@@ -24,6 +24,8 @@ pub struct Asked {
     /// The payload of a write, and its part to write; `None` while another holder has the payload.
     pub payload: Option<Payload>,
     pub range: Range<usize>,
+    /// When stability was asked for, in nanoseconds; `None` if it was not.
+    commit_since_ns: Option<u64>,
 }
 
 /// The origin of a request.
@@ -46,12 +48,20 @@ impl Asked {
     /// The write of a replica, with the range of its payload.
     pub fn of_write(token: Token, payload: Payload, range: Range<usize>) -> Asked {
         let length = range.len() as u32;
-        Asked { asker: Asker::Replica(token), length, payload: Some(payload), range }
+        Asked { asker: Asker::Replica(token), length, payload: Some(payload), range, commit_since_ns: None }
     }
 
     /// A request of a replica without a payload.
     pub fn of_replica(token: Token, length: u32) -> Asked {
-        Asked { asker: Asker::Replica(token), length, payload: None, range: 0..0 }
+        Asked::without_payload(Asker::Replica(token), length)
+    }
+
+    fn without_payload(asker: Asker, length: u32) -> Asked {
+        Asked { asker, length, payload: None, range: 0..0, commit_since_ns: None }
+    }
+
+    fn asked_for_stability_at(self, now_ns: u64) -> Asked {
+        Asked { commit_since_ns: Some(now_ns), ..self }
     }
 }
 
@@ -78,7 +88,9 @@ impl VolumeJournals {
     ) {
         let mut actions = Vec::new();
         let journal = self.all.at_mut(binding.journal);
-        let ticket = journal.enter(asked);
+        let is_durable = matches!(kind, Kind::Write { is_durable: true, .. });
+        let ticket =
+            journal.enter(if is_durable { asked.asked_for_stability_at(desk.io.now_ns) } else { asked });
         let request = Request { ticket, file: binding.file, offset, length, kind };
         if !journal.unasked.is_empty() || journal.core.change(request, &mut actions) == Err(QueueFull) {
             // A bypassing write is never refused, so this write has its checksum.
@@ -102,7 +114,8 @@ impl VolumeJournals {
     pub fn sync(&mut self, binding: Binding, token: Token, desk: &mut Desk<'_>) {
         let journal = self.all.at_mut(binding.journal);
         let mut actions = Vec::new();
-        journal.ask_sync(Asked::of_replica(token, 0), binding.file, &mut actions);
+        let asked = Asked::of_replica(token, 0).asked_for_stability_at(desk.io.now_ns);
+        journal.ask_sync(asked, binding.file, &mut actions);
         self.carry_out(binding.journal, actions, desk);
     }
 
@@ -116,8 +129,12 @@ impl VolumeJournals {
         desk: &mut Desk<'_>,
     ) {
         let journal = self.all.at_mut(journal_index);
-        let Asked { asker, length, payload, .. } =
+        let Asked { asker, length, payload, commit_since_ns, .. } =
             journal.asked.remove(&ticket).expect("what was asked for ends once");
+        if let Some(since_ns) = commit_since_ns.filter(|_| result.is_ok()) {
+            journal.commits += 1;
+            journal.commit_ns += desk.io.now_ns.saturating_sub(since_ns);
+        }
         let carried = payload.map_or(Carried::Nothing, Carried::from);
         match asker {
             Asker::Replica(token) => {
@@ -125,7 +142,7 @@ impl VolumeJournals {
             }
             Asker::Trim(file) if result.is_ok() => {
                 let mut actions = Vec::new();
-                let asked = Asked { asker: Asker::TrimSync, length: 0, payload: None, range: 0..0 };
+                let asked = Asked::without_payload(Asker::TrimSync, 0);
                 journal.ask_sync(asked, file, &mut actions);
                 self.carry_out(journal_index, actions, desk);
             }
@@ -150,7 +167,7 @@ impl VolumeJournal {
     /// Discards for good the data that a file has from an offset on, beyond the volume's end.
     pub fn trim(&mut self, file: FileId, offset: u32, actions: &mut Vec<JournalAction>) {
         let length = EXTENT_BYTES as u32 - offset;
-        let ticket = self.enter(Asked { asker: Asker::Trim(file), length: 0, payload: None, range: 0..0 });
+        let ticket = self.enter(Asked::without_payload(Asker::Trim(file), 0));
         let request = Request { ticket, file, offset, length, kind: Kind::Release };
         if !self.unasked.is_empty() || self.core.change(request, actions).is_err() {
             self.unasked.push_back(Unasked::Change(request));

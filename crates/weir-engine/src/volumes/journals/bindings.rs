@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use weir_engine_interface::JournalSpec;
 use weir_engine_interface::VolumeHome;
 use weir_engine_interface::statistics::JournalUsage;
-use weir_journal::{Action, DestageFault, FileId, FileKey, SlowFault};
+use weir_journal::{Action, DestageFault, FileId, FileKey, SlowFault, Work};
 use weir_reactor::Descriptor;
 use weir_types::bounds::{ALLOCATION_BYTES, BLOCK_BYTES, EXTENT_BYTES};
 use weir_types::{DriveId, ExtentIndex};
@@ -59,6 +59,8 @@ impl VolumeJournals {
             changed_ns: desk.io.now_ns,
             is_draining: false,
             is_told_empty: false,
+            commits: 0,
+            commit_ns: 0,
         });
         for (replica, file) in bindings {
             self.attach_at(journal_index, (replica, home_of(replica)), file.map(Descriptor::file));
@@ -303,7 +305,20 @@ impl VolumeJournals {
         let (size_bytes, used_bytes) = (bytes(usage.log_blocks), bytes(usage.used_blocks));
         let (is_empty, has_failed) = (journal.core.is_empty(), journal.has_failed);
         journal.is_told_empty = is_empty;
-        let (drive, told) = (journal.drive, JournalUsage { size_bytes, used_bytes, is_empty, has_failed });
+        let Work { records, changes, destaged_bytes } = usage.work;
+        let told = JournalUsage {
+            size_bytes,
+            used_bytes,
+            full_per_mille: journal.core.fullness_per_mille(),
+            is_empty,
+            has_failed,
+            records,
+            changes,
+            commits: journal.commits,
+            commit_ns: journal.commit_ns,
+            destaged_bytes,
+        };
+        let drive = journal.drive;
         self.open.statistics.journals.is_used(drive, told);
         self.open.status.set_journal_failed(drive, has_failed);
     }

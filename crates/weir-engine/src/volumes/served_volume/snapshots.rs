@@ -40,8 +40,7 @@ impl ServedVolume {
         result: Result<u32, String>,
         desk: &mut Desk<'_>,
     ) {
-        let mut disk = self.disk(desk);
-        disk.with_journals(|journals, desk| journals.snapshot_read_ended(slot, number, desk));
+        self.end_snapshot_read((slot, number), desk);
         let (snapshot, mut snapshot_desk) = self.snapshot(desk.io);
         let is_expected = snapshot.answered(slot, number, result, &mut snapshot_desk);
         if !is_expected && matches!(self.disk(desk).end_orphan(slot, number), Orphan::Unknown) {
@@ -53,7 +52,18 @@ impl ServedVolume {
     pub fn give_up_late_snapshot(&mut self, desk: &mut Desk<'_>) {
         desk.schedules.snapshot_times.begun(desk.io.now_ns);
         let (snapshot, mut snapshot_desk) = self.snapshot(desk.io);
-        snapshot.give_up_late(&mut snapshot_desk);
+        let late = snapshot.give_up_late(&mut snapshot_desk);
+        // A journal must not wait for a drive that hangs.
+        late.into_iter().for_each(|read| self.end_snapshot_read(read, desk));
+    }
+
+    fn end_snapshot_read(&mut self, (slot, number): (usize, AskNumber), desk: &mut Desk<'_>) {
+        let mut disk = self.disk(desk);
+        disk.with_journals(|journals, desk| {
+            if let Some((journal, actions)) = journals.snapshot_reads().end(slot, number) {
+                journals.carry_out(journal, actions, desk);
+            }
+        });
     }
 
     /// Abandons the snapshot in progress or the quiesce, if there is one.
