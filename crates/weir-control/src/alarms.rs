@@ -34,7 +34,7 @@ pub enum AlarmSource {
     Replicas,
     /// A scrub of a volume.
     Scrub,
-    /// The fullness of a write journal.
+    /// The fullness of a write journal, or the speed of a journal drive.
     Journal,
 }
 

@@ -21,7 +21,7 @@ use crate::drive_records::DriveRecords;
 use crate::drive_view::{DrainView, DriveView};
 use crate::error::{ControlError, Outcome, list_names};
 use crate::extents::Extents;
-use crate::journals::{Journals, may_have_journals};
+use crate::journals::Journals;
 use crate::measurements::Measurements;
 use crate::model::{Drive, Model};
 use crate::moves::Moves;
@@ -234,8 +234,10 @@ impl Drains {
         let reclaims = self.core.model().cleaned_up_only_on(id);
         let removal = Transaction::freeing_space().compare(&key, revision).delete(&key);
         let removal = removal.delete(keys::lost_writes(id));
+        // What is reclaimed of a volume that lives on, for example of a clone without its replica there, is no volume.
+        let is_gone = |volume: &&VolumeId| !self.core.model().volumes.contains_key(*volume);
         let forget = |removal: Transaction, volume: &VolumeId| removal.delete(keys::volume(*volume));
-        self.core.catalogue.commit(reclaims.iter().fold(removal, forget))?;
+        self.core.catalogue.commit(reclaims.iter().filter(is_gone).fold(removal, forget))?;
         // From here on, nothing new is placed there.
         self.core.update(|model| model.drives.get_mut(&id).map(|drive| drive.record.is_draining = true));
         // The folder or device must be free before the removal is visible. A caller that waits for the
@@ -254,7 +256,6 @@ impl Drains {
             model.reclaims.retain(|_, reclaim| reclaim.drive != id);
         });
         // The alarm of a deletion that failed on this drive ends with the drive.
-        let is_gone = |volume: &&VolumeId| !self.core.model().volumes.contains_key(*volume);
         reclaims.iter().filter(is_gone).for_each(|volume| self.core.alarms.forget(*volume));
         self.forget(id);
         // The journals of a drive that is present moved away before.
@@ -278,7 +279,7 @@ impl Drains {
         }
         let mut last = Vec::new();
         let is_journaled =
-            |volume: &VolumeRecord| volume.placement.has_replicas() || may_have_journals(volume);
+            |volume: &VolumeRecord| volume.placement.has_replicas() || volume.may_have_journals();
         for volume in self.core.records().into_iter().filter(is_journaled) {
             let mut behind = self.journals.replicas_behind(&volume, drive.id);
             if !behind.is_empty() {

@@ -1,14 +1,18 @@
-//! Write journals as they are shown: what each holds, and the alarm before one is full.
+//! Write journals as they are shown: what each holds, and the alarms of one that is nearly full or too slow.
 
 use weir_engine_interface::statistics::JournalUsage;
-use weir_types::Name;
+use weir_types::{DriveId, DriveRole, MeasuredDirection, Name, VolumeId};
 
 use crate::alarms::{ActiveAlarm, AlarmSource};
 use crate::journals::Journals;
-use crate::records::VolumeRecord;
+use crate::model::Model;
+use crate::records::{DriveRecord, VolumeRecord};
 
 /// Fullness of a journal in thousandths from which on there is an alarm. From there on the journal slows writers down.
 const FULL_PER_MILLE: u32 = 750;
+/// Part of the fastest data drive's speed, in per cent, below which a journal drive counts as slower. Two measurements of
+/// one drive differ by less.
+const SPEED_PERCENT_MIN: u64 = 80;
 
 /// A journal as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,24 +27,62 @@ pub struct JournalView {
     pub usage: JournalUsage,
 }
 
-impl JournalView {
-    /// The alarm of a journal that is nearly full.
-    fn full_alarm(&self) -> Option<ActiveAlarm> {
-        (self.usage.full_per_mille >= FULL_PER_MILLE).then(|| ActiveAlarm {
-            source: AlarmSource::Journal,
-            volume: Some(self.volume.id),
-            drive: None,
-            extent: None,
-            message: format!(
-                "the write journal on drive '{}' is more than {}% full: writes wait until it is written to the slow drive",
-                self.drive,
-                FULL_PER_MILLE / 10
-            ),
-        })
-    }
+/// The alarm of a journal that is nearly full.
+fn full_alarm(volume: VolumeId, drive: &DriveRecord, usage: &JournalUsage) -> Option<ActiveAlarm> {
+    (usage.full_per_mille >= FULL_PER_MILLE).then(|| ActiveAlarm {
+        source: AlarmSource::Journal,
+        volume: Some(volume),
+        drive: Some(drive.id),
+        extent: None,
+        message: format!(
+            "the write journal on drive '{}' is more than {}% full: writes wait until it is written to the slow drive",
+            drive.name,
+            FULL_PER_MILLE / 10
+        ),
+    })
+}
+
+/// The measured speed of a drive's writes.
+fn writes(drive: &DriveRecord) -> Option<MeasuredDirection> {
+    drive.measurement().map(|measurement| measurement.write)
+}
+
+/// The alarm of a journal drive that is slower than a data drive whose volumes it may serve.
+fn slow_alarm(model: &Model, journal: &DriveRecord) -> Option<ActiveAlarm> {
+    let speed = writes(journal)?;
+    let is_slower = |own: u64, other: u64| own < other * SPEED_PERCENT_MIN / 100;
+    let slower_than = |drive: &DriveRecord| {
+        let other = writes(drive)?;
+        let (what, own, theirs) = if is_slower(speed.iops, other.iops) {
+            ("writes per second", speed.iops, other.iops)
+        } else {
+            ("bytes per second", speed.bytes_per_second, other.bytes_per_second)
+        };
+        is_slower(own, theirs).then(|| format!("'{}', {own} {what} and not {theirs}", drive.name))
+    };
+    let data = model.drives.values().map(|drive| &drive.record).filter(|drive| drive.role == DriveRole::Data);
+    let slower = data.filter_map(slower_than).next()?;
+    Some(ActiveAlarm {
+        source: AlarmSource::Journal,
+        volume: None,
+        drive: Some(journal.id),
+        extent: None,
+        message: format!(
+            "journal drive '{}' is slower than drive {slower}: a journal there costs speed",
+            journal.name
+        ),
+    })
 }
 
 impl Journals {
+    /// One alarm for each journal drive that is slower than a data drive.
+    pub(crate) fn slow_drive_alarms(&self) -> Vec<ActiveAlarm> {
+        let model = self.core.model();
+        let drives = model.drives.values().map(|drive| &drive.record);
+        let journals = drives.filter(|drive| drive.role == DriveRole::Journal);
+        journals.filter_map(|journal| slow_alarm(&model, journal)).collect()
+    }
+
     /// All journals of volumes that are served, or those of one tenant.
     pub fn journals(&self, tenant: Option<&Name>) -> Vec<JournalView> {
         let all = self.all_bindings();
@@ -75,8 +117,16 @@ impl Journals {
         views
     }
 
-    /// One alarm for each volume with a journal that is nearly full.
+    /// One alarm for each journal that is nearly full.
     pub(crate) fn full_journal_alarms(&self) -> Vec<ActiveAlarm> {
-        self.journals(None).iter().filter_map(JournalView::full_alarm).collect()
+        let model = self.core.model();
+        let of_volume = |volume: VolumeId| {
+            let usages = model.open.get(&volume).map(|open| open.statistics().journals.usages());
+            usages.unwrap_or_default().into_iter().map(move |(drive, usage)| (volume, drive, usage))
+        };
+        let alarm = |(volume, drive, usage): (VolumeId, DriveId, JournalUsage)| {
+            full_alarm(volume, &model.drives.get(&drive)?.record, &usage)
+        };
+        self.volumes_with_journals().into_iter().flat_map(of_volume).filter_map(alarm).collect()
     }
 }

@@ -51,6 +51,15 @@ pub(crate) enum JournalPlace {
     Lost,
 }
 
+/// Replicas that have a write journal or none, against the I/O profile of their volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AgainstProfile {
+    /// Another replica can take the place.
+    pub replaceable: BTreeSet<ExtentReplica>,
+    /// There is no journal drive for the replica that would take the place.
+    pub waiting: BTreeSet<ExtentReplica>,
+}
+
 /// Content of the marker beside a replica.
 enum Sign {
     /// The replica with this file is behind a journal.
@@ -91,6 +100,12 @@ impl Journals {
     /// The bindings of all volumes that have or had journals.
     pub(crate) fn all_bindings(&self) -> BTreeMap<VolumeId, BTreeMap<ExtentReplica, DriveId>> {
         self.volumes().iter().map(|(volume, journals)| (*volume, journals.bindings.clone())).collect()
+    }
+
+    /// The volumes that have journals.
+    pub(crate) fn volumes_with_journals(&self) -> Vec<VolumeId> {
+        let volumes = self.volumes();
+        volumes.iter().filter(|(_, journals)| !journals.ready.is_empty()).map(|(volume, _)| *volume).collect()
     }
 
     /// The journal's drive for each bound replica of a volume.
@@ -381,7 +396,7 @@ impl Journals {
     /// Recovers the journals of a volume that is about to be served, on all present drives.
     pub(crate) fn open_journals(&self, volume: &VolumeRecord) -> Outcome<Vec<JournalSpec>> {
         self.volumes().remove(&volume.id);
-        if may_have_journals(volume) { self.recover_journals(volume) } else { Ok(Vec::new()) }
+        if volume.may_have_journals() { self.recover_journals(volume) } else { Ok(Vec::new()) }
     }
 
     /// Recovers the journals of an open volume that were unavailable, because their drives were missing.
@@ -555,10 +570,18 @@ impl Journals {
         Ok(true)
     }
 
-    /// The missing drives that a volume may have journals on.
+    /// The missing drives that a volume may have journals on: journal drives if its profile promises journals or it has
+    /// some, and data drives if it follows a template.
     pub(crate) fn absent_drives(&self, volume: &VolumeRecord) -> BTreeSet<DriveId> {
+        let VolumeJournals { ready, bindings } = self.of(volume.id);
+        let has_some = volume.is_promised_journals() || !ready.is_empty() || !bindings.is_empty();
         let model = self.core.model();
-        let missing = model.drives.values().filter(|drive| drive.store.is_err() && may_have_journals(volume));
+        let may_have_one = |drive: &DriveRecord| match drive.role {
+            DriveRole::Journal => has_some,
+            DriveRole::Data => volume.template.is_some(),
+        };
+        let missing =
+            model.drives.values().filter(|drive| drive.store.is_err() && may_have_one(&drive.record));
         missing.map(|drive| drive.record.id).collect()
     }
 
@@ -603,24 +626,36 @@ impl Journals {
 
     /// The replicas that are behind a journal drive's journal or not, against the volume's I/O profile. A replica whose
     /// drive or journal drive is missing is not among them: it may be as it should.
-    pub(crate) fn against_profile(&self, volume: &VolumeRecord) -> BTreeSet<ExtentReplica> {
+    pub(crate) fn against_profile(&self, volume: &VolumeRecord) -> AgainstProfile {
         let bindings = self.bindings(volume.id);
-        if !volume.is_promised_journals() {
+        let journal_drives: BTreeSet<DriveId> = {
             let model = self.core.model();
-            let is_journal_drive = |drive: &DriveId| {
-                model.drives.get(drive).is_some_and(|drive| drive.record.role == DriveRole::Journal)
-            };
-            let behind = bindings.into_iter().filter(|(_, drive)| is_journal_drive(drive));
-            return behind.map(|(replica, _)| replica).collect();
+            let drives = model.drives.values().map(|drive| &drive.record);
+            drives.filter(|drive| drive.role == DriveRole::Journal).map(|drive| drive.id).collect()
+        };
+        let is_on_journal_drive = |replica: &ExtentReplica| {
+            bindings.get(replica).is_some_and(|drive| journal_drives.contains(drive))
+        };
+        if !volume.is_promised_journals() {
+            let behind = bindings.keys().filter(|replica| is_on_journal_drive(replica)).copied().collect();
+            return AgainstProfile { replaceable: behind, waiting: BTreeSet::new() };
         }
         let replicas = ExtentIndex::all_of(volume.size_bytes).flat_map(|extent| {
             volume.placement.replicas_of(extent).map(move |(slot, drive)| ((extent, slot), drive))
         });
-        let is_direct = |(replica, drive): &(ExtentReplica, DriveId)| {
-            !bindings.contains_key(replica)
-                && self.journal_of(volume.id, *drive, *replica) == JournalPlace::Direct
+        let is_known = |(replica, drive): &(ExtentReplica, DriveId)| {
+            bindings.contains_key(replica)
+                || self.journal_of(volume.id, *drive, *replica) == JournalPlace::Direct
         };
-        replicas.filter(is_direct).map(|(replica, _)| replica).collect()
+        let others = replicas.filter(|(replica, _)| !is_on_journal_drive(replica)).filter(is_known);
+        // Enough others have a journal, or there is a journal drive for the replica that takes its place.
+        let can_be_replaced = |replica: &ExtentReplica| {
+            let others = bindings.keys().filter(|other| other.0 == replica.0 && *other != replica);
+            others.count() >= usize::from(volume.replicas)
+                || !self.places_for_journal(volume, *replica, &bindings, &[]).is_empty()
+        };
+        let (replaceable, waiting) = others.map(|(replica, _)| replica).partition(can_be_replaced);
+        AgainstProfile { replaceable, waiting }
     }
 
     /// True if any replica of a volume on a drive is behind a journal.
@@ -642,12 +677,6 @@ impl Journals {
     pub(crate) fn has_journals(&self, drive: DriveId) -> bool {
         self.core.store(drive).is_ok_and(|store| store.has_journals().unwrap_or(false))
     }
-}
-
-/// False for a volume that never had a write journal, so that no drive is searched for one. A volume that was changed
-/// may have had another template or I/O profile.
-pub(crate) fn may_have_journals(volume: &VolumeRecord) -> bool {
-    volume.generation > 0 || volume.template.is_some() || volume.is_promised_journals()
 }
 
 /// Candidate drives for the journal of a replica on `slow`. Drives in the replica's zone come first.

@@ -205,6 +205,7 @@ impl Returns {
             return Ok(());
         }
         self.core.write_record_backups(change.tickets(), [&volume]);
+        self.moves.keep_moving(id);
         change.beside(|| self.serving.repair(&volume).and_then(|()| self.journals.attach_journals(&volume)))
     }
 

@@ -95,7 +95,10 @@ impl Serving {
             let is_possible =
                 record.placement.drives().into_iter().any(|drive| self.core.store(drive).is_ok());
             let record = match record.state {
-                VolumeState::Creating if is_possible => self.core.mark_deleting(record)?,
+                VolumeState::Creating if is_possible => {
+                    let absent_journals = self.absent_journals(record);
+                    self.core.mark_deleting(&VolumeRecord { absent_journals, ..record.clone() })?
+                }
                 _ => record.clone(),
             };
             tracing::info!(volume = %record.id, name = %record.name, "its space is given back");

@@ -212,7 +212,8 @@ fn make_room_and_add(
         replica.replica_state != ReplicaState::InSync
             && surplus.iter().all(|other| other.slot != replica.slot)
     };
-    let otherwise = if replicas.iter().any(is_coming) { Step::Wait } else { Step::Blocked(wish) };
+    let has_to_wait = !surplus.is_empty() && replicas.iter().any(is_coming);
+    let otherwise = if has_to_wait { Step::Wait } else { Step::Blocked(wish) };
     surplus.iter().find(may_go).map_or(otherwise, |replica| Step::Remove(replica.slot))
 }
 

@@ -23,7 +23,7 @@ struct MadeFrom {
 pub(crate) struct OfRecords(Mutex<Option<(MadeFrom, Vec<ActiveAlarm>)>>);
 
 impl AlarmList {
-    /// Alarms about floors, classes and replicas.
+    /// Alarms about floors, classes, replicas and slow journal drives.
     pub(super) fn record_alarms(&self) -> Vec<ActiveAlarm> {
         // The number comes first: a change between the two lines makes the alarms anew at the next look.
         let changes = self.core.model_changes();
@@ -37,6 +37,7 @@ impl AlarmList {
         let mut alarms = self.pools.over_commit_alarms();
         alarms.extend(self.placing.unmet_class_alarms());
         alarms.extend(self.replica_alarms(&now.moving));
+        alarms.extend(self.journals.slow_drive_alarms());
         *known = Some((now, alarms.clone()));
         alarms
     }

@@ -110,8 +110,9 @@ fn advice(source: AlarmSource) -> (Severity, &'static str, &'static str) {
         ),
         AlarmSource::Journal => (
             Warning,
-            "the volume's speed: its writes wait for the slow drive",
-            "wait until the load is less, move the volume to faster drives, or make larger journals (storage.journal_size)",
+            "the speed of volumes with a write journal",
+            "if a journal is full, move its volume to faster drives, or make larger journals; if a journal drive is slow, \
+             add a faster one and remove it",
         ),
         AlarmSource::Measurement => {
             (Warning, "the speed of volumes on the drive", "measure the drive again, or set its class")

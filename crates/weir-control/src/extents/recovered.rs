@@ -15,7 +15,7 @@ use weir_volume::mirror::{EpochRecord, Found, RecoveredExtent, ReplicaMetadata, 
 
 use crate::error::{ControlError, Outcome};
 use crate::extents::Extents;
-use crate::journals::{JournalPlace, may_have_journals};
+use crate::journals::JournalPlace;
 use crate::records::{ExtentReplica, VolumeRecord};
 
 /// Alarm text of an extent that stays out of service.
@@ -179,7 +179,7 @@ impl Extents {
     /// Refuses a volume whose extents always had one replica each if a write journal of one is missing or lost, whatever
     /// its I/O profile is now. The replica's file lacks what the journal has not destaged, and there is no replica metadata to say so.
     fn refuse_without_journals(&self, volume: &VolumeRecord) -> Outcome<()> {
-        if !may_have_journals(volume) {
+        if !volume.may_have_journals() {
             return Ok(());
         }
         let without = self.journaled_metadata(volume).into_iter().find(|(_, metadata)| metadata.is_none());

@@ -81,7 +81,7 @@ impl Model {
     fn journal_bytes(&self, drive: DriveId) -> u64 {
         let may_have_one = |id: &VolumeId| {
             let record = self.volumes.get(id).map(|volume| &volume.record);
-            record.is_some_and(|record| record.template.is_some() || record.is_promised_journals())
+            record.is_some_and(VolumeRecord::may_have_journals)
         };
         let of_volume = |open: &OpenVolume| open.statistics().journals.size_bytes_on(drive);
         self.open.iter().filter(|(id, _)| may_have_one(id)).map(|(_, open)| of_volume(open)).sum()

@@ -35,7 +35,7 @@ use crate::engine::VolumeStatus;
 use crate::error::{ControlError, Outcome};
 use crate::extents::Extents;
 use crate::figures::Figures;
-use crate::journals::Journals;
+use crate::journals::{AgainstProfile, Journals};
 use crate::model::{Model, Versioned};
 use crate::placing::Placing;
 use crate::records::{TemplateRecord, VolumeRecord};
@@ -132,6 +132,10 @@ impl Moves {
     }
 }
 
+/// Why replicas stay as they are although they have no write journal.
+const JOURNAL_WORDS: &str = "replicas have no write journal, because no other journal drive can take one; 'weir journal add' \
+    adds a drive";
+
 /// A volume's extents and their surroundings at the time of one check.
 struct Look {
     record: VolumeRecord,
@@ -149,8 +153,7 @@ struct Look {
     away: BTreeMap<ExtentIndex, Slots>,
     /// Replicas whose files are damaged or gone, on drives that are present.
     damaged: BTreeSet<(ExtentIndex, usize)>,
-    /// Replicas with a write journal or without, against the volume's I/O profile.
-    against_profile: BTreeSet<(ExtentIndex, usize)>,
+    against_profile: AgainstProfile,
 }
 
 impl Look {
@@ -177,7 +180,34 @@ impl Look {
     }
 
     /// The replicas of an extent that its replica metadata or its record names.
+    ///
+    /// One that cannot be reached does not count as in sync: nobody knows when it is back.
     fn replicas(&self, extent: ExtentIndex) -> Vec<ReplicaNow> {
+        let mut replicas = self.replicas_as_recorded(extent);
+        for replica in &mut replicas {
+            if replica.replica_state == ReplicaState::InSync && !self.is_reachable(extent, replica) {
+                replica.replica_state = ReplicaState::Stale;
+            }
+        }
+        // Redundancy comes first: a replica leaves because of the I/O profile once there are enough in sync.
+        if self.good_count(extent, &replicas) >= self.wishes.len() {
+            for replica in &mut replicas {
+                replica.must_leave |= self.against_profile.replaceable.contains(&(extent, replica.slot));
+            }
+        }
+        replicas
+    }
+
+    /// Number of replicas that can be read and are to stay in use.
+    fn good_count(&self, extent: ExtentIndex, replicas: &[ReplicaNow]) -> usize {
+        let is_good = |replica: &&ReplicaNow| {
+            let is_damaged = self.damaged.contains(&(extent, replica.slot));
+            replica.replica_state == ReplicaState::InSync && !is_damaged
+        };
+        replicas.iter().filter(is_good).count()
+    }
+
+    fn replicas_as_recorded(&self, extent: ExtentIndex) -> Vec<ReplicaNow> {
         let replica_states = self.replica_states(extent);
         let replica = |slot: usize| {
             let drive = self.drive(extent, slot);
@@ -189,20 +219,22 @@ impl Look {
                 replica_state: replica_states[slot],
                 must_leave: drive.is_some_and(|drive| self.drain.contains(&drive))
                     || self.bindings.get(&(extent, slot)).is_some_and(|drive| self.drain.contains(drive))
-                    || self.damaged.contains(&(extent, slot))
-                    || self.against_profile.contains(&(extent, slot)),
+                    || self.damaged.contains(&(extent, slot)),
             })
         };
         (0..REPLICA_SLOTS_MAX).filter_map(replica).collect()
     }
 
-    /// The progress, and the next step if there is one.
-    fn next(&self) -> (MoveView, Option<(ExtentIndex, Step)>) {
+    /// The progress, and the next step if there is one, without extents of which a step failed.
+    fn next(&self, failed: &BTreeSet<ExtentIndex>) -> (MoveView, Option<(ExtentIndex, Step)>) {
         let (mut view, mut next) = (MoveView::default(), None);
         let mut extents_left = 0;
         for extent in ExtentIndex::all_of(self.record.size_bytes) {
             let replicas = self.replicas(extent);
             match next_step(&replicas, &self.wishes, &self.candidates) {
+                Step::Done if self.waits_for_journal(extent) => {
+                    view.blocked_reason = Some(JOURNAL_WORDS.to_owned());
+                }
                 Step::Done => continue,
                 Step::Wait => match waits(&replicas, &self.wishes, |one| self.is_reachable(extent, one)) {
                     Waits::NothingToDo => continue,
@@ -211,7 +243,10 @@ impl Look {
                     Waits::Blocked(drive) => view.blocked_reason = Some(self.unreachable_words(drive)),
                 },
                 Step::Blocked(wish) => view.blocked_reason = Some(blocked_words(wish, self.wishes.len())),
-                step if next.is_none() && extents_left < EXTENTS_AT_ONCE as u64 => {
+                step if next.is_none()
+                    && extents_left < EXTENTS_AT_ONCE as u64
+                    && !failed.contains(&extent) =>
+                {
                     next = Some((extent, step));
                 }
                 _ => {}
@@ -220,6 +255,11 @@ impl Look {
         }
         view.extents_left = Some(extents_left);
         (view, next)
+    }
+
+    /// True if a replica of an extent has no write journal although the I/O profile promises one.
+    fn waits_for_journal(&self, extent: ExtentIndex) -> bool {
+        self.against_profile.waiting.iter().any(|(of, _)| *of == extent)
     }
 
     fn is_reachable(&self, extent: ExtentIndex, replica: &ReplicaNow) -> bool {
@@ -339,6 +379,7 @@ impl Moves {
     pub(crate) fn refuse_blocked(&self, volume: &VolumeRecord) -> Outcome<()> {
         let Some(mut look) = self.look_at_replicas(volume.id) else { return Ok(()) };
         look.against_profile = self.journals.against_profile(volume);
+        look.candidates = candidates(&self.core.model(), volume, self.placing.rooms());
         look.wishes = wishes(&self.core.model(), volume, &look.candidates);
         let next = |extent| next_step(&look.replicas(extent), &look.wishes, &look.candidates);
         let blocked = ExtentIndex::all_of(volume.size_bytes).find_map(|extent| match next(extent) {
@@ -415,11 +456,12 @@ impl Moves {
     /// Takes steps for one volume; `None` if all its replicas are on desired drives.
     fn move_replicas(&self, volume: VolumeId) -> Outcome<Option<MoveView>> {
         let mut view = MoveView::default();
+        let (mut failed, mut failure) = (BTreeSet::new(), None);
         for _ in 0..STEPS_AT_ONCE {
             // Each step follows a new check. Other changes wait only for the step.
             let Some(look) = self.look_at_replicas(volume) else { return Ok(None) };
             let next;
-            (view, next) = look.next();
+            (view, next) = look.next(&failed);
             let Some((extent, step)) = next else { break };
             let drive = if let Step::Add { drive, .. } = step { Some(drive) } else { None };
             // A change of the volume that is under way goes first.
@@ -432,10 +474,20 @@ impl Moves {
             }
             let is_as_seen =
                 self.core.model().volumes.get(&volume).map(|one| one.revision) == Some(look.revision);
-            if is_as_seen && !change.beside(|| self.take_step(&look, extent, step))? {
-                break;
+            if !is_as_seen {
+                continue;
+            }
+            match change.beside(|| self.take_step(&look, extent, step)) {
+                Ok(true) => {}
+                Ok(false) => break,
+                // Other extents may need a replica more than this one.
+                Err(error) => {
+                    failed.insert(extent);
+                    failure = Some(error.message);
+                }
             }
         }
+        view.blocked_reason = failure.or(view.blocked_reason);
         Ok(view.extents_left.is_none_or(|left| left > 0).then_some(view))
     }
 
@@ -477,12 +529,12 @@ impl Moves {
         let rooms = self.placing.rooms();
         let Versioned { record, revision } = Versioned::clone(self.core.model().volumes.get(&volume)?);
         let mut damaged = self.extents.damaged_replicas(&record);
+        let against_profile = self.journals.against_profile(&record);
         let model = self.core.model();
         let open = model.open.get(&volume)?;
         let VolumeStatus { replica_states, faults } = open.status();
         // These count wherever their drives are.
         damaged.extend(faults.invalidated);
-        let against_profile = self.journals.against_profile(&record);
         let candidates = candidates(&model, &record, rooms);
         let drives = || model.drives.values().map(|drive| &drive.record);
         Some(Look {
@@ -525,8 +577,8 @@ impl Moves {
         record.generation += 1;
         let homes = self.extents.layout(&record)?.homes;
         let replicas = look.replicas(extent);
-        let in_sync = replicas.iter().filter(|replica| replica.replica_state == ReplicaState::InSync).count();
-        let (going, is_needed) = (surplus_drives(&replicas, &look.wishes), in_sync < look.wishes.len());
+        let is_needed = look.good_count(extent, &replicas) < look.wishes.len();
+        let going = surplus_drives(&replicas, &look.wishes);
         let behind = self.journals.journal_for_one_more(&record, (extent, slot), &going, is_needed)?;
         let journal = behind.map(|behind| behind.drive);
         let mut refusal = None;

@@ -388,6 +388,12 @@ impl VolumeRecord {
     pub fn is_promised_journals(&self) -> bool {
         self.io_profile == IoProfile::Journal && self.snapshot.is_none()
     }
+
+    /// False if it never had a write journal, so that no drive is searched for one. A volume that was changed may have
+    /// had another template or I/O profile.
+    pub fn may_have_journals(&self) -> bool {
+        self.generation > 0 || self.template.is_some() || self.is_promised_journals()
+    }
 }
 
 /// Keys of the catalogue.

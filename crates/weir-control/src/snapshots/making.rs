@@ -234,7 +234,8 @@ impl SnapshotMaker {
     /// True if the replicas of a volume on a drive are slow ones of a template: they are not in a snapshot, and are
     /// resynced later.
     fn is_left_out(&self, source: &VolumeRecord, drive: DriveId) -> bool {
-        source.template.is_some() && self.journals.is_behind_any(source, drive)
+        let has_slow_ones = source.template.is_some() && !source.is_promised_journals();
+        has_slow_ones && self.journals.is_behind_any(source, drive)
     }
 
     fn refuse_full(&self, drive: DriveId, needed: u64, available: u64) -> ControlError {

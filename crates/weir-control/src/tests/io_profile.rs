@@ -2,11 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use weir_types::{DriveRole, IoProfile};
+use jiff::Timestamp;
+use weir_engine_interface::statistics::JournalUsage;
+use weir_types::{DriveRole, IoProfile, MeasuredDirection, Measurement};
 
 use super::drain::{add, assert_whole, go_on_until, is_gone, record, remove};
 use super::*;
-use crate::records::VolumeRecord;
+use weir_volume::mirror::{ReplicaState, ReplicaStates};
+
+use crate::alarms::AlarmSource;
+use crate::records::{DatedMeasurement, VolumeRecord};
 use crate::snapshots::Pair;
 use crate::{CloneVolume, CreateSnapshots};
 
@@ -349,6 +354,12 @@ fn volume_on_its_way_from_a_journal_waits_for_the_missing_journal_drive() {
     assert_whole(&world, "vol1", 1);
 }
 
+fn has_two_good_replicas(world: &World, volume: &VolumeRecord) -> bool {
+    let status = world.control.core.model().open[&volume.id].status();
+    let good = |states: &ReplicaStates| states.iter().filter(|one| **one == ReplicaState::InSync).count();
+    status.replica_states.len() == 2 && status.replica_states.iter().all(|states| good(states) == 2)
+}
+
 #[test]
 fn replica_that_was_made_without_a_journal_gets_one_later() {
     let (_folder, state) = state();
@@ -359,10 +370,57 @@ fn replica_that_was_made_without_a_journal_gets_one_later() {
     std::fs::remove_dir_all(state.join("j2")).unwrap();
     let world = World::start(&state);
     remove(&world, "j2").unwrap();
-    go_on_until(&world, || journals_of(&world, &made).len() == 2 && is_gone(&world, "j2"));
+    // The redundancy of all extents comes before the journal of any.
+    go_on_until(&world, || is_gone(&world, "j2") && has_two_good_replicas(&world, &made));
+    assert_eq!(journals_of(&world, &made).len(), 2);
+    world.control.settle_moves();
+    let moving = world.control.moves.moves_of(made.id).unwrap();
+    assert!(moving.blocked_reason.unwrap().contains("'weir journal add' adds a drive"));
     let again = add_journal(&world, &state, "j3");
     go_on_until(&world, || journals_of(&world, &made).contains(&again));
     go_on_until(&world, || world.control.moves.moves_of(made.id).is_none());
     assert_eq!(journals_of(&world, &made).len(), 4);
     assert_whole(&world, "vol1", 2);
+}
+
+fn measured(world: &World, drive: DriveId, iops: u64, bytes_per_second: u64) {
+    let write = MeasuredDirection { iops, bytes_per_second, ..MeasuredDirection::default() };
+    let found = Measurement { write, ..Measurement::default() };
+    let latest = Some(DatedMeasurement { at: Timestamp::now(), found });
+    world.control.core.update(|model| {
+        model.drives.get_mut(&drive).unwrap().record.measured.latest = latest;
+    });
+}
+
+#[test]
+fn slow_journal_drive_and_full_journal_are_alarms() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    let (data, journal) = (add(&world, &state, "s1", Class::Low), add_journal(&world, &state, "j1"));
+    let found = || -> Vec<String> {
+        let alarms = world.control.alarms.alarms().into_iter();
+        alarms.filter(|alarm| alarm.source == AlarmSource::Journal).map(|alarm| alarm.message).collect()
+    };
+    measured(&world, data, 10_000, 500_000_000);
+    assert_eq!(found(), Vec::<String>::new(), "a drive that was not measured is not slow");
+    measured(&world, journal, 9_000, 600_000_000);
+    assert_eq!(found(), Vec::<String>::new(), "one drive measured twice differs as much");
+    for (iops, bytes_per_second, words) in [
+        (7_000, 600_000_000, "7000 writes per second and not 10000"),
+        (90_000, 300_000_000, "300000000 bytes per second"),
+    ] {
+        measured(&world, journal, iops, bytes_per_second);
+        assert!(found().len() == 1 && found()[0].contains(words), "{:?}", found());
+    }
+    measured(&world, journal, 90_000, 600_000_000);
+    let made = make(&world, "vol1", 1);
+    let usage = |full_per_mille| JournalUsage { full_per_mille, ..JournalUsage::default() };
+    let tell = |full_per_mille| {
+        let open = world.control.core.model().open[&made.id].clone();
+        open.statistics().journals.is_used(journal, usage(full_per_mille));
+    };
+    tell(749);
+    assert_eq!(found(), Vec::<String>::new());
+    tell(750);
+    assert!(found().len() == 1 && found()[0].contains("more than 75% full"), "{:?}", found());
 }

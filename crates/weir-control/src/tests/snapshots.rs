@@ -2,6 +2,7 @@
 
 use weir_types::ExtentIndex;
 
+use super::drain::{add, go_on_until, is_gone, remove};
 use super::*;
 use crate::{CloneVolume, CreateSnapshots, SnapshotView};
 
@@ -221,4 +222,24 @@ fn volume_grows_regardless_of_snapshots() {
     control.snapshots.create_snapshots(&snapshots(&["vol1"], "large")).unwrap();
     control.snapshots.restore_snapshot(None, &name("vol1"), &name("small"), false, None).unwrap();
     control.volumes.resize_volume(None, &name("vol1"), 2 * GIB, false, None).unwrap();
+}
+
+/// Fails if what is reclaimed on the drive counts as what is left of a deleted volume.
+#[test]
+fn clone_without_its_replica_on_a_missing_drive_outlives_the_drive() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    ["s1", "s2", "s3"].iter().for_each(|text| _ = add(&world, &state, text, Class::Low));
+    let two =
+        CreateVolume { io_priority: Some(Class::Low), replicas: Some(2), ..volume(None, "vol1", 2 * GIB) };
+    world.control.volumes.create_volume(two).unwrap();
+    drop(world);
+    std::fs::remove_dir_all(state.join("s2")).unwrap();
+    let world = World::start(&state);
+    world.control.clones.clone_volume(&clone_of("vol1", None, "vol2")).unwrap();
+    remove(&world, "s2").unwrap();
+    go_on_until(&world, || is_gone(&world, "s2"));
+    drop(world);
+    let world = World::start(&state);
+    assert!(world.exports.find("vol2").is_some());
 }
