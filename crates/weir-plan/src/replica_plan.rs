@@ -24,9 +24,19 @@ pub struct ReplicaNow {
     /// Its state by the replica metadata. One that is [`ReplicaState::Absent`] is named by the record alone: a removal was
     /// interrupted.
     pub replica_state: ReplicaState,
+    /// False if its drive or its journal's drive is missing, or if it failed. It does not count as in sync then, but it is no
+    /// more useless than one that does: it may be back.
+    pub is_reachable: bool,
     /// True if its drive or its journal's drive drains, if its files are damaged, or if it has a journal or none against the
     /// volume's I/O profile. In the last case its drive can take another one.
     pub must_leave: bool,
+}
+
+impl ReplicaNow {
+    /// True if it can be read.
+    fn is_good(&self) -> bool {
+        self.is_reachable && self.replica_state == ReplicaState::InSync
+    }
 }
 
 /// A drive that could take a replica.
@@ -70,7 +80,7 @@ struct Matched<'a> {
 /// Matches each wish with a replica that meets it. Replicas in sync come first.
 fn match_up<'a>(replicas: &'a [ReplicaNow], wishes: &[Wish]) -> Matched<'a> {
     let mut free: Vec<&ReplicaNow> = replicas.iter().collect();
-    free.sort_by_key(|replica| replica.replica_state != ReplicaState::InSync);
+    free.sort_by_key(|replica| (!replica.is_good(), replica.replica_state != ReplicaState::InSync));
     let mut kept = vec![None; wishes.len()];
     // Wishes for a class come first, and wishes for any class take the rest.
     for is_named in [true, false] {
@@ -118,9 +128,8 @@ pub fn next_step(replicas: &[ReplicaNow], wishes: &[Wish], candidates: &[Candida
     if let Some((wish, _)) = unmet {
         return make_room_and_add(replicas, &surplus, *wish, candidates, wishes.len());
     }
-    let is_good = |replica: &&ReplicaNow| replica.replica_state == ReplicaState::InSync;
-    let all_good = kept.iter().flatten().all(is_good);
-    match surplus.iter().find(|replica| all_good || !is_good(replica)) {
+    let all_good = kept.iter().flatten().all(|replica| replica.is_good());
+    match surplus.iter().find(|replica| all_good || replica.replica_state != ReplicaState::InSync) {
         Some(replica) => Step::Remove(replica.slot),
         None if all_good => Step::Done,
         None => Step::Wait,
@@ -141,17 +150,17 @@ pub enum Waits {
 }
 
 /// What an extent waits for whose replicas are not all in sync.
-pub fn waits(replicas: &[ReplicaNow], wishes: &[Wish], is_reachable: impl Fn(&ReplicaNow) -> bool) -> Waits {
+pub fn waits(replicas: &[ReplicaNow], wishes: &[Wish]) -> Waits {
     let surplus = surplus_drives(replicas, wishes);
     let is_surplus = |replica: &&ReplicaNow| replica.drive.is_some_and(|drive| surplus.contains(&drive));
-    let lagging = replicas.iter().filter(|replica| replica.replica_state != ReplicaState::InSync);
+    let lagging = replicas.iter().filter(|replica| !replica.is_good());
     let lagging: Vec<&ReplicaNow> = lagging.filter(|replica| !is_surplus(replica)).collect();
-    match (lagging.iter().any(|replica| is_reachable(replica)), surplus.is_empty()) {
+    match (lagging.iter().any(|replica| replica.is_reachable), surplus.is_empty()) {
         (true, true) => Waits::Resync,
         (true, false) => Waits::Move,
         (false, true) => Waits::NothingToDo,
         (false, false) => {
-            let unreachable = lagging.iter().find(|replica| !is_reachable(replica));
+            let unreachable = lagging.iter().find(|replica| !replica.is_reachable);
             Waits::Blocked(unreachable.and_then(|replica| replica.drive))
         }
     }
@@ -175,7 +184,7 @@ fn make_room_and_add(
     candidates: &[Candidate],
     wished: usize,
 ) -> Step {
-    let good = replicas.iter().filter(|replica| replica.replica_state == ReplicaState::InSync).count();
+    let good = replicas.iter().filter(|replica| replica.is_good()).count();
     let free = (0..REPLICA_SLOTS_MAX).find(|slot| replicas.iter().all(|replica| replica.slot != *slot));
     let Some(slot) = free else {
         let may_go = |replica: &&&ReplicaNow| replica.replica_state != ReplicaState::InSync || good > wished;
@@ -208,10 +217,8 @@ fn make_room_and_add(
         replica.replica_state != ReplicaState::InSync || good > wished && meets(replica.drive)
     };
     // Once a replica that stays is in sync, another one may go.
-    let is_coming = |replica: &ReplicaNow| {
-        replica.replica_state != ReplicaState::InSync
-            && surplus.iter().all(|other| other.slot != replica.slot)
-    };
+    let is_coming =
+        |replica: &ReplicaNow| !replica.is_good() && surplus.iter().all(|other| other.slot != replica.slot);
     let has_to_wait = !surplus.is_empty() && replicas.iter().any(is_coming);
     let otherwise = if has_to_wait { Step::Wait } else { Step::Blocked(wish) };
     surplus.iter().find(may_go).map_or(otherwise, |replica| Step::Remove(replica.slot))
@@ -253,6 +260,7 @@ mod tests {
             class,
             journal: None,
             replica_state,
+            is_reachable: true,
             must_leave: false,
         }
     }
@@ -273,6 +281,24 @@ mod tests {
         assert_eq!(next_step(&[low, interrupted], &wish, &all), Step::Remove(2));
         let drain = ReplicaNow { must_leave: true, ..low };
         assert_eq!(next_step(&[drain], &[None], &all[1..2]), Step::Add { slot: 1, drive: drive(1) });
+    }
+
+    /// Fails if a good replica goes while another one that counts cannot be read.
+    #[test]
+    fn replica_that_cannot_be_reached_does_not_count_as_in_sync() {
+        use ReplicaState::InSync;
+        let all: Vec<Candidate> = (0..3).map(candidate).collect();
+        let wishes = [Some(Class::Low); 2];
+        let away = |slot, number| ReplicaNow { is_reachable: false, ..replica(slot, number, InSync) };
+        let old = ReplicaNow { must_leave: true, ..replica(0, 0, InSync) };
+        let next = |replicas: &[ReplicaNow]| next_step(replicas, &wishes, &all);
+        assert_eq!(next(&[old, away(1, 1), replica(2, 2, InSync)]), Step::Wait);
+        assert_eq!(next(&[replica(0, 0, InSync), away(1, 1)]), Step::Wait);
+        // One that is to go stays until the others are good: it may be back first.
+        let gone = ReplicaNow { must_leave: true, ..away(1, 1) };
+        let coming = replica(2, 2, ReplicaState::Stale);
+        assert_eq!(next(&[replica(0, 0, InSync), gone, coming]), Step::Wait);
+        assert_eq!(next(&[replica(0, 0, InSync), gone, replica(2, 2, InSync)]), Step::Remove(1));
     }
 
     /// One more drive than replicas is enough, and there are never fewer replicas in sync than wished for.

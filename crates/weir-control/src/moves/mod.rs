@@ -180,15 +180,8 @@ impl Look {
     }
 
     /// The replicas of an extent that its replica metadata or its record names.
-    ///
-    /// One that cannot be reached does not count as in sync: nobody knows when it is back.
     fn replicas(&self, extent: ExtentIndex) -> Vec<ReplicaNow> {
         let mut replicas = self.replicas_as_recorded(extent);
-        for replica in &mut replicas {
-            if replica.replica_state == ReplicaState::InSync && !self.is_reachable(extent, replica) {
-                replica.replica_state = ReplicaState::Stale;
-            }
-        }
         // Redundancy comes first: a replica leaves because of the I/O profile once there are enough in sync.
         if self.good_count(extent, &replicas) >= self.wishes.len() {
             for replica in &mut replicas {
@@ -202,7 +195,7 @@ impl Look {
     fn good_count(&self, extent: ExtentIndex, replicas: &[ReplicaNow]) -> usize {
         let is_good = |replica: &&ReplicaNow| {
             let is_damaged = self.damaged.contains(&(extent, replica.slot));
-            replica.replica_state == ReplicaState::InSync && !is_damaged
+            replica.replica_state == ReplicaState::InSync && replica.is_reachable && !is_damaged
         };
         replicas.iter().filter(is_good).count()
     }
@@ -217,6 +210,7 @@ impl Look {
                 class: drive.and_then(|drive| self.classes.get(&drive).copied().flatten()),
                 journal: self.bindings.get(&(extent, slot)).copied(),
                 replica_state: replica_states[slot],
+                is_reachable: self.is_reachable((extent, slot), drive),
                 must_leave: drive.is_some_and(|drive| self.drain.contains(&drive))
                     || self.bindings.get(&(extent, slot)).is_some_and(|drive| self.drain.contains(drive))
                     || self.damaged.contains(&(extent, slot)),
@@ -236,7 +230,7 @@ impl Look {
                     view.blocked_reason = Some(JOURNAL_WORDS.to_owned());
                 }
                 Step::Done => continue,
-                Step::Wait => match waits(&replicas, &self.wishes, |one| self.is_reachable(extent, one)) {
+                Step::Wait => match waits(&replicas, &self.wishes) {
                     Waits::NothingToDo => continue,
                     Waits::Resync => view.extents_resyncing += 1,
                     Waits::Move => {}
@@ -262,9 +256,9 @@ impl Look {
         self.against_profile.waiting.iter().any(|(of, _)| *of == extent)
     }
 
-    fn is_reachable(&self, extent: ExtentIndex, replica: &ReplicaNow) -> bool {
-        let is_away = self.away.get(&extent).is_some_and(|slots| slots.contains(replica.slot));
-        !is_away && replica.drive.is_some_and(|drive| !self.missing.contains_key(&drive))
+    fn is_reachable(&self, (extent, slot): (ExtentIndex, usize), drive: Option<DriveId>) -> bool {
+        let is_away = self.away.get(&extent).is_some_and(|slots| slots.contains(slot));
+        !is_away && drive.is_some_and(|drive| !self.missing.contains_key(&drive))
     }
 
     /// Why new replicas cannot be brought in sync, in words.

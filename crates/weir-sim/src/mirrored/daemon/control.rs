@@ -245,7 +245,12 @@ impl Control {
     }
 
     /// The replicas of an extent as the planner sees them.
-    pub fn replicas(&self, extent: ExtentIndex, replica_states: &ReplicaStates) -> Vec<ReplicaNow> {
+    fn replicas(
+        &self,
+        extent: ExtentIndex,
+        replica_states: &ReplicaStates,
+        drives: &[Drive],
+    ) -> Vec<ReplicaNow> {
         let recorded = self.recorded[extent.index()];
         let is_there =
             |slot: &usize| recorded.contains(*slot) || replica_states[*slot] != ReplicaState::Absent;
@@ -255,6 +260,7 @@ impl Control {
             class: Some(class_of(slot)),
             journal: None,
             replica_state: replica_states[slot],
+            is_reachable: !drives[slot].is_absent,
             must_leave: self.draining.contains(slot) || self.damaged.contains(&(slot, extent)),
         };
         (0..REPLICA_SLOTS_MAX).filter(is_there).map(replica).collect()
@@ -269,7 +275,8 @@ impl Control {
         random: &mut Random,
     ) -> Step {
         let candidates = self.candidates(drives, random);
-        next_step(&self.replicas(extent, replica_states), &self.wishes[extent.index()], &candidates)
+        let replicas = self.replicas(extent, replica_states, drives);
+        next_step(&replicas, &self.wishes[extent.index()], &candidates)
     }
 
     /// Drives that a replica could be made on. How full they are is chance.
