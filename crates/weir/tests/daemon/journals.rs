@@ -1,7 +1,8 @@
 //! Write journals from outside: acknowledged data survives kills and the loss of any drive, destaged or not,
 //! and discarded data never returns.
 //!
-//! `WEIR_SEED` repeats the random choices.
+//! `WEIR_SEED` repeats the random choices. `WEIR_PROFILE_KILLS` is the number of kills while the I/O profile of a volume
+//! changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -305,6 +306,51 @@ fn survives_kills(mut daemon: Daemon, replicas: usize, journaled: u64) {
     let daemon = start(&state);
     model.check(&daemon);
     daemon.stop();
+}
+
+fn modify_profile(daemon: &Daemon, profile: &str) {
+    daemon.ok(&["volume", "modify", "vol1", "--io-profile", profile]);
+}
+
+/// Changes the profile of a volume that is written, also before the last change has ended. A kill may hit a change at any
+/// of its steps.
+fn change_profile_under_kills(replicas: &str) {
+    let mut daemon = start(&State::new());
+    add_drives(&daemon, &["disk1", "disk2", "disk3", "journal1", "journal2"]);
+    let create = "volume create vol1 --size 2 --class low --replicas";
+    daemon.ok(&[&words(create)[..], &[replicas]].concat());
+    let mut model = Model::new(2);
+    for round in 0..setting("WEIR_PROFILE_KILLS", 6) {
+        modify_profile(&daemon, ["journal", "none"][round as usize % 2]);
+        let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+        let writes = model.random.below(900);
+        model.write(&mut client, writes);
+        client.flush().unwrap();
+        daemon = start(&daemon.kill());
+        model.check(&daemon);
+    }
+    let replicas: usize = replicas.parse().unwrap();
+    for (profile, journaled) in [("journal", 2 * replicas), ("none", 0)] {
+        modify_profile(&daemon, profile);
+        model.write(&mut Client::attach(&daemon.nbd_socket(), "vol1"), 300);
+        wait_until("all replicas to be as the profile says", || inspect(&daemon).get("moving").is_none());
+        let behind: u64 = journals(&daemon).iter().map(|journal| journal["replicas"].as_u64().unwrap()).sum();
+        assert_eq!(behind, journaled as u64);
+        model.check(&daemon);
+    }
+    model.check_files(daemon.state(), replicas);
+    assert_eq!(daemon.json(&["status"])["alarms"], json!([]));
+    daemon.stop();
+}
+
+#[test]
+fn profile_of_one_replica_changes_under_writes_and_kills() {
+    change_profile_under_kills("1");
+}
+
+#[test]
+fn profile_of_two_replicas_changes_under_writes_and_kills() {
+    change_profile_under_kills("2");
 }
 
 #[test]
