@@ -42,6 +42,11 @@ fn make(world: &World, text: &str, replicas: u8) -> VolumeRecord {
     world.control.volumes.create_volume(journaled(text, replicas)).unwrap().record
 }
 
+fn make_plain(world: &World, text: &str, replicas: u8) -> VolumeRecord {
+    let plain = CreateVolume { io_profile: IoProfile::None, ..journaled(text, replicas) };
+    world.control.volumes.create_volume(plain).unwrap().record
+}
+
 /// The drives of the journals of a volume, one for each extent replica.
 fn journals_of(world: &World, volume: &VolumeRecord) -> Vec<DriveId> {
     world.control.journals.bindings(volume.id).into_values().collect()
@@ -146,11 +151,7 @@ fn clones_have_journals_and_snapshots_have_none() {
 fn clone_is_refused_while_no_journal_drive_has_room() {
     let (_folder, state) = state();
     let world = with_drives(&state, &["s1"]);
-    world
-        .control
-        .volumes
-        .create_volume(CreateVolume { io_profile: IoProfile::None, ..journaled("vol1", 1) })
-        .unwrap();
+    make_plain(&world, "vol1", 1);
     let (kind, message) =
         error(world.control.clones.clone_volume(&clone_of("vol1", "vol2", Some(IoProfile::Journal))));
     assert!(kind == ErrorKind::Full && message.contains("'weir journal add' adds a drive"), "{message}");
@@ -288,8 +289,7 @@ fn profile_changes_while_the_volume_is_in_use() {
     let world = with_drives(&state, &["s1", "s2", "s3"]);
     let journals = ["j1", "j2"].map(|text| add_journal(&world, &state, text));
     for (text, replicas) in [("single", 1), ("double", 2)] {
-        let plain = CreateVolume { io_profile: IoProfile::None, ..journaled(text, replicas) };
-        let made = world.control.volumes.create_volume(plain).unwrap().record;
+        let made = make_plain(&world, text, replicas);
         change_profile(&world, text, IoProfile::Journal).unwrap();
         go_on_until(&world, || world.control.moves.moves_of(made.id).is_none());
         let bindings = world.control.journals.bindings(made.id);
@@ -318,11 +318,7 @@ fn profile_changes_while_the_volume_is_in_use() {
 fn profile_that_no_other_drive_allows_is_refused() {
     let (_folder, state) = state();
     let world = with_drives(&state, &["s1"]);
-    world
-        .control
-        .volumes
-        .create_volume(CreateVolume { io_profile: IoProfile::None, ..journaled("vol1", 1) })
-        .unwrap();
+    make_plain(&world, "vol1", 1);
     let (kind, message) = error(change_profile(&world, "vol1", IoProfile::Journal));
     assert!(kind == ErrorKind::Refused && message.contains("needs 1 journal drives"), "{message}");
     add_journal(&world, &state, "j1");

@@ -8,7 +8,8 @@
 //! `WEIR_SNAPSHOTS` is the number of group snapshots under load. `WEIR_SNAPSHOT_KILLS` is the number of kills
 //! while snapshots are taken. `WEIR_SEED` repeats the random choices.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -124,10 +125,15 @@ fn with_journals() -> (Daemon, [String; 2]) {
     let path = state.beside("weir.toml").to_str().unwrap().to_owned();
     std::fs::write(&path, "[storage]\njournal_size = \"64MiB\"\n").unwrap();
     let settings = ["--config".to_owned(), path];
-    let (daemon, journal) = (state.start(&words(&settings)), state.beside("journal1"));
+    let daemon = state.start(&words(&settings));
+    add_journal_drive(&daemon);
+    (daemon, settings)
+}
+
+fn add_journal_drive(daemon: &Daemon) {
+    let journal = daemon.state().beside("journal1");
     std::fs::create_dir_all(&journal).unwrap();
     daemon.ok(&["journal", "add", journal.to_str().unwrap(), "--no-measurement"]);
-    (daemon, settings)
 }
 
 fn words(settings: &[String]) -> Vec<&str> {
@@ -229,6 +235,10 @@ fn snapshot_has_what_only_the_journal_holds() {
         assert_eq!(daemon.json(&["volume", "inspect", name])["io_profile"], profile);
         model.check(&mut attach(&daemon, name), name);
     }
+    // The journal of a clone takes writes into any block of a piece with data, so the piece has to have its space.
+    let pieces: BTreeSet<u64> = model.0.keys().filter(|at| **at < GIB).map(|at| at >> 20).collect();
+    let space = daemon.extent_file("journaled", 0).metadata().unwrap().blocks() * 512;
+    assert!(space >= (pieces.len() as u64) << 20, "{space} bytes for {} pieces", pieces.len());
     // A pin that is not given back keeps a journal from ever getting empty.
     wait_for_empty_journals(&daemon);
     daemon.stop();
@@ -241,9 +251,7 @@ fn snapshots_of_journaled_volumes_share_nothing() {
         return skip("block devices cannot be made here");
     }
     let (daemon, _device) = with_sharing(4 * GIB);
-    let journal = daemon.state().beside("journal1");
-    std::fs::create_dir_all(&journal).unwrap();
-    daemon.ok(&["journal", "add", journal.to_str().unwrap(), "--no-measurement"]);
+    add_journal_drive(&daemon);
     daemon.ok(&[
         "volume",
         "create",

@@ -1,7 +1,7 @@
 //! Snapshot reads: what a journal holds of a range, for the helper thread that takes the range into a snapshot.
 //!
-//! The helper thread reads the log itself. A pin keeps the data in its place until the helper thread has
-//! answered, even if the snapshot does not wait for the answer any more.
+//! The helper thread reads the log itself. A pin keeps the data in its place until the helper thread has answered, or the
+//! snapshot does not wait for the answer any more.
 
 use std::collections::BTreeMap;
 use std::fs::File;
