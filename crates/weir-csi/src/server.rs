@@ -10,7 +10,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use tokio::net::UnixListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use uuid::Uuid;
 use weir_api_types::Status as DaemonStatus;
 use weir_client::{Client, ClientError};
@@ -89,10 +89,12 @@ pub fn serve(client: Client, settings: &Settings) -> Result<(), ServeError> {
         in_flight: InFlight::default(),
     });
     let system = |source| ServeError::System { path: path.clone(), source };
-    let listeners = paths.iter().map(|path| bind(path)).collect::<Result<Vec<_>, _>>()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.map_err(system)?;
-    let served = runtime.block_on(serve_on(listeners, &driver));
+    // Signals are caught before anybody can see the sockets, so an early SIGTERM also removes these.
+    let ends = runtime.block_on(async { catch_ends() }).map_err(system)?;
+    let listeners = paths.iter().map(|path| bind(path)).collect::<Result<Vec<_>, _>>()?;
+    let served = runtime.block_on(serve_on(listeners, &driver, ends));
     paths.iter().for_each(|path| _ = std::fs::remove_file(path));
     // A call that waits for the daemon is cut off as by a crash: whoever called repeats it.
     runtime.shutdown_background();
@@ -115,8 +117,16 @@ fn socket_of(endpoint: &str) -> Result<PathBuf, ServeError> {
     }
 }
 
-async fn serve_on(listeners: Vec<std::os::unix::net::UnixListener>, driver: &Arc<Driver>) -> io::Result<()> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+/// Catches SIGTERM and SIGINT, which end the driver in order.
+fn catch_ends() -> io::Result<[Signal; 2]> {
+    Ok([signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?])
+}
+
+async fn serve_on(
+    listeners: Vec<std::os::unix::net::UnixListener>,
+    driver: &Arc<Driver>,
+    [mut terminate, mut interrupt]: [Signal; 2],
+) -> io::Result<()> {
     let router = Router::new().fallback(call).with_state(driver.clone());
     let mut serving = tokio::task::JoinSet::new();
     for listener in listeners {

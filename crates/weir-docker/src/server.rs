@@ -16,7 +16,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::serve::IncomingStream;
 use tokio::net::UnixListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use weir_client::Client;
 use weir_host::socket::{self, SocketAccess};
 
@@ -76,13 +76,15 @@ pub fn serve(client: Client, settings: &Settings) -> Result<(), ServeError> {
     std::fs::create_dir_all(folder)?;
     let own = own_folder(&settings.folder)?;
     let paths: Vec<_> = settings.drivers.iter().map(|driver| folder.join(format!("{driver}.sock"))).collect();
-    let listeners = paths.iter().map(|path| bind(path)).collect::<Result<Vec<_>, _>>()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Signals are caught before dockerd can see the sockets, so an early SIGTERM also removes these.
+    let ends = runtime.block_on(async { catch_ends() })?;
+    let listeners = paths.iter().map(|path| bind(path)).collect::<Result<Vec<_>, _>>()?;
     let client = client.with_change_time_max(CHANGE_TIME_MAX);
     let volumes = DockerVolumes::new(client, settings.tenant.clone(), settings.default_size_bytes, &own);
     let volumes = Arc::new(volumes);
     runtime.spawn(settle_for_ever(volumes.clone()));
-    let served = runtime.block_on(serve_all(listeners, &router(volumes)));
+    let served = runtime.block_on(serve_all(listeners, &router(volumes), ends));
     for path in paths {
         // A socket of another program that has taken its place would be gone, too: dockerd connects again.
         let _ = std::fs::remove_file(path);
@@ -120,18 +122,25 @@ fn bind(path: &Path) -> Result<std::os::unix::net::UnixListener, ServeError> {
     bound.map_err(|source| ServeError::Listen { path: path.to_owned(), source })
 }
 
-async fn serve_all(listeners: Vec<std::os::unix::net::UnixListener>, router: &Router) -> io::Result<()> {
+/// Catches SIGTERM and SIGINT, which end the plugin in order.
+fn catch_ends() -> io::Result<[Signal; 2]> {
+    Ok([signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?])
+}
+
+async fn serve_all(
+    listeners: Vec<std::os::unix::net::UnixListener>,
+    router: &Router,
+    [mut terminate, mut interrupt]: [Signal; 2],
+) -> io::Result<()> {
     let mut servers = tokio::task::JoinSet::new();
     for listener in listeners {
         let listener = UnixListener::from_std(listener)?;
         let service = router.clone().into_make_service_with_connect_info::<Peer>();
         servers.spawn(async move { axum::serve(listener, service).await });
     }
-    let (mut terminated, mut interrupted) =
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
-        _ = terminated.recv() => Ok(()),
-        _ = interrupted.recv() => Ok(()),
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
         ended = servers.join_next() => ended.map_or(Ok(()), |ended| ended.map_err(io::Error::other)?),
     }
 }

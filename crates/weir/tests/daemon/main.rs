@@ -25,6 +25,7 @@ mod doors;
 mod drain;
 mod drives;
 mod dry_run;
+mod ends_in_order;
 mod failures;
 mod file_exerciser;
 mod generated_client;
