@@ -38,6 +38,14 @@ impl World {
         let control = Control::start(&config, engine.clone(), exports.clone());
         control.map(|control| World { control, exports, engine })
     }
+
+    /// Ends the control core with all its threads. None of them holds the catalogue open behind it, so a test may
+    /// change the files.
+    pub fn end(self) {
+        let core = Arc::downgrade(&self.control.core);
+        drop(self);
+        wait_until("the threads of the core end", || core.strong_count() == 0);
+    }
 }
 
 /// The configuration that most tests use.

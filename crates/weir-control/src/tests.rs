@@ -301,7 +301,7 @@ fn restart_finds_and_serves_all_volumes() {
     let world = World::start(&state);
     let before = furnish(&world.control);
     let node = world.control.node();
-    drop(world);
+    world.end();
     let world = World::start(&state);
     assert_eq!((inventory(&world.control), world.control.node()), (before, node));
     assert_eq!(world.exports.list().len(), 2);
@@ -313,7 +313,7 @@ fn lost_catalogue_is_rebuilt_from_record_backups() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let before = furnish(&world.control);
-    drop(world);
+    world.end();
     let (kind, message) = error(World::try_start(&state, true));
     assert_eq!((kind, message.contains("has 2 volumes")), (ErrorKind::Refused, true), "{message}");
     for file in ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"] {
@@ -322,7 +322,7 @@ fn lost_catalogue_is_rebuilt_from_record_backups() {
     // Without the rebuild option, the daemon starts and reports the folders that it found.
     let world = World::start(&state);
     assert!(world.control.alarms.alarms()[0].message.contains("2 volume folders"));
-    drop(world);
+    world.end();
     let world = World::try_start(&state, true).unwrap();
     assert_eq!(inventory(&world.control), before);
     assert_eq!(world.control.alarms.alarms(), []);
@@ -335,7 +335,7 @@ fn damaged_catalogue_is_reported_and_set_aside_only_on_rebuild() {
     let (_folder, state) = state();
     let world = World::start(&state);
     let before = furnish(&world.control);
-    drop(world);
+    world.end();
     for file in ["catalogue.sqlite-wal", "catalogue.sqlite-shm"] {
         let _ = std::fs::remove_file(state.join(file));
     }
@@ -366,7 +366,7 @@ fn interrupted_creation_is_undone_and_deletion_finished() {
         ids.push(world.control.volumes.create_volume(volume(None, text, GIB)).unwrap().record.id);
     }
     let store = default_store(&world.control);
-    drop(world);
+    world.end();
     let folder = |index: usize| store.folder(ids[index]);
     std::fs::rename(folder(0), folder(0).with_extension("new")).unwrap();
     std::fs::rename(folder(2), folder(2).with_extension("deleted")).unwrap();
@@ -392,7 +392,7 @@ fn interrupted_resize_leaves_no_surplus_extents_or_old_data() {
     let world = World::start(&state);
     let id = world.control.volumes.create_volume(volume(None, "vol1", 4096)).unwrap().record.id;
     let store = default_store(&world.control);
-    drop(world);
+    world.end();
     // The growth has made its files but no record; the shrink has changed its record but left data behind.
     store.grow(id, &[1, 2].map(ExtentIndex), b"{}", None).unwrap();
     let extent = store.extents(id).join("00000000");
@@ -404,7 +404,7 @@ fn interrupted_resize_leaves_no_surplus_extents_or_old_data() {
     std::os::unix::fs::FileExt::read_exact_at(&std::fs::File::open(&extent).unwrap(), &mut content, 4096)
         .unwrap();
     assert_eq!(content, [0; 4096]);
-    drop(world);
+    world.end();
 }
 
 #[test]
@@ -440,7 +440,7 @@ fn start_succeeds_without_the_folder_of_one_volume() {
     let id = world.control.volumes.create_volume(volume(None, "vol1", GIB)).unwrap().record.id;
     world.control.volumes.create_volume(volume(None, "vol2", GIB)).unwrap();
     let gone = default_store(&world.control).folder(id);
-    drop(world);
+    world.end();
     std::fs::remove_dir_all(gone).unwrap();
     let world = World::start(&state);
     let alarms = world.control.alarms.alarms();

@@ -115,7 +115,7 @@ fn bindings_hold_after_a_restart_and_snapshots_have_none() {
     let request = BindCgroup { folder: "/a".into(), policy_group: name("slow") };
     cgroups.bind_cgroup(None, &name("vol1"), request).unwrap();
     drop(cgroups);
-    drop(world);
+    world.end();
     let world = World::start(state.path());
     assert_eq!(world.engine.cgroups(volume).len(), 1);
     let snapshot = crate::CreateSnapshots {

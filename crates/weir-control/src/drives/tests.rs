@@ -113,7 +113,7 @@ fn missing_drive_is_an_alarm_and_affects_no_other_drive() {
     let id = world.control.volumes.create_volume(volume_on("removable", "away")).unwrap().record.id;
     world.control.volumes.create_volume(volume(None, "here", GIB)).unwrap();
     let before = inventory(&world.control);
-    drop(world);
+    world.end();
     // The folder is now empty, like the mount point of a filesystem that is not mounted.
     let elsewhere = state.join("elsewhere");
     fs::rename(&path, &elsewhere).unwrap();
@@ -138,7 +138,7 @@ fn missing_drive_is_an_alarm_and_affects_no_other_drive() {
         ErrorKind::Refused
     );
     assert!(world.control.drives.drive(&name("removable")).unwrap().usage.is_err());
-    drop(world);
+    world.end();
     fs::remove_dir(&path).unwrap();
     fs::rename(&elsewhere, &path).unwrap();
     let world = World::start(&state);
@@ -156,7 +156,7 @@ fn lost_catalogue_is_rebuilt_from_all_drives() {
     world.control.volumes.create_volume(volume_on("second", "vol2")).unwrap();
     world.control.volumes.create_volume(volume(None, "vol1", GIB)).unwrap();
     let (before, node) = (inventory(&world.control), world.control.node());
-    drop(world);
+    world.end();
     forget_catalogue(&state);
     let world = World::start(&state);
     let alarms = world.control.alarms.alarms();
@@ -165,7 +165,7 @@ fn lost_catalogue_is_rebuilt_from_all_drives() {
         2,
         "{alarms:?}"
     );
-    drop(world);
+    world.end();
     fs::rename(&path, state.join("gone")).unwrap();
     let (kind, message) = error(World::try_start(&state, true));
     assert!(kind == ErrorKind::Refused && message.contains("drive 'second' at"), "{message}");

@@ -105,7 +105,7 @@ fn policy_set_applies_as_a_whole_and_is_idempotent() {
     let next = control.groups.create_policy_group(group(None, "next", 1, true)).unwrap();
     assert_eq!(next.record.number, 5, "numbers are not used again");
     control.groups.delete_policy_group(GroupKind::Fixed, None, &name("next"), None).unwrap();
-    drop(world);
+    world.end();
     let world = World::start(&state);
     assert_eq!(inventory(&world.control), after);
 }
@@ -139,7 +139,7 @@ fn background_policies_are_applied_with_the_others() {
         world.control.policy_sets.apply_policies(&PolicySet::default(), PLAIN).unwrap().changes,
         Vec::<String>::new()
     );
-    drop(world);
+    world.end();
     let world = World::start(&state);
     let policy = || world.control.background.background_policies().remove(0);
     assert_eq!((policy().policy.weight.0, policy().is_built_in), (50, false));

@@ -54,7 +54,7 @@ fn deleted_name_is_free_at_once_and_next_daemon_continues_reclaim() {
     let job = world.control.background.background_jobs().remove(0);
     assert!(job.progress.is_some_and(|progress| progress.bytes_done > 0));
     assert_eq!((job.id, job.what.as_str(), job.drive.as_str()), (old, "deleted volume vol1", "default"));
-    drop(world);
+    world.end();
     let world = World::start(&state);
     world.engine.let_through(BackgroundKind::Reclaim, 2);
     let again = world.control.background.background_jobs().remove(0);
@@ -68,7 +68,7 @@ fn deleted_name_is_free_at_once_and_next_daemon_continues_reclaim() {
     for (id, extents) in [(kept, 2), (new, 3)] {
         assert_eq!(super::check_extents(&store.extents(id), ExtentIndex::first(extents as u32)), []);
     }
-    drop(world);
+    world.end();
     assert!(World::start(&state).control.background.background_jobs().is_empty());
 }
 
@@ -83,7 +83,7 @@ fn failed_reclaim_raises_alarm_and_is_retried() {
     assert!(alarms.len() == 1 && alarms[0].message.contains(words), "{alarms:?}");
     let (kind, message) = error(world.control.drives.remove_drive(&name("default"), None));
     assert_eq!(kind, ErrorKind::Refused, "{message}");
-    drop(world);
+    world.end();
     let pending_deletion = state.join(format!("drive/volumes/{id}.deleted/extents"));
     let left: Vec<_> =
         std::fs::read_dir(&pending_deletion).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -139,7 +139,7 @@ fn missing_drive_is_removed_with_its_pending_deletions() {
     world.control.settle_moves();
     assert!(world.control.drives.drive(&name("d2")).is_ok());
     world.control.drives.keep_drive(&name("d2"), None).unwrap();
-    drop(world);
+    world.end();
     std::fs::rename(&path, &away).unwrap();
     let world = World::start(&state);
     world.control.drives.remove_drive(&name("d2"), None).unwrap();
@@ -190,7 +190,7 @@ fn shrunk_and_regrown_volume_holds_no_old_data() {
     }
     let what = world.control.background.background_jobs().remove(0).what;
     assert_eq!(what, "end cut off from volume vol1");
-    drop(world);
+    world.end();
     let world = World::start(&state);
     assert_eq!(world.control.background.background_jobs().len(), 3);
     world.control.background.reset_background_policy(BackgroundKind::Reclaim, None).unwrap();
@@ -205,7 +205,7 @@ fn pending_deletion_with_id_of_live_volume_is_not_reclaimed() {
     let world = World::start(&state);
     let id = filled(&world.control, "vol1", 1);
     let store = default_store(&world.control);
-    drop(world);
+    world.end();
     let pending_deletion = state.join(format!("drive/volumes/{id}.deleted"));
     std::fs::create_dir(&pending_deletion).unwrap();
     let world = World::start(&state);
@@ -231,7 +231,7 @@ fn background_policies_are_checked_and_persisted() {
         (view.policy.weight.0, view.policy.deadline_seconds, view.is_built_in),
         (50, Some(3600), false)
     );
-    drop(world);
+    world.end();
     let world = World::start(&state);
     let views = world.control.background.background_policies();
     assert_eq!(views[0], view);

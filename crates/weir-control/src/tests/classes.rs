@@ -87,17 +87,17 @@ fn volume_on_two_drives_is_served_only_with_both() {
     let made =
         world.control.volumes.create_volume(of_class("vol1", 4 * GIB, Class::High, ClassPolicy::Strict));
     let (id, before) = (made.unwrap().record.id, placement(&world, "vol1"));
-    drop(world);
+    world.end();
     let world = World::start(&state);
     assert_eq!((placement(&world, "vol1"), world.exports.find("vol1").is_some()), (before.clone(), true));
-    drop(world);
+    world.end();
     std::fs::rename(state.join("two"), state.join("away")).unwrap();
     let world = World::start(&state);
     assert!(world.exports.find("vol1").is_none());
     let (kind, message) =
         error(world.control.volumes.delete_volume(None, &name("vol1"), DeleteVolume::default()));
     assert!(kind == ErrorKind::Refused && message.contains("drive 'two'"), "{message}");
-    drop(world);
+    world.end();
     std::fs::rename(state.join("away"), state.join("two")).unwrap();
     std::fs::remove_file(state.join("catalogue.sqlite")).unwrap();
     let world = World::try_start(&state, true).unwrap();
@@ -136,7 +136,7 @@ fn stray_extents_are_reclaimed_unless_newer_than_catalogue() {
     stray(1);
     world.control.serving.extents.delete_strays(&made).unwrap();
     assert_eq!(extents(&world, made.id, two), [7], "the catalogue may be out of date");
-    drop(world);
+    world.end();
     let world = World::start(&state);
     let alarms = world.control.alarms.alarms();
     assert!(alarms.iter().any(|alarm| alarm.message.contains("are not in the catalogue")), "{alarms:?}");

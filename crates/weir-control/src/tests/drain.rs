@@ -148,13 +148,13 @@ fn drained_drive_is_removed_without_a_trace() {
     let before = ["single", "double"].map(|text| record(&world, text).placement.compacted());
     assert_whole(&world, "single", 1);
     assert_eq!(world.control.alarms.alarms(), []);
-    drop(world);
+    world.end();
     let world = World::start(&state);
     assert_eq!(["single", "double"].map(|text| record(&world, text).placement), before);
     assert_whole(&world, "single", 1);
     assert_whole(&world, "double", 2);
     assert_eq!((world.control.alarms.alarms(), world.control.drives.drives().len()), (vec![], 3));
-    drop(world);
+    world.end();
     std::fs::remove_file(state.join("catalogue.sqlite")).unwrap();
     let world = World::try_start(&state, true).unwrap();
     assert_eq!(["single", "double"].map(|text| record(&world, text).placement), before, "from the replicas");
@@ -296,7 +296,7 @@ fn drain_continues_after_restart() {
         go_on_until(&world, || is_between(&world, "single", 1) && is_between(&world, "double", 2));
         let view = world.control.drives.drive(&name("one")).unwrap();
         assert!(view.drain.is_some_and(|drain| drain.extents_left > 0));
-        drop(world);
+        world.end();
         world = World::start(&state);
     }
     go_on(&world);
@@ -320,19 +320,19 @@ fn missing_drive_is_removed_unless_it_has_the_only_replica() {
     high(&world, &state, &["one", "two", "three"]);
     make(&world, "double", 4, 2);
     make(&world, "single", 3, 1);
-    drop(world);
+    world.end();
     std::fs::rename(state.join("one"), state.join("away")).unwrap();
     let world = World::start(&state);
     let (kind, message) = error(remove(&world, "one"));
     assert_eq!(kind, ErrorKind::Refused);
     let words = "it has the only replica that has everything of extents of: single; bring it back first";
     assert!(message.starts_with("drive 'one' at") && message.contains(words), "{message}");
-    drop(world);
+    world.end();
     std::fs::rename(state.join("away"), state.join("one")).unwrap();
     let world = World::start(&state);
     world.control.volumes.delete_volume(None, &name("single"), DeleteVolume::default()).unwrap();
     settle(&world.control);
-    drop(world);
+    world.end();
     std::fs::rename(state.join("one"), state.join("away")).unwrap();
     let world = World::start(&state);
     assert!(remove(&world, "one").unwrap().is_some());
@@ -347,7 +347,7 @@ fn missing_drives_are_no_replica_of_each_other() {
     let world = World::start(&state);
     high(&world, &state, &["one", "two", "three", "four"]);
     make(&world, "vol1", 8, 2);
-    drop(world);
+    world.end();
     for text in ["one", "two"] {
         std::fs::rename(state.join(text), state.join(format!("{text}-away"))).unwrap();
     }
@@ -399,7 +399,7 @@ fn slots_of_removed_drives_count_until_next_start() {
     std::fs::create_dir(&path).unwrap();
     let (kind, message) = error(world.control.drives.add_drive(AddDrive::new(path.clone())));
     assert!(kind == ErrorKind::Full && message.contains("251 more that were removed"), "{message}");
-    drop(world);
+    world.end();
     let world = World::start(&state);
     world.control.drives.add_drive(AddDrive::new(path)).unwrap();
 }

@@ -158,7 +158,7 @@ fn result_of_last_scrub_survives_restart_and_goes_with_volume() {
     world.control.scrubs.settle_scrubs();
     let completed = scrub(&world);
     assert_eq!(completed.state, ScrubState::Completed);
-    drop(world);
+    world.end();
     let world = World::start(&state);
     let found = scrub(&world);
     assert_eq!((found.state, found.ended_at), (ScrubState::Completed, completed.ended_at));

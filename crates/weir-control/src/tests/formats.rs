@@ -46,7 +46,7 @@ fn first_version_catalogue_is_served_and_loses_nothing() {
     let drives: Vec<String> =
         world.control.drives.drives().iter().map(|drive| drive.record.name.to_string()).collect();
     assert_eq!(drives, ["default", "d1", "d2"]);
-    drop(world);
+    world.end();
     let after = read_catalogue(&state);
     for entry in fixture()["entries"].as_array().unwrap() {
         let found = after.iter().find(|(key, _)| *key == entry["key"]);
@@ -106,7 +106,7 @@ fn drive_of_newer_version_is_missing_with_remedy() {
     std::fs::create_dir(&path).unwrap();
     let world = World::start(&state);
     world.control.drives.add_drive(AddDrive::new(path.clone())).unwrap();
-    drop(world);
+    world.end();
     let mut marker: Value = serde_json::from_slice(&std::fs::read(path.join(MARKER_FILE)).unwrap()).unwrap();
     marker["minimum_reader"] = json!(2);
     std::fs::write(path.join(MARKER_FILE), marker.to_string()).unwrap();
@@ -142,7 +142,7 @@ fn rebuild_refuses_backups_of_newer_version() {
         let world = World::start(&state);
         let id = world.control.volumes.create_volume(volume(None, "vol1", GIB)).unwrap().record.id;
         let record = default_store(&world.control).folder(id).join(RECORD_FILE);
-        drop(world);
+        world.end();
         for file in ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"] {
             let _ = std::fs::remove_file(state.join(file));
         }

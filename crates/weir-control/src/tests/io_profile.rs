@@ -92,7 +92,7 @@ fn journals_are_found_again_at_the_next_start() {
     let world = with_drives(&state, &["s1"]);
     let journal = add_journal(&world, &state, "j1");
     let made = make(&world, "vol1", 1);
-    drop(world);
+    world.end();
     let world = World::start(&state);
     assert_eq!(record(&world, "vol1").io_profile, IoProfile::Journal);
     assert_eq!(journals_of(&world, &made), [journal, journal]);
@@ -139,7 +139,7 @@ fn clones_have_journals_and_snapshots_have_none() {
     assert_eq!((plain.io_profile, journals_of(&world, &plain)), (IoProfile::None, Vec::new()));
     world.control.snapshots.restore_snapshot(None, &name("vol1"), &name("one"), false, None).unwrap();
     assert_eq!(journals_of(&world, &record(&world, "vol1")).len(), 4);
-    drop(world);
+    world.end();
     let world = World::start(&state);
     for text in ["vol1", "same", "later", "again"] {
         assert_eq!(journals_of(&world, &record(&world, text)).len(), 4, "{text}");
@@ -204,7 +204,7 @@ fn volume_waits_for_its_missing_journal_drive() {
     let world = with_drives(&state, &["s1"]);
     let journal = add_journal(&world, &state, "j1");
     let made = make(&world, "vol1", 1);
-    drop(world);
+    world.end();
     std::fs::rename(state.join("j1"), state.join("away")).unwrap();
     let world = World::start(&state);
     assert!(world.exports.find("vol1").is_none());
@@ -225,11 +225,11 @@ fn journal_of_a_deleted_volume_is_removed_when_its_drive_is_back() {
     let world = with_drives(&state, &["s1"]);
     add_journal(&world, &state, "j1");
     let made = make(&world, "vol1", 1);
-    drop(world);
+    world.end();
     std::fs::rename(state.join("j1"), state.join("away")).unwrap();
     let world = World::start(&state);
     world.control.volumes.delete_volume(None, &name("vol1"), DeleteVolume::default()).unwrap();
-    drop(world);
+    world.end();
     // The next start still knows of the journal.
     let world = World::start(&state);
     let journal = state.join("away/journals").join(made.id.to_string());
@@ -246,7 +246,7 @@ fn volume_whose_only_journal_is_lost_is_not_served() {
     let world = with_drives(&state, &["s1"]);
     add_journal(&world, &state, "j1");
     make(&world, "vol1", 1);
-    drop(world);
+    world.end();
     std::fs::remove_dir_all(state.join("j1/journals")).unwrap();
     let world = World::start(&state);
     assert!(world.exports.find("vol1").is_none());
@@ -337,7 +337,7 @@ fn volume_on_its_way_from_a_journal_waits_for_the_missing_journal_drive() {
     add_journal(&world, &state, "j1");
     make(&world, "vol1", 1);
     change_profile(&world, "vol1", IoProfile::None).unwrap();
-    drop(world);
+    world.end();
     std::fs::rename(state.join("j1"), state.join("away")).unwrap();
     let world = World::start(&state);
     assert!(world.exports.find("vol1").is_none());
@@ -362,7 +362,7 @@ fn replica_that_was_made_without_a_journal_gets_one_later() {
     let world = with_drives(&state, &["s1", "s2", "s3"]);
     ["j1", "j2"].iter().for_each(|text| _ = add_journal(&world, &state, text));
     let made = make(&world, "vol1", 2);
-    drop(world);
+    world.end();
     std::fs::remove_dir_all(state.join("j2")).unwrap();
     let world = World::start(&state);
     remove(&world, "j2").unwrap();

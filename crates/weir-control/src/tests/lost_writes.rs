@@ -36,7 +36,7 @@ fn drive_with_failed_first_sync_is_unused_until_accepted() {
     let world = World::start(&state);
     let why = why_missing(&world.control, "default").expect("it is not used");
     assert!(why.starts_with("acknowledged writes to it may be lost, which was found at "), "{why}");
-    drop(world);
+    world.end();
     // The operating system reports a lost write only once.
     std::fs::remove_file(&marker).unwrap();
     let world = World::start(&state);
@@ -49,7 +49,7 @@ fn drive_with_failed_first_sync_is_unused_until_accepted() {
     assert!(why_missing(&world.control, "default").is_none() && world.exports.find("vol1").is_some());
     let (kind, message) = error(world.control.returns.accept_drive(&name("default")));
     assert!(kind == ErrorKind::Refused && message.contains("nothing to accept"), "{message}");
-    drop(world);
+    world.end();
     assert_eq!(why_missing(&World::start(&state).control, "default"), None);
 }
 
@@ -117,7 +117,7 @@ fn replica_on_accepted_drive_with_lost_writes_is_resynced() {
     let drives = add(&world, &state, &["one", "two", "three"], Class::High);
     let made = make(&world, 1, 3);
     let path = file_on(&world, drives[1], made.id, ExtentIndex(0));
-    drop(world);
+    world.end();
     change(&path);
     lose_writes(&state, drives[1]);
     let world = World::start(&state);
@@ -142,7 +142,7 @@ fn replica_behind_journal_on_accepted_drive_is_resynced() {
     let path = file_on(&world, slow[0], made.id, ExtentIndex(0));
     let behind =
         read_marker(path.parent().unwrap(), ExtentIndex(0)).unwrap().expect("it is behind a journal");
-    drop(world);
+    world.end();
     change(&path);
     lose_writes(&state, behind.drive);
     let world = World::start(&state);
@@ -172,7 +172,7 @@ fn replica_is_resynced_while_another_extent_is_unserved() {
     let lost = homes(&made, shared).into_iter().find(|home| both.contains(home)).unwrap();
     let (path, alone) =
         (file_on(&world, lost, made.id, shared), file_on(&world, lost, made.id, ExtentIndex(0)));
-    drop(world);
+    world.end();
     change(&path);
     change(&alone);
     both.iter().for_each(|drive| lose_writes(&state, *drive));
@@ -199,7 +199,7 @@ fn missing_drive_with_only_complete_journal_is_not_removed() {
         homes(&made, ExtentIndex(0)).into_iter().find(|home| fast.contains(home)).expect("one is fast");
     let journaled = fast.iter().find(|drive| **drive != home).unwrap();
     let journal = name_of(&world, *journaled);
-    drop(world);
+    world.end();
     fast.iter().for_each(|drive| lose_writes(&state, *drive));
     let world = World::start(&state);
     let (kind, message) = error(world.control.drives.remove_drive(&journal, None));

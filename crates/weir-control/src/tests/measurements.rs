@@ -60,10 +60,10 @@ fn new_drive_is_used_during_measurement_and_class_survives_restart() {
     assert_eq!(class, Some(Class::High), "{reason}");
     let measured = control.drives.drive(&name("d1")).unwrap().record.measured;
     assert!(measured.latest.is_some() && alarms(control).is_empty());
-    drop(world);
+    world.end();
     let world = self::world(&state, 100);
     assert_eq!(seen(&world.control), (class, reason));
-    drop(world);
+    world.end();
     // The backup of the list of drives is the only record that is left.
     for file in ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"] {
         let _ = std::fs::remove_file(state.join(file));
@@ -179,7 +179,7 @@ fn volume_creation_waits_for_class_of_fresh_default_drive() {
         assert_eq!(made.join().unwrap().unwrap().class, Some(Class::High));
     });
     let measured = default_drive(control).record.measured;
-    drop(world);
+    world.end();
     let world = fresh(&state, 2);
     let again = default_drive(&world.control);
     assert!(again.progress.is_none() && again.record.measured == measured, "it is measured once");
@@ -213,7 +213,7 @@ fn default_drive_with_volumes_or_by_configuration_is_not_measured() {
         "{message}"
     );
     world.control.volumes.create_volume(volume(None, "v", GIB)).unwrap();
-    drop(world);
+    world.end();
     let world = fresh(&state, 2);
     assert!(default_drive(&world.control).progress.is_none(), "volumes were placed without a class");
 }

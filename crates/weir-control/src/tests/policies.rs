@@ -331,7 +331,7 @@ fn built_in_policy_groups_serve_every_tenant_and_cannot_change() {
     };
     assert_eq!(names(Some("svm01")), ["extreme", "performance", "value"]);
     assert!(control.core.catalogue.range(keys::POLICY_GROUPS).unwrap().is_empty(), "they are stored nowhere");
-    drop(world);
+    world.end();
     let world = World::start(&state);
     assert_eq!(ceiling(&world.control, "vol1").0, Some(6144));
 }
@@ -385,7 +385,7 @@ fn rebuild_restores_parents_default_groups_and_tenant_policies() {
         control.tenants.tenant(&name("default")).unwrap().record,
         levels(control, "vol1"),
     );
-    drop(world);
+    world.end();
     for file in ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"] {
         let _ = std::fs::remove_file(state.join(file));
     }

@@ -264,13 +264,13 @@ fn pool_settings_change_within_bound_floors_and_survive_restart() {
     assert_eq!(view.depth.unwrap().operations, 7, "it holds at once");
     let (expected, told) = (view.settings, alarms(control));
     assert_eq!(expected, PoolSettings { queue_target: Some(7), ..PoolSettings::default() });
-    drop(world);
+    world.end();
     // The alarm and all pool settings follow from the records.
     let world = World::start(&state);
     let view = world.control.pools.pool(&name("d1")).unwrap();
     assert_eq!((view.settings, view.depth.unwrap().operations), (expected, 7));
     assert_eq!(alarms(&world.control), told);
-    drop(world);
+    world.end();
     for file in ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"] {
         let _ = std::fs::remove_file(state.join(file));
     }

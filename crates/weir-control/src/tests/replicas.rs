@@ -134,7 +134,7 @@ fn replicated_volume_is_served_unchanged_after_restart() {
     drives(&world, &state, &["one", "two", "three"]);
     world.control.volumes.create_volume(copied("vol1", 3 * GIB, 2)).unwrap();
     let before = record(&world, "vol1");
-    drop(world);
+    world.end();
     let world = World::start(&state);
     assert_eq!((record(&world, "vol1"), seen(&world, "vol1")), (before.clone(), (vec![], true)));
     let recovered_extents = world.control.serving.extents.recovered_extents(&before).unwrap();
@@ -148,7 +148,7 @@ fn replicated_volume_is_served_unchanged_after_restart() {
         recovered_extents.len() == 3
             && recovered_extents.iter().all(|b| b.is_there == whole && b.is_confirmed)
     );
-    drop(world);
+    world.end();
     std::fs::remove_file(state.join("catalogue.sqlite")).unwrap();
     let world = World::try_start(&state, true).unwrap();
     assert_eq!(record(&world, "vol1"), before, "the backups of the record say where it lies");
@@ -212,7 +212,7 @@ fn volume_is_served_while_drive_of_one_replica_is_missing() {
     let homes = drives(&world, &state, &["one", "two"]);
     world.control.volumes.create_volume(copied("vol1", 3 * GIB, 2)).unwrap();
     world.control.volumes.create_volume(copied("single", 3 * GIB, 1)).unwrap();
-    drop(world);
+    world.end();
     std::fs::rename(state.join("two"), state.join("away")).unwrap();
     let world = World::start(&state);
     let missing = "3 of the 6 replicas of its extents are missing, on: two".to_owned();
@@ -240,7 +240,7 @@ fn volume_is_served_while_drive_of_one_replica_is_missing() {
         error(world.control.volumes.delete_volume(None, &name("vol1"), DeleteVolume::default())).0,
         ErrorKind::Refused
     );
-    drop(world);
+    world.end();
     std::fs::rename(state.join("away"), state.join("two")).unwrap();
     let world = World::start(&state);
     assert_eq!((seen(&world, "vol1"), world.control.alarms.alarms()), ((vec![], true), vec![]));
@@ -267,7 +267,7 @@ fn unusable_replica_is_reported_and_others_serve() {
     let there =
         |extent: usize| recovered_extents[extent].is_there.iter().filter(|is_there| **is_there).count();
     assert_eq!((0..5).map(there).collect::<Vec<_>>(), [1, 1, 1, 1, 2]);
-    drop(world);
+    world.end();
     let world = World::start(&state);
     let (alarms, is_served) = seen(&world, "vol1");
     assert!(is_served && alarms.len() == 2, "{alarms:?}");
@@ -308,7 +308,7 @@ fn volume_with_an_extent_without_in_sync_replica_is_not_served() {
         assert!(of_volume.message.contains(words) && world.exports.find("vol1").is_none(), "{alarms:?}");
     };
     let both = [path_of(&world, &made, homes[0], "00000001"), path_of(&world, &made, homes[1], "00000001")];
-    drop(world);
+    world.end();
     epoch_record::know(&path, ExtentIndex(2), 5).unwrap();
     not_served("of extent 2, the newest metadata that can be reached has epoch 1, but epoch 5 is known of");
     both.iter().for_each(|path| std::fs::remove_file(path).unwrap());
@@ -325,7 +325,7 @@ fn interrupted_creation_is_deleted_with_its_epoch_records() {
     let made = world.control.volumes.create_volume(copied("vol1", 2 * GIB, 2)).unwrap().record;
     let path = world.control.core.epoch_records(made.id);
     world.control.core.mark_deleting(&made).unwrap();
-    drop(world);
+    world.end();
     assert!(path.exists());
     let world = World::start(&state);
     settle(&world.control);

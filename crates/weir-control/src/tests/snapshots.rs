@@ -52,7 +52,7 @@ fn snapshot_is_not_listed_as_volume_and_is_exported_read_only() {
     assert!(export.read_only && export.size_bytes == 2 * GIB);
     assert_eq!(error(control.views.volume(None, &name("one"))).0, ErrorKind::NotFound);
     assert_eq!(folders(&state), 2);
-    drop(world);
+    world.end();
     let world = World::start(&state);
     assert_eq!(titles(&world.control.snapshots.snapshots(None, None).unwrap()), ["vol1@one"]);
     assert!(world.exports.find("vol1@one").is_some());
@@ -119,7 +119,7 @@ fn clone_is_independent_of_volume_and_snapshot() {
     let with_snapshots = DeleteVolume { with_snapshots: true, ..DeleteVolume::default() };
     control.volumes.delete_volume(None, &name("vol1"), with_snapshots).unwrap();
     settle(control);
-    drop(world);
+    world.end();
     let world = World::start(&state);
     let names: Vec<String> =
         world.control.volumes(None).unwrap().iter().map(|view| view.record.name.to_string()).collect();
@@ -141,7 +141,7 @@ fn restore_resets_size_and_keeps_snapshots() {
     assert_eq!(titles(&control.snapshots.snapshots(None, Some(&name("vol1"))).unwrap()), ["vol1@one"]);
     settle(control);
     assert_eq!(folders(&state), 2);
-    drop(world);
+    world.end();
     let world = World::start(&state);
     assert_eq!(world.control.views.volume(None, &name("vol1")).unwrap().record.id, restored.id);
     assert_eq!(titles(&world.control.snapshots.snapshots(None, Some(&name("vol1"))).unwrap()), ["vol1@one"]);
@@ -157,7 +157,7 @@ fn snapshot_in_progress_is_undone_at_next_start() {
     let key = keys::volume(half.id);
     control.core.catalogue.commit(Transaction::default().put(&key, &half).unwrap()).unwrap();
     default_store(control).begin_snapshot(half.id, &[0, 1].map(ExtentIndex)).unwrap();
-    drop(world);
+    world.end();
     let world = World::start(&state);
     settle(&world.control);
     assert_eq!(titles(&world.control.snapshots.snapshots(None, None).unwrap()), ["vol1@one"]);
@@ -170,7 +170,7 @@ fn rebuild_restores_snapshots_from_record_backups() {
     let (_folder, state) = state();
     let world = with_snapshot(&state);
     world.control.clones.clone_volume(&clone_of("vol1", Some("one"), "one")).unwrap();
-    drop(world);
+    world.end();
     for file in ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"] {
         let _ = std::fs::remove_file(state.join(file));
     }
@@ -233,13 +233,13 @@ fn clone_without_its_replica_on_a_missing_drive_outlives_the_drive() {
     let two =
         CreateVolume { io_priority: Some(Class::Low), replicas: Some(2), ..volume(None, "vol1", 2 * GIB) };
     world.control.volumes.create_volume(two).unwrap();
-    drop(world);
+    world.end();
     std::fs::remove_dir_all(state.join("s2")).unwrap();
     let world = World::start(&state);
     world.control.clones.clone_volume(&clone_of("vol1", None, "vol2")).unwrap();
     remove(&world, "s2").unwrap();
     go_on_until(&world, || is_gone(&world, "s2"));
-    drop(world);
+    world.end();
     let world = World::start(&state);
     assert!(world.exports.find("vol2").is_some());
 }

@@ -281,7 +281,7 @@ fn template_change_moves_volume_and_continues_after_restart() {
         assert_eq!((view.record.template, view.moves.is_some()), (Some(name(template)), true));
         world.control.settle_moves();
         assert!(fewest_good(&world) >= 3);
-        drop(world);
+        world.end();
         world = World::start(&state);
         move_on(&world, 3);
         assert_eq!(sorted_classes(&world), vec![expected.to_vec(); 3], "{template}");
@@ -299,7 +299,7 @@ fn move_interrupted_before_its_first_step_is_resumed() {
     }
     world.control.volumes.create_volume(following("slow", "vol1", 2 * GIB)).unwrap();
     modify(&world, to("fast")).unwrap();
-    drop(world);
+    world.end();
     let world = World::start(&state);
     move_on(&world, 1);
     assert_eq!(sorted_classes(&world), [[High], [High]]);
@@ -394,7 +394,7 @@ fn modified_template_moves_its_followers_only() {
     // The record backups beside the extents have the new template too.
     let before = (record(&world), world.control.templates.template(&name("t")).unwrap().record);
     settle(&world.control);
-    drop(world);
+    world.end();
     std::fs::remove_file(state.join("catalogue.sqlite")).unwrap();
     let world = World::try_start(&state, true).unwrap();
     assert_eq!((record(&world), world.control.templates.template(&name("t")).unwrap().record), before);
