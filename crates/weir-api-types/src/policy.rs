@@ -467,7 +467,7 @@ pub struct TenantPolicies {
 pub struct VolumeBinding {
     /// Name of the volume.
     pub name: String,
-    /// Tenant that owns the volume; found by the name if absent.
+    /// Tenant that owns the volume; `default` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// Fixed policy group that the volume is bound to.

@@ -22,8 +22,13 @@ const WITHOUT_ANSWER: [&str; 7] = ["serve", "top", "completion", "man", "openapi
 /// Commands that change or remove one object, which has a version.
 const OF_ONE_OBJECT: [&str; 7] = ["modify", "resize", "rename", "restore", "reset", "delete", "remove"];
 /// Commands that destroy data. They ask for confirmation if a person sits at the terminal.
-const DESTRUCTIVE: [[&str; 2]; 4] =
-    [["volume", "delete"], ["snapshot", "restore"], ["drive", "add"], ["drive", "accept"]];
+const DESTRUCTIVE: [[&str; 2]; 5] = [
+    ["volume", "delete"],
+    ["snapshot", "restore"],
+    ["drive", "add"],
+    ["journal", "add"],
+    ["drive", "accept"],
+];
 
 /// Options of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -161,6 +166,7 @@ mod tests {
         let confirmed = ChangeOptions { is_confirmed: true, ..none };
         assert_eq!(options("weir snapshot restore v@s --yes"), confirmed);
         assert_eq!(options("weir drive add /dev/x --format -yes"), confirmed);
+        assert_eq!(options("weir journal add /dev/x --format --yes"), confirmed);
         let if_exists = ChangeOptions { if_exists: true, ..confirmed };
         assert_eq!(options("weir vol delete v --yes --if-exists"), if_exists);
         let if_not_exists = ChangeOptions { if_not_exists: true, ..none };

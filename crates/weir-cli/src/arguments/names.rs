@@ -145,8 +145,8 @@ impl OptionalTenantName {
 /// The policy group of a new volume.
 #[derive(Clone, Debug, Default, Args)]
 pub struct BindingOptions {
-    /// Policy group of its tenant to bind it to [default: that of its template, else the tenant's default
-    /// policy group]
+    /// Policy group of its tenant to bind it to [default: that of the named template, else the tenant's
+    /// default policy group]
     #[arg(
         long,
         value_name = "POLICY_GROUP|none",

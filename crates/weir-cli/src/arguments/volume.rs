@@ -82,7 +82,7 @@ pub enum VolumeCommand {
         #[command(flatten)]
         read: ReadArguments,
     },
-    /// Change a volume's policy, template, class, replicas, name or access while it is in use
+    /// Change a volume's policy, template, class, replicas, I/O profile, name or access while it is in use
     #[command(
         visible_alias = "update",
         after_help = "Example:\n  weir volume modify vol1 --policy-group gold\n  weir volume modify vol1 --policy-group none\n  weir volume modify vol1 --class high --replicas 2 --wait\n  weir vol modify -vserver svm01 -volume vol2 -qos-adaptive-policy-group adaptive-policy2"

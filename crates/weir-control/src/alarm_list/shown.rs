@@ -112,7 +112,7 @@ fn advice(source: AlarmSource) -> (Severity, &'static str, &'static str) {
             Warning,
             "the speed of volumes with a write journal",
             "if a journal is full, move its volume to faster drives, or make larger journals; if a journal drive is slow, \
-             add a faster one and remove it",
+             add a faster one, then remove the slow one",
         ),
         AlarmSource::Measurement => {
             (Warning, "the speed of volumes on the drive", "measure the drive again, or set its class")
