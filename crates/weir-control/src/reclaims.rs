@@ -16,7 +16,7 @@ use crate::catalogue::Transaction;
 use crate::core::Core;
 use crate::error::Outcome;
 use crate::model::Reclaim;
-use crate::records::{VolumeRecord, keys};
+use crate::records::{VolumeRecord, VolumeState, keys};
 
 /// Starts reclaims and records their end.
 pub struct Reclaims {
@@ -128,16 +128,15 @@ impl Reclaims {
     }
 
     /// Removes a finished reclaim. After the last drive of a deleted volume, the volume is removed from the
-    /// catalogue first.
+    /// catalogue first. A change of the volume that is under way goes first: it may be about to begin other reclaims.
     fn note_finished(&self, id: VolumeId, drive: DriveId, what: &str) {
-        let _change = self.core.begin_change();
+        let Some(_change) = self.core.try_volume_change(&[id], &[]) else { return };
         let is_last = {
             let model = self.core.model();
             let is_other = |key: &&(VolumeId, DriveId)| key.0 == id && key.1 != drive;
             !model.reclaims.keys().any(|key| is_other(&key)) && !model.volumes.contains_key(&id)
         };
-        let forgotten = Transaction::freeing_space().delete(keys::volume(id));
-        if is_last && let Err(error) = self.core.catalogue.commit(forgotten) {
+        if is_last && let Err(error) = self.forget_deleted(id) {
             let message = format!("the {what} is gone, but the catalogue cannot note it yet: {error}");
             return self.core.alarms.set_volume(id, Some(message));
         }
@@ -145,6 +144,18 @@ impl Reclaims {
         if is_last {
             self.core.alarms.forget(id);
         }
+    }
+
+    /// Removes a deleted volume from the catalogue. A volume that is being made is there before the model has it, and
+    /// stays: parts of it may be given back before it is served.
+    fn forget_deleted(&self, id: VolumeId) -> Outcome<()> {
+        let key = keys::volume(id);
+        let Some(entry) = self.core.catalogue.get(&key)? else { return Ok(()) };
+        if entry.decode::<VolumeRecord>()?.state == VolumeState::Deleting {
+            let forgotten = Transaction::freeing_space().compare(&key, entry.revision).delete(&key);
+            self.core.catalogue.commit(forgotten)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn give_back_part(&self, id: VolumeId, drive: DriveId, what: &str, volume: &VolumeRecord) {

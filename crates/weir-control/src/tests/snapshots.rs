@@ -4,6 +4,7 @@ use weir_types::ExtentIndex;
 
 use super::drain::{add, go_on_until, is_gone, remove};
 use super::*;
+use crate::engine::fake::EngineCall;
 use crate::{CloneVolume, CreateSnapshots, SnapshotView};
 
 fn snapshots(volumes: &[&str], of: &str) -> CreateSnapshots {
@@ -145,6 +146,33 @@ fn restore_resets_size_and_keeps_snapshots() {
     let world = World::start(&state);
     assert_eq!(world.control.views.volume(None, &name("vol1")).unwrap().record.id, restored.id);
     assert_eq!(titles(&world.control.snapshots.snapshots(None, Some(&name("vol1"))).unwrap()), ["vol1@one"]);
+}
+
+/// Fails if the end of a reclaim takes the record of a volume that is new in the catalogue and not served yet. A drive
+/// that has no part of the snapshot gives back what was made there while the volume takes its place.
+#[test]
+fn restored_volume_stays_though_a_part_of_it_is_given_back() {
+    let (_folder, state) = state();
+    let world = with_snapshot(&state);
+    let control = &world.control;
+    let known: Vec<VolumeId> = control.core.model().volumes.keys().copied().collect();
+    let held = world.engine.hold(EngineCall::Close);
+    let restored = std::thread::scope(|scope| {
+        let restore = scope
+            .spawn(|| control.snapshots.restore_snapshot(None, &name("vol1"), &name("one"), false, None));
+        held.wait_until_called();
+        let records = control.core.catalogue.range(keys::VOLUMES).unwrap();
+        let mut records = records.iter().map(|entry| entry.decode::<VolumeRecord>().unwrap());
+        let new = records.find(|record| !known.contains(&record.id)).unwrap();
+        control.reclaims.give_back_part(new.id, DriveId::DEFAULT, "a snapshot of", &new);
+        settle(control);
+        drop(held);
+        restore.join().unwrap().unwrap().record
+    });
+    settle(control);
+    let is_recorded = |id| control.core.catalogue.get(&keys::volume(id)).unwrap().is_some();
+    assert!(is_recorded(restored.id), "the record of a volume that is served is gone");
+    assert!(known.iter().any(|id| !is_recorded(*id)), "the record of the volume that it replaced is gone");
 }
 
 #[test]
