@@ -121,7 +121,10 @@ mod tests {
         assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
         assert_eq!(attempts, 1, "a daemon that runs is not waited for");
         drop(lock);
-        assert!(take(state.path()).is_ok());
+        // Waits in the lock: a program that another test is starting has this file too, until it runs.
+        assert!(
+            take_with(state.path(), |file| rustix::fs::flock(file, FlockOperation::LockExclusive)).is_ok()
+        );
     }
 
     #[test]
