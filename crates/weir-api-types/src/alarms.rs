@@ -32,6 +32,8 @@ pub enum AlarmCode {
     Measurement,
     /// The replicas of a volume.
     Replicas,
+    /// Flushes of a volume that wait for drives although its I/O profile lets them be answered before.
+    OwedFlushes,
     /// A scrub of a volume.
     Scrub,
     /// The fullness of a write journal, or the speed of a journal drive.

@@ -49,6 +49,7 @@ impl From<VolumeIoProfile> for IoProfile {
         match profile {
             VolumeIoProfile::None => IoProfile::None,
             VolumeIoProfile::Journal => IoProfile::Journal,
+            VolumeIoProfile::DbRemote => IoProfile::DbRemote,
         }
     }
 }
@@ -58,6 +59,7 @@ impl From<IoProfile> for VolumeIoProfile {
         match profile {
             IoProfile::None => VolumeIoProfile::None,
             IoProfile::Journal => VolumeIoProfile::Journal,
+            IoProfile::DbRemote => VolumeIoProfile::DbRemote,
         }
     }
 }

@@ -12,6 +12,7 @@ mod classes;
 mod drives;
 mod errors;
 mod events;
+mod io_profile;
 mod journals;
 mod measurements;
 mod operations;
@@ -46,6 +47,7 @@ pub use drives::{
 };
 pub use errors::{ErrorCode, Problem};
 pub use events::{Event, EventCode, EventList, EventQuery, EventSeverity, EventStreamQuery};
+pub use io_profile::{FlushCoalescing, VolumeIoProfile};
 pub use journals::{Journal, JournalList};
 pub use measurements::{DirectionFigures, DriveClass, DriveMeasurement, DriveModify, MeasurementProgress};
 pub use operations::{
@@ -94,18 +96,6 @@ pub enum VolumeClassPolicy {
     /// No class was requested.
     #[cfg_attr(feature = "clap", value(skip))]
     Any,
-}
-
-/// Where the writes of a volume are stable first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
-#[serde(rename_all = "snake_case")]
-pub enum VolumeIoProfile {
-    /// On the drives of the replicas. If a template mixes classes, slow replicas have write journals.
-    #[default]
-    None,
-    /// In write journals on journal drives.
-    Journal,
 }
 
 /// A pair of ceilings; the one that is reached first applies. An absent rate is not limited.
@@ -285,6 +275,9 @@ pub struct Volume {
     pub class_policy: VolumeClassPolicy,
     /// Where writes are stable first.
     pub io_profile: VolumeIoProfile,
+    /// How flushes are answered before they are carried out; only with the I/O profile 'db_remote'.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flush_coalescing: Option<FlushCoalescing>,
     /// Actual class: the lowest class of its drives; absent if the class of a drive is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<IoPriority>,
@@ -417,6 +410,9 @@ pub struct VolumeCreate {
     /// Where writes are stable first; 'none' if absent. 'journal' needs a journal drive for each replica.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io_profile: Option<VolumeIoProfile>,
+    /// How flushes are answered before they are carried out; only with the I/O profile 'db_remote'.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flush_coalescing: Option<FlushCoalescing>,
     /// Policy group of the tenant to bind the volume to, or 'none'. If absent: that of the template, or else
     /// the default policy group of the tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -458,6 +454,9 @@ pub struct VolumeModify {
     /// without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io_profile: Option<VolumeIoProfile>,
+    /// How flushes are answered before they are carried out; only with the I/O profile 'db_remote'.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flush_coalescing: Option<FlushCoalescing>,
     /// Template to follow, or 'none'. The replicas move to the drives of the template in the background. With
     /// 'none' the volume stays as it is, and its number of replicas and class can be changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -5,6 +5,7 @@
 mod alarms;
 mod background;
 mod journals;
+mod owed_flushes;
 mod pools;
 mod process;
 mod reasons;
@@ -19,6 +20,7 @@ use prometheus_client::registry::Registry;
 use weir_types::{Limits, Throughput};
 
 use alarms::AlarmCounts;
+use owed_flushes::OwedFlushes;
 use reasons::LimitInForce;
 use weir_control::reasons::{BoundLimit, BurstCredit};
 use weir_control::totals::{OperationTotals, Totals};
@@ -58,6 +60,7 @@ pub struct Snapshot {
     credits: Vec<BurstCredit>,
     background: Vec<BackgroundJob>,
     scrubs: Vec<ScrubView>,
+    owed_flushes: Vec<OwedFlushes>,
     journals: Vec<JournalView>,
     process: process::Process,
 }
@@ -160,6 +163,7 @@ impl Snapshot {
             for mut view in control.views.volume_views(ids).into_iter().filter(is_shown) {
                 snapshot.limits.extend(reasons::limits_in_force(&view));
                 snapshot.scrubs.extend(view.scrub.take());
+                snapshot.owed_flushes.extend(OwedFlushes::of(&view));
                 snapshot.volumes.push(Subject::volume(view));
             }
         }
@@ -179,7 +183,7 @@ impl Subject {
             ("policy_bound", u64::from(view.policy.is_some())),
         ];
         gauges.extend(view.used_bytes.map(|used| ("used_bytes", used)));
-        let VolumeHealth { condition, replicas, extents_degraded, extents_offline } = view.health;
+        let VolumeHealth { condition, replicas, extents_degraded, extents_offline, .. } = view.health;
         gauges.extend([
             ("online", u64::from(condition != VolumeCondition::Offline)),
             ("degraded", u64::from(condition != VolumeCondition::Online)),
@@ -236,6 +240,7 @@ impl Collector for Snapshot {
         encode_drives(&mut encoder, &self.drives)?;
         background::encode(&mut encoder, &self.background)?;
         scrubs::encode(&mut encoder, &self.scrubs)?;
+        owed_flushes::encode(&mut encoder, &self.owed_flushes)?;
         pools::encode(&mut encoder, &self.pools)?;
         journals::encode(&mut encoder, &self.journals)?;
         reasons::encode_bounds(&mut encoder, &self.bounds)?;

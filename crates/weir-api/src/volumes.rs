@@ -96,6 +96,7 @@ pub(super) async fn create(
         class_policy: request.class_policy.map(Into::into),
         drive: convert::optional_name(request.drive.as_deref())?,
         io_profile: request.io_profile.unwrap_or_default().into(),
+        flush_terms: convert::flush_terms(request.flush_coalescing)?,
         policy: convert_policy::policy_change(
             request.qos_policy_group.as_deref(),
             request.qos_adaptive_policy_group.as_deref(),
@@ -167,6 +168,7 @@ fn changes_of(request: VolumeModify) -> Outcome<ModifyVolume> {
         class_policy: request.class_policy.map(Into::into),
         replicas: request.replicas,
         io_profile: request.io_profile.map(Into::into),
+        flush_terms: convert::flush_terms(request.flush_coalescing)?,
         template: convert_policy::name_or_none(request.template.as_deref())?,
         policy: convert_policy::policy_change(
             request.qos_policy_group.as_deref(),

@@ -32,6 +32,8 @@ pub enum AlarmSource {
     Measurement,
     /// The replicas of a volume.
     Replicas,
+    /// Flushes of a volume that should be owed and are not.
+    OwedFlushes,
     /// A scrub of a volume.
     Scrub,
     /// The fullness of a write journal, or the speed of a journal drive.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use weir_types::{IoProfile, Name, VolumeId};
+use weir_types::{FlushTerms, IoProfile, Name, VolumeId};
 
 use crate::core::Core;
 use crate::error::Outcome;
 use crate::model::projected_state::Proposal;
+use crate::owed_flushes;
 use crate::placing::Placing;
 use crate::pools::Pools;
 use crate::records::{VolumeRecord, VolumeState};
@@ -94,12 +95,18 @@ impl Clones {
         };
         refuse_taken(&model, &source.tenant, &request.name)?;
         refuse_more(&model, 1)?;
+        let io_profile = request.io_profile.unwrap_or(source.io_profile);
         let target = VolumeRecord {
             id: VolumeId(uuid::Uuid::new_v4()),
             name: request.name.clone(),
             placement: placement_like(source),
             template: model.template_of(source).map(|template| template.name.clone()),
-            io_profile: request.io_profile.unwrap_or(source.io_profile),
+            io_profile,
+            flush_terms: if io_profile == source.io_profile {
+                source.flush_terms
+            } else {
+                FlushTerms::default()
+            },
             generation: 0,
             policy_group: policy_for_new(&model, &source.tenant, request.policy.as_ref(), None)?,
             cgroups: Vec::new(),
@@ -110,6 +117,7 @@ impl Clones {
             created_at: Timestamp::now(),
             ..source.clone()
         };
+        owed_flushes::check(&model, &target)?;
         Ok(Pair { source: source.clone(), target })
     }
 }

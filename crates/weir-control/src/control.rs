@@ -27,6 +27,7 @@ use crate::journals::Journals;
 use crate::measurements::Measurements;
 use crate::moves::Moves;
 use crate::operations::Operations;
+use crate::owed_flushes::OwedFlushes;
 use crate::placing::Placing;
 use crate::policies::PolicyGroups;
 use crate::pools::Pools;
@@ -66,6 +67,7 @@ pub struct Control {
     pub journals: Arc<Journals>,
     /// Moves extent replicas to the drives where they belong.
     pub moves: Arc<Moves>,
+    owed_flushes: Arc<OwedFlushes>,
     /// Starts scrubs and records their results.
     pub scrubs: Arc<Scrubs>,
     /// Opens volumes for their clients and takes them down.
@@ -125,6 +127,7 @@ struct Storage {
     absences: Arc<Absences>,
     extents: Arc<Extents>,
     moves: Arc<Moves>,
+    owed_flushes: Arc<OwedFlushes>,
     scrubs: Arc<Scrubs>,
     serving: Arc<Serving>,
     attachments: Arc<Attachments>,
@@ -170,6 +173,7 @@ fn storage(core: &Arc<Core>, config: &ControlConfig) -> Storage {
         reclaims: reclaims.clone(),
         absences: absences.clone(),
     });
+    let owed_flushes = Arc::new(OwedFlushes::new(core.clone(), journals.clone()));
     let moves = Arc::new(Moves::new(
         core.clone(),
         figures.clone(),
@@ -177,6 +181,7 @@ fn storage(core: &Arc<Core>, config: &ControlConfig) -> Storage {
         journals.clone(),
         extents.clone(),
         absences.clone(),
+        owed_flushes.clone(),
     ));
     let scrubs = Arc::new(Scrubs::new(core.clone()));
     let serving = Arc::new(Serving {
@@ -186,6 +191,7 @@ fn storage(core: &Arc<Core>, config: &ControlConfig) -> Storage {
         bindings: bindings.clone(),
         scrubs: scrubs.clone(),
         reclaims: reclaims.clone(),
+        owed_flushes: owed_flushes.clone(),
     });
     let host = Box::new(KernelHost::new(&core.state, config.program.clone(), config.has_io_uring));
     let attachments =
@@ -202,6 +208,7 @@ fn storage(core: &Arc<Core>, config: &ControlConfig) -> Storage {
         absences,
         extents,
         moves,
+        owed_flushes,
         scrubs,
         serving,
         attachments,
@@ -267,6 +274,7 @@ fn volume_parts(core: &Arc<Core>, storage: &Storage) -> VolumeParts {
         journals: storage.journals.clone(),
         extents: storage.extents.clone(),
         moves: storage.moves.clone(),
+        owed_flushes: storage.owed_flushes.clone(),
         serving: storage.serving.clone(),
         attachments: storage.attachments.clone(),
         views: views.clone(),
@@ -337,6 +345,7 @@ fn alarm_list(core: &Arc<Core>, space: &Arc<StateSpace>, storage: &Storage, part
         placing: storage.placing.clone(),
         moves: storage.moves.clone(),
         journals: storage.journals.clone(),
+        owed_flushes: storage.owed_flushes.clone(),
         scrubs: storage.scrubs.clone(),
         extents: storage.extents.clone(),
         absences: storage.absences.clone(),
@@ -369,11 +378,8 @@ impl Control {
         let volumes = volume_parts(&core, &storage);
         let policies = policy_parts(&core, &storage);
         let recordings = Arc::new(Recordings { core: core.clone(), figures: storage.figures.clone() });
-        let statistics = Arc::new(Statistics {
-            core: core.clone(),
-            views: volumes.views.clone(),
-            groups: policies.groups.clone(),
-        });
+        let (views, groups) = (volumes.views.clone(), policies.groups.clone());
+        let statistics = Arc::new(Statistics { core: core.clone(), views, groups });
         let reasons = Arc::new(Reasons { core: core.clone(), figures: storage.figures.clone() });
         let background = Arc::new(Background { core: core.clone(), scrubs: storage.scrubs.clone() });
         let operations = operations(&core, &storage, &parts, &background);
@@ -388,6 +394,7 @@ impl Control {
             reclaims,
             journals,
             moves,
+            owed_flushes,
             scrubs,
             serving,
             attachments,
@@ -407,6 +414,7 @@ impl Control {
             reclaims,
             journals,
             moves,
+            owed_flushes,
             scrubs,
             serving,
             attachments,
@@ -458,9 +466,10 @@ impl Control {
         self.alarms.check_extent_files();
     }
 
-    /// Carries moves on, and then the drains that wait for them.
+    /// Carries moves on, and then whatever follows the replicas: flush windows and drains.
     pub fn settle_moves(&self) {
         self.moves.settle_moves();
+        self.owed_flushes.look();
         self.drains.settle_drains();
     }
 

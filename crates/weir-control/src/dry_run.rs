@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use weir_replay::trace::Header;
 use weir_types::name::DEFAULT_TENANT;
-use weir_types::{ClassPolicy, IoProfile, Name, VolumeId};
+use weir_types::{ClassPolicy, FlushTerms, IoProfile, Name, VolumeId};
 
 use crate::apply::PolicySet;
 use crate::catalogue::Revision;
@@ -84,6 +84,7 @@ fn volume_record(number: u128, tenant: Name, name: Name, size_bytes: u64) -> Vol
         io_priority: DEFAULT_CLASS,
         class_policy: ClassPolicy::Any,
         io_profile: IoProfile::default(),
+        flush_terms: FlushTerms::default(),
         generation: 0,
         policy_group: None,
         cgroups: Vec::new(),

@@ -46,6 +46,8 @@ pub struct VolumeHealth {
     pub extents_degraded: u64,
     /// Extents without a reachable replica in sync.
     pub extents_offline: u64,
+    /// Extents with fewer than two reachable replicas in sync.
+    pub extents_alone: u64,
 }
 
 /// Extents whose only replica failed, by volume.
@@ -57,6 +59,7 @@ impl VolumeHealth {
         self.replicas.in_sync += replicas.in_sync;
         self.replicas.stale += replicas.stale;
         self.replicas.missing += replicas.missing;
+        self.extents_alone += u64::from(replicas.in_sync < 2);
         match replicas.in_sync {
             0 => self.extents_offline += 1,
             in_sync if in_sync < wanted => self.extents_degraded += 1,

@@ -10,7 +10,7 @@ use weir_testkit::wait::wait_until;
 use weir_types::{ClassThresholds, IoProfile, Name};
 
 use crate::engine::fake::FakeEngine;
-use crate::{Control, ControlConfig, CreateVolume, Outcome};
+use crate::{Control, ControlConfig, CreateVolume, FlushTermsChange, Outcome};
 
 /// A control core and its state folder; the folder stays when the core ends.
 pub struct World {
@@ -79,6 +79,7 @@ pub fn volume(tenant: Option<&str>, text: &str, size_bytes: u64) -> CreateVolume
         template: None,
         drive: None,
         io_profile: IoProfile::default(),
+        flush_terms: FlushTermsChange::default(),
         io_priority: None,
         class_policy: None,
         policy: None,

@@ -10,6 +10,7 @@ mod io_profile;
 mod journal_drives;
 mod lost_writes;
 mod measurements;
+mod owed_flushes;
 mod policies;
 mod pools;
 mod record_backups;

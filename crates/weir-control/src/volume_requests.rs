@@ -1,6 +1,6 @@
 //! Requests to create, change and delete volumes.
 
-use weir_types::{Class, ClassPolicy, IoProfile, Name};
+use weir_types::{Class, ClassPolicy, FlushTerms, IoProfile, Name};
 
 use crate::records::GroupKind;
 
@@ -25,11 +25,37 @@ pub struct CreateVolume {
     pub drive: Option<Name>,
     /// Where its writes are stable first.
     pub io_profile: IoProfile,
+    /// How its flushes are owed; only with the I/O profile `db_remote`.
+    pub flush_terms: FlushTermsChange,
     /// The initial policy; if `None`, the policy group of the template, or else the tenant's default policy
     /// group.
     pub policy: Option<PolicyChange>,
     /// Bind floors that the drive's pool cannot deliver, and let replicas share a zone or rack.
     pub force: bool,
+}
+
+/// Requested terms of owed flushes; a field that is `None` stays, or has its default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlushTermsChange {
+    /// The window in milliseconds.
+    pub window_ms: Option<u32>,
+    /// Whether replicas may share a failure domain.
+    pub may_share_failure_domain: Option<bool>,
+}
+
+impl FlushTermsChange {
+    /// True if nothing is to change.
+    pub fn is_empty(&self) -> bool {
+        *self == FlushTermsChange::default()
+    }
+
+    /// The terms after the change.
+    pub fn apply(&self, old: FlushTerms) -> FlushTerms {
+        FlushTerms {
+            window_ms: self.window_ms.unwrap_or(old.window_ms),
+            may_share_failure_domain: self.may_share_failure_domain.unwrap_or(old.may_share_failure_domain),
+        }
+    }
 }
 
 /// Requested change of a volume's policy.
@@ -54,6 +80,8 @@ pub struct ModifyVolume {
     pub replicas: Option<u8>,
     /// Another I/O profile; replicas are moved behind write journals, or to where they need none.
     pub io_profile: Option<IoProfile>,
+    /// How its flushes are owed.
+    pub flush_terms: FlushTermsChange,
     /// Another template to follow. With `Some(None)`, the volume follows none and stays as it is.
     pub template: Option<Option<Name>>,
     /// Another policy, or none.
@@ -76,6 +104,7 @@ impl ModifyVolume {
             class_policy,
             replicas,
             io_profile,
+            flush_terms,
             template,
             policy,
             is_read_only,
@@ -85,6 +114,7 @@ impl ModifyVolume {
             || class_policy.is_some()
             || replicas.is_some()
             || io_profile.is_some()
+            || !flush_terms.is_empty()
             || template.is_some();
         !is_moved && name.is_none() && policy.is_none() && is_read_only.is_none()
     }

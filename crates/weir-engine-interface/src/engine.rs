@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use weir_qos::Credits;
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, ExtentIndex, Scope, Terms, VolumeId};
@@ -140,6 +141,13 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
     fn set_read_costs(&self, volume: VolumeId, read_costs: Vec<(DriveId, u32)>) -> Result<(), EngineError>;
+
+    /// Lets flushes of a volume be owed for at most this long while several replicas hold the data, or carries out
+    /// each before its answer. What is owed then is carried out at once.
+    ///
+    /// # Errors
+    /// If the volume is not open or the reactor has stopped.
+    fn set_flush_window(&self, volume: VolumeId, window: Option<Duration>) -> Result<(), EngineError>;
 
     /// Adds a replica of an extent, whose empty file exists already. When this call returns, the replica
     /// metadata names the replica durably, and resync runs in the background. The replica counts as in sync

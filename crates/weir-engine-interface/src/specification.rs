@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use weir_qos::{DepthOrigin, DriveModel};
 use weir_store::PendingDeletion;
@@ -29,6 +30,9 @@ pub struct VolumeSpec {
     /// Checksum headers found beside replicas, by extent and slot; `None` for a header that could not be
     /// read.
     pub headers: Vec<(ExtentIndex, usize, Option<ChecksumHeader>)>,
+    /// How long a flush may be owed while several replicas hold the data; `None` if each is carried out before its
+    /// answer.
+    pub flush_window: Option<Duration>,
 }
 
 /// Where the replicas of a volume's extents lie.

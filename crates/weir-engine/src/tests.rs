@@ -104,6 +104,7 @@ impl World {
             recovered_extents: if replicas > 1 { vec![recovered_extent] } else { Vec::new() },
             epoch_records: self.folder.path().join("epochs"),
             headers: Vec::new(),
+            flush_window: None,
         };
         let (done, _answer) = sync_channel(1);
         let (journals, open) = Default::default();

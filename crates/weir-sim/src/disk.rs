@@ -80,6 +80,11 @@ impl<C: Clone + Default + PartialEq> File<C> {
         self.volatile.clear();
     }
 
+    /// Blocks with a change that is not stable, and the last of these changes.
+    pub fn volatile_blocks(&self) -> BTreeMap<u32, C> {
+        self.volatile.iter().map(|change| (change.block, change.content.clone())).collect()
+    }
+
     /// Blocks that hold something other than zeroes.
     pub fn data_blocks(&self) -> BTreeSet<u32> {
         let written = self.stable.keys().copied().chain(self.volatile.iter().map(|change| change.block));

@@ -5,6 +5,7 @@
 //! difference. Only writes that are stable, by a flush or by their own durability, count as overwriting.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::Stamp;
 
@@ -16,6 +17,8 @@ struct Write {
     /// Instant of the acknowledgement. `None` while the write is in flight, or if it was never acknowledged.
     ended: Option<u64>,
     is_stable: bool,
+    /// Whether a flush that is owed covers it: it survives the daemon, and perhaps no power cut.
+    is_held: bool,
 }
 
 /// All writes of all sectors.
@@ -32,6 +35,7 @@ impl History {
             began: now,
             ended: None,
             is_stable: false,
+            is_held: false,
         });
     }
 
@@ -51,6 +55,28 @@ impl History {
         }
     }
 
+    /// Records the answer to a flush that began at `began` and is owed. No kill loses what ended before.
+    pub fn held(&mut self, began: u64) {
+        for write in self.sectors.values_mut().flatten() {
+            write.is_held |= write.ended.is_some_and(|ended| ended < began);
+        }
+    }
+
+    /// Forgets for these sectors that flushes are owed: power, or a drive, may have lost what they cover.
+    pub fn forget_held(&mut self, sectors: Range<u64>) {
+        self.sectors
+            .range_mut(sectors)
+            .flat_map(|(_, writes)| writes)
+            .for_each(|write| write.is_held = false);
+    }
+
+    /// True if a sector may have this stamp by a write that an owed flush covers, and that is not known to be stable.
+    pub fn is_owed(&self, sector: u64, stamp: Stamp) -> bool {
+        let writes = self.sectors.get(&sector).into_iter().flatten();
+        let mut of_stamp = writes.filter(|write| write.stamp == stamp);
+        of_stamp.any(|write| write.is_held && !write.is_stable)
+    }
+
     /// Checks a value that was read between two instants.
     ///
     /// # Errors
@@ -60,29 +86,29 @@ impl History {
         self.check(sector, stamp, ended, overwrites)
     }
 
-    /// Checks a value found after a power cut, and makes it the sector's whole history.
+    /// Checks a value found after a crash, and makes it the sector's whole history.
     ///
     /// # Errors
     /// Names the rule that the value breaks.
     pub fn check_after_crash(&mut self, sector: u64, stamp: Stamp, now: u64) -> Result<(), String> {
-        self.check(sector, stamp, now, |write| write.is_stable)?;
-        let survivor = Write { stamp, began: now, ended: Some(now), is_stable: true };
+        self.check(sector, stamp, now, |write| write.is_stable || write.is_held)?;
+        let survivor = Write { stamp, began: now, ended: Some(now), is_stable: true, is_held: true };
         self.sectors.insert(sector, vec![survivor]);
         Ok(())
     }
 
-    /// Checks a value found after a kill. A kill may lose writes that were not stable, but makes nothing
+    /// Checks a value found after a kill. A kill may lose writes that no flush covers, but makes nothing
     /// stable. So the value now counts as written, but the next power cut may still bring back an earlier
     /// one.
     ///
     /// # Errors
     /// Names the rule that the value breaks.
     pub fn check_after_kill(&mut self, sector: u64, stamp: Stamp, now: u64) -> Result<(), String> {
-        self.check(sector, stamp, now, |write| write.is_stable)?;
+        self.check(sector, stamp, now, |write| write.is_stable || write.is_held)?;
         let writes = self.sectors.entry(sector).or_default();
         // Writes that were in flight do not continue after the kill.
         writes.iter_mut().for_each(|write| write.ended = write.ended.or(Some(now - 1)));
-        writes.push(Write { stamp, began: now, ended: Some(now), is_stable: false });
+        writes.push(Write { stamp, began: now, ended: Some(now), is_stable: false, is_held: false });
         Ok(())
     }
 
@@ -105,7 +131,7 @@ impl History {
     ) -> Result<(), String> {
         let none = Vec::new();
         let writes = self.sectors.get(&sector).unwrap_or(&none);
-        let initial = Write { stamp: 0, began: 0, ended: Some(0), is_stable: true };
+        let initial = Write { stamp: 0, began: 0, ended: Some(0), is_stable: true, is_held: true };
         let is_possible = |source: &Write| {
             let is_overwritten =
                 |other: &Write| source.ended.is_some_and(|end| other.began > end) && overwrites(other);

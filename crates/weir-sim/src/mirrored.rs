@@ -25,6 +25,7 @@ mod swapping;
 
 use crate::requests::random_slot;
 use daemon::Daemon;
+use daemon::owed_flushes::{check_owed_flushes, check_paid};
 pub use report::Report;
 pub use settings::{Abilities, Rot, Sabotage, Settings};
 
@@ -40,10 +41,12 @@ struct MirrorWorld {
 /// Names the promise that was broken.
 pub fn run(settings: Settings) -> Result<Report, String> {
     let mut world = MirrorWorld { daemon: Daemon::new(settings), is_resizing: false };
+    world.daemon.set_flush_coalescing(settings.coalesces_flushes)?;
     for _ in 0..settings.steps {
         world.step()?;
     }
     world.settle()?;
+    world.pay_all()?;
     world.rot_some()?;
     world.crash()?;
     world.make_up()?;
@@ -85,6 +88,9 @@ impl MirrorWorld {
         if self.is_by_chance(settings.moves_per_mille, 1000) {
             return self.change_replicas();
         }
+        if settings.coalesces_flushes {
+            self.work_on_owed_flushes()?;
+        }
         self.daemon.machine.carry_out_unfenced();
         self.go_and_return()?;
         self.look_at_journal()?;
@@ -111,6 +117,24 @@ impl MirrorWorld {
             return self.daemon.accept_request();
         }
         self.daemon.answer_one()
+    }
+
+    /// Ends the window of owed flushes at rest: all of them are paid then.
+    fn pay_all(&mut self) -> Result<(), String> {
+        self.daemon.pay_flushes()?;
+        self.settle()?;
+        check_paid(&self.daemon)
+    }
+
+    /// Checks the owed flushes, ends their window by chance, and changes the profile now and then.
+    fn work_on_owed_flushes(&mut self) -> Result<(), String> {
+        check_owed_flushes(&mut self.daemon)?;
+        match self.daemon.machine.random.below(400) {
+            0 => self.daemon.set_flush_coalescing(false),
+            1..5 => self.daemon.set_flush_coalescing(true),
+            5..25 => self.daemon.pay_flushes(),
+            _ => Ok(()),
+        }
     }
 
     fn is_by_chance(&mut self, numerator: u64, denominator: u64) -> bool {

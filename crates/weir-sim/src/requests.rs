@@ -81,6 +81,11 @@ pub(crate) fn sectors(request: &Request) -> impl Iterator<Item = u64> + use<> {
     first..first + u64::from(request.length / SECTOR_BYTES)
 }
 
+/// The first sector of a block of an extent.
+pub(crate) fn first_sector(extent: ExtentIndex, block: u32) -> u64 {
+    extent.start_bytes() / u64::from(SECTOR_BYTES) + u64::from(block) * BLOCK_SECTORS as u64
+}
+
 /// Extent of a sector, block in the extent, and sector in the block.
 pub(crate) fn place_of(sector: u64) -> (ExtentIndex, u32, usize) {
     let byte = sector * u64::from(SECTOR_BYTES);

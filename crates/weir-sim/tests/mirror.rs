@@ -96,6 +96,14 @@ fn promises_hold_while_drives_are_away_and_return() {
     assert!(absences > 1000, "drives went only {absences} times");
 }
 
+#[test]
+fn owed_flush_is_held_by_several_replicas_until_it_is_paid() {
+    let reports = check(300, Settings::coalesced);
+    let (owed, paid) =
+        (sum(&reports, |report| report.flushes_owed), sum(&reports, |report| report.flushes_paid));
+    assert!(owed > 3000 && paid > 1000, "only {owed} flushes were owed, and {paid} paid");
+}
+
 type Kind = fn(u64) -> Settings;
 
 /// Worlds that once broke a promise.

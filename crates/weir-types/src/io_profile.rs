@@ -1,4 +1,4 @@
-//! The I/O profile of a volume, and the role of a drive that follows from it.
+//! The I/O profile of a volume, what belongs to it, and the role of a drive that follows from it.
 
 use std::fmt;
 
@@ -13,6 +13,34 @@ pub enum IoProfile {
     None,
     /// In write journals on journal drives. Each replica has one, and is written later.
     Journal,
+    /// On the drives of its replicas, a moment after a flush was answered: the memory of two replicas at least holds the
+    /// data until then ([`FlushTerms`]).
+    DbRemote,
+}
+
+/// How flushes are owed with [`IoProfile::DbRemote`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlushTerms {
+    /// Longest time in milliseconds from the answer to a flush to its begin, 1 to [`FlushTerms::WINDOW_MS_MAX`].
+    pub window_ms: u32,
+    /// Whether replicas may share a failure domain.
+    pub may_share_failure_domain: bool,
+}
+
+impl FlushTerms {
+    /// Longest window in milliseconds. More would lose too much with all replicas.
+    pub const WINDOW_MS_MAX: u32 = 10_000;
+
+    /// True for the terms that volumes have unless they ask for others.
+    pub fn is_default(&self) -> bool {
+        *self == FlushTerms::default()
+    }
+}
+
+impl Default for FlushTerms {
+    fn default() -> FlushTerms {
+        FlushTerms { window_ms: 100, may_share_failure_domain: false }
+    }
 }
 
 impl IoProfile {
@@ -27,6 +55,7 @@ impl fmt::Display for IoProfile {
         formatter.write_str(match self {
             IoProfile::None => "none",
             IoProfile::Journal => "journal",
+            IoProfile::DbRemote => "db_remote",
         })
     }
 }

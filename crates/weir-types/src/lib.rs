@@ -28,7 +28,7 @@ pub use cgroup::Cgroup;
 pub use emulation::{Emulation, EmulationKind};
 pub use extent_index::ExtentIndex;
 pub use identity::{AttachmentId, CgroupBindingId, DriveId, JournalId, PolicyGroupId, VolumeId};
-pub use io_profile::{DriveRole, IoProfile};
+pub use io_profile::{DriveRole, FlushTerms, IoProfile};
 pub use measurement::{ClassThreshold, ClassThresholds, MeasuredDirection, Measurement, ThresholdsError};
 pub use name::{Name, NameError};
 pub use policy::{

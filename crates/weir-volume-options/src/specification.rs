@@ -144,6 +144,7 @@ impl Specification {
             io_priority: self.io_priority,
             class_policy: None,
             io_profile: self.io_profile,
+            flush_coalescing: None,
             qos_policy_group: self.policy_group.clone(),
             drive: None,
             qos_adaptive_policy_group: None,
@@ -202,6 +203,7 @@ fn profile(key: &str, value: &str) -> Result<Option<VolumeIoProfile>, Specificat
         "auto" => Ok(None),
         "none" => Ok(Some(VolumeIoProfile::None)),
         "journal" => Ok(Some(VolumeIoProfile::Journal)),
+        "db_remote" => Ok(Some(VolumeIoProfile::DbRemote)),
         _ => Err(SpecificationError::Unsupported { key: key.to_owned(), value: value.to_owned() }),
     }
 }

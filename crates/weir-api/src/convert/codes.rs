@@ -40,6 +40,7 @@ alike!(
     Space,
     Measurement,
     Replicas,
+    OwedFlushes,
     Scrub,
     Journal
 );

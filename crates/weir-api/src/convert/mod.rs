@@ -15,29 +15,65 @@ mod snapshots;
 mod templates;
 
 use weir_engine_interface::statistics::{Bucket, OperationCounters, ReplicationCounters};
-use weir_types::{IoProfile, Name};
+use weir_types::{FlushTerms, IoProfile, Name};
 
 pub use attachments::method_asked;
 pub use from_control::{FromControl, IntoApi};
 
 use weir_api_types::{
-    BoundPolicy, IoPriority, LatencyBucket, LatencyPercentiles, OperationSample, PolicyGroupSample,
-    ReplicaPlacement, Scrub, Tenant, Volume, VolumeClassPolicy, VolumeDrive, VolumeHealth, VolumeLife,
-    VolumeMoveState, VolumeMoving, VolumePolicy, VolumeReplication, VolumeSample,
+    BoundPolicy, FlushCoalescing, IoPriority, LatencyBucket, LatencyPercentiles, OperationSample,
+    PolicyGroupSample, ReplicaPlacement, Scrub, Tenant, Volume, VolumeClassPolicy, VolumeDrive, VolumeHealth,
+    VolumeLife, VolumeMoveState, VolumeMoving, VolumePolicy, VolumeReplication, VolumeSample,
 };
 use weir_control::records::{DriveRecord, VolumeState};
 use weir_control::totals::{OperationTotals, Totals};
 use weir_control::{
-    self, ControlError, MoveState, MoveView, Outcome, ReplicaCounts, TenantView, VolumeCondition, VolumeView,
+    self, ControlError, FlushTermsChange, MoveState, MoveView, Outcome, ReplicaCounts, TenantView,
+    VolumeCondition, VolumeView,
 };
 
-/// Point at which a write of a volume without a profile is stable.
-fn ack_point(replicas: u8, io_profile: IoProfile) -> String {
-    let place = if io_profile == IoProfile::Journal { "in the write journal of" } else { "on" };
+/// Point at which a flush of a volume is answered.
+fn ack_point(replicas: u8, io_profile: IoProfile, flush_terms: FlushTerms) -> String {
+    let place = match io_profile {
+        IoProfile::DbRemote => {
+            let window_ms = flush_terms.window_ms;
+            return format!("memory of {replicas} replicas, stable within {window_ms} ms");
+        }
+        IoProfile::Journal => "in the write journal of",
+        IoProfile::None => "on",
+    };
     match replicas {
         1 => format!("stable {place} 1 replica at flush or FUA"),
         replicas => format!("stable {place} each of {replicas} replicas that is in sync, at flush or FUA"),
     }
+}
+
+/// Terms of owed flushes, to show.
+fn flush_coalescing(terms: FlushTerms) -> FlushCoalescing {
+    FlushCoalescing {
+        window_seconds: Some(f64::from(terms.window_ms) / 1000.0),
+        allow_shared_failure_domain: Some(terms.may_share_failure_domain),
+    }
+}
+
+/// Reads the requested terms of owed flushes.
+pub fn flush_terms(asked: Option<FlushCoalescing>) -> Outcome<FlushTermsChange> {
+    let FlushCoalescing { window_seconds, allow_shared_failure_domain } = asked.unwrap_or_default();
+    let milliseconds = |seconds: f64| {
+        let whole = (seconds * 1000.0).round();
+        let is_whole =
+            (seconds * 1000.0 - whole).abs() < 1e-6 && (0.0..=f64::from(u32::MAX)).contains(&whole);
+        let error = || {
+            ControlError::invalid(format!(
+                "a flush window of {seconds} s is not a whole number of milliseconds"
+            ))
+        };
+        if is_whole { Ok(whole as u32) } else { Err(error()) }
+    };
+    Ok(FlushTermsChange {
+        window_ms: window_seconds.map(milliseconds).transpose()?,
+        may_share_failure_domain: allow_shared_failure_domain,
+    })
 }
 
 /// Reads a name.
@@ -114,6 +150,8 @@ impl FromControl<VolumeView> for Volume {
             io_priority: IoPriority::from(record.io_priority),
             class_policy: VolumeClassPolicy::from(record.class_policy),
             io_profile: record.io_profile.into(),
+            flush_coalescing: (record.io_profile == IoProfile::DbRemote)
+                .then(|| flush_coalescing(record.flush_terms)),
             class: view.class.map(IoPriority::from),
             read_only: record.is_read_only,
             state: record.state.into_api(),
@@ -123,7 +161,7 @@ impl FromControl<VolumeView> for Volume {
             qos_policy_group,
             qos_adaptive_policy_group,
             policy,
-            ack_point: ack_point(record.replicas, record.io_profile),
+            ack_point: ack_point(record.replicas, record.io_profile, record.flush_terms),
             connections: view.counters.map_or(0, |counters| counters.connections),
             created_at: record.created_at,
         }

@@ -3,13 +3,14 @@
 use clap::{Args, Subcommand};
 use weir_types::bounds::VOLUME_SIZE_GRANULE_BYTES;
 use weir_types::control_bounds::REPLICAS_MAX;
+use weir_types::emulation::parse_time;
 use weir_types::units::Size;
 
 use super::{
     BindingOptions, CloneArguments, OptionalVolumeName, ReadArguments, RecordArguments, TenantFilter,
     TenantOfShown, TenantOption, VolumeName,
 };
-use weir_api_types::{IoPriority, VolumeClassPolicy, VolumeIoProfile};
+use weir_api_types::{FlushCoalescing, IoPriority, VolumeClassPolicy, VolumeIoProfile};
 
 /// Reads a volume size; a bare number counts in GiB.
 pub fn size(text: &str) -> Result<Size, weir_types::UnitError> {
@@ -160,15 +161,45 @@ pub struct VolumeCreateArguments {
     #[arg(long, value_name = "strict|prefer", value_enum, ignore_case = true, hide_possible_values = true)]
     pub class_policy: Option<VolumeClassPolicy>,
     /// Where writes are stable first: 'none' is on the drives of its replicas, 'journal' in write journals on
-    /// journal drives [default: none]
-    #[arg(long, value_name = "none|journal", value_enum, ignore_case = true, hide_possible_values = true)]
+    /// journal drives, 'db_remote' in the memory of its replicas, and on their drives a moment later [default: none]
+    #[arg(
+        long,
+        value_name = "none|journal|db_remote",
+        value_enum,
+        ignore_case = true,
+        hide_possible_values = true
+    )]
     pub io_profile: Option<VolumeIoProfile>,
+    #[command(flatten)]
+    pub flush: FlushOptions,
     #[command(flatten)]
     pub binding: BindingOptions,
     /// Bind a floor that the drive's pool cannot meet, and let replicas share a zone or rack; an alarm
     /// shows it
     #[arg(long)]
     pub force: bool,
+}
+
+/// How flushes are answered before they are carried out.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct FlushOptions {
+    /// Longest time from the answer to a flush to its begin, with the I/O profile 'db_remote' [default: 100ms]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub flush_window: Option<u64>,
+    /// Let the replicas share a zone and rack with the I/O profile 'db_remote': their failure may then lose the flushes of
+    /// the window
+    #[arg(long, value_name = "true|false", hide_possible_values = true, num_args = 0..=1, default_missing_value = "true")]
+    pub allow_shared_failure_domain: Option<bool>,
+}
+
+impl FlushOptions {
+    /// The request, if any option is given.
+    pub fn request(self) -> Option<FlushCoalescing> {
+        let window_seconds = self.flush_window.map(|ns| ns as f64 / 1e9);
+        let request =
+            FlushCoalescing { window_seconds, allow_shared_failure_domain: self.allow_shared_failure_domain };
+        (request != FlushCoalescing::default()).then_some(request)
+    }
 }
 
 /// Arguments of a change of a volume.
@@ -211,9 +242,22 @@ pub struct VolumeChanges {
           visible_alias = "repl")]
     pub replicas: Option<u8>,
     /// Where writes are stable first: its replicas are moved behind write journals on journal drives ('journal'), or to
-    /// drives without ('none'), while it is in use
-    #[arg(long, value_name = "none|journal", value_enum, ignore_case = true, hide_possible_values = true)]
+    /// drives without ('none'), while it is in use; 'db_remote' answers flushes from the memory of its replicas
+    #[arg(
+        long,
+        value_name = "none|journal|db_remote",
+        value_enum,
+        ignore_case = true,
+        hide_possible_values = true
+    )]
     pub io_profile: Option<VolumeIoProfile>,
+    /// Longest time from the answer to a flush to its begin, with the I/O profile 'db_remote' [default: 100ms]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub flush_window: Option<u64>,
+    /// Let the replicas share a zone and rack with the I/O profile 'db_remote': their failure may then lose the flushes of
+    /// the window
+    #[arg(long, value_name = "true|false", hide_possible_values = true, num_args = 0..=1, default_missing_value = "true")]
+    pub allow_shared_failure_domain: Option<bool>,
     /// Template to follow: its replicas are moved while it is in use; or 'none', which leaves its replicas
     /// unchanged
     #[arg(long, value_name = "TEMPLATE|none")]
@@ -224,4 +268,14 @@ pub struct VolumeChanges {
     /// Forbid clients to change its data, or allow it again
     #[arg(long, value_name = "true|false", hide_possible_values = true)]
     pub read_only: Option<bool>,
+}
+
+impl VolumeChanges {
+    /// The options of flushes. They are no group of their own: one of them is change enough.
+    pub fn flush(&self) -> FlushOptions {
+        FlushOptions {
+            flush_window: self.flush_window,
+            allow_shared_failure_domain: self.allow_shared_failure_domain,
+        }
+    }
 }

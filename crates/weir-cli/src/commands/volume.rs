@@ -105,6 +105,7 @@ fn create(client: &Client, arguments: VolumeCreateArguments) -> Result<(), Comma
         io_priority: arguments.class,
         class_policy: arguments.class_policy,
         io_profile: arguments.io_profile,
+        flush_coalescing: arguments.flush.request(),
         qos_policy_group: arguments.binding.policy_group,
         qos_adaptive_policy_group: arguments.binding.adaptive_policy_group,
         force: arguments.force,
@@ -143,6 +144,7 @@ fn modify(client: &Client, arguments: VolumeModifyArguments) -> Result<(), Comma
              alone"
         )));
     }
+    let flush_coalescing = changes.flush().request();
     let request = VolumeModify {
         name: changes.new_name,
         size_bytes: None,
@@ -150,6 +152,7 @@ fn modify(client: &Client, arguments: VolumeModifyArguments) -> Result<(), Comma
         class_policy: arguments.class_policy,
         replicas: changes.replicas,
         io_profile: changes.io_profile,
+        flush_coalescing,
         template: changes.template,
         qos_policy_group: fixed.filter(|name| !name.is_empty()),
         qos_adaptive_policy_group: adaptive,
@@ -242,6 +245,7 @@ fn profile(volume: &Volume) -> &'static str {
     match volume.io_profile {
         VolumeIoProfile::None => "none",
         VolumeIoProfile::Journal => "journal",
+        VolumeIoProfile::DbRemote => "db_remote",
     }
 }
 

@@ -17,12 +17,14 @@ use crate::drains::Drains;
 use crate::drive_records::DriveRecords;
 use crate::drives::Drives;
 use crate::extents::Extents;
+use crate::health::{FailedExtents, health};
 use crate::journals::Journals;
 use crate::measurements::Measurements;
 use crate::moves::Moves;
+use crate::owed_flushes::{self, OwedFlushes};
 use crate::placing::Placing;
 use crate::pools::Pools;
-use crate::records::VolumeState;
+use crate::records::{VolumeRecord, VolumeState};
 use crate::replica_alarms::{close_replicas, missing_replicas};
 use crate::scrubs::Scrubs;
 use crate::space::StateSpace;
@@ -43,6 +45,7 @@ pub struct AlarmList {
     pub(crate) placing: Arc<Placing>,
     pub(crate) moves: Arc<Moves>,
     pub(crate) journals: Arc<Journals>,
+    pub(crate) owed_flushes: Arc<OwedFlushes>,
     pub(crate) scrubs: Arc<Scrubs>,
     pub(crate) extents: Arc<Extents>,
     pub(crate) absences: Arc<Absences>,
@@ -73,7 +76,30 @@ impl AlarmList {
         alarms.extend(self.moves.move_alarms());
         alarms.extend(self.journals.full_journal_alarms());
         alarms.extend(self.scrubs.scrub_alarms());
+        alarms.extend(self.owed_flush_alarms());
         alarms
+    }
+
+    /// One alarm for each volume whose flushes wait for drives although its I/O profile lets them be owed.
+    fn owed_flush_alarms(&self) -> Vec<ActiveAlarm> {
+        let model = self.core.model();
+        let volumes = model.volumes.values().map(|volume| &volume.record);
+        let owing = volumes.filter(|volume| volume.state == VolumeState::Online && volume.owes_flushes());
+        let alarm = |volume: &VolumeRecord| {
+            // Only extents that always had one replica can be in the set, and these have one anyway.
+            let extents_alone = health(&model, volume, &FailedExtents::new()).extents_alone;
+            Some(ActiveAlarm {
+                source: AlarmSource::OwedFlushes,
+                drive: None,
+                volume: Some(volume.id),
+                extent: None,
+                message: match self.owed_flushes.window(&model, volume) {
+                    Ok(_) => owed_flushes::words_if_alone(extents_alone)?,
+                    Err(why) => why.to_owned(),
+                },
+            })
+        };
+        owing.filter_map(alarm).collect()
     }
 
     /// The message of an alarm, with the name of the drive if the alarm concerns one.

@@ -97,6 +97,11 @@ fn advice(source: AlarmSource) -> (Severity, &'static str, &'static str) {
             "the volume's data, if another drive fails",
             "bring missing drives back, or add others: replicas are brought up to date by themselves",
         ),
+        AlarmSource::OwedFlushes => (
+            Warning,
+            "the speed of flushes, which wait for the drives as with the I/O profile 'none'",
+            "bring missing drives back, or move replicas to drives in different zones",
+        ),
         AlarmSource::Ledger => {
             (Warning, "floors, which cannot all be kept", "lower floors, or add a drive to the pool")
         }

@@ -37,6 +37,7 @@ use crate::extents::Extents;
 use crate::figures::Figures;
 use crate::journals::{AgainstProfile, Journals};
 use crate::model::{Model, Versioned};
+use crate::owed_flushes::OwedFlushes;
 use crate::placing::Placing;
 use crate::records::{TemplateRecord, VolumeRecord};
 
@@ -104,6 +105,7 @@ pub struct Moves {
     journals: Arc<Journals>,
     extents: Arc<Extents>,
     absences: Arc<Absences>,
+    owed_flushes: Arc<OwedFlushes>,
     unsettled: Mutex<BTreeMap<VolumeId, Unsettled>>,
 }
 
@@ -115,8 +117,18 @@ impl Moves {
         journals: Arc<Journals>,
         extents: Arc<Extents>,
         absences: Arc<Absences>,
+        owed_flushes: Arc<OwedFlushes>,
     ) -> Moves {
-        Moves { core, figures, placing, journals, extents, absences, unsettled: Default::default() }
+        Moves {
+            core,
+            figures,
+            placing,
+            journals,
+            extents,
+            absences,
+            owed_flushes,
+            unsettled: Default::default(),
+        }
     }
 }
 
@@ -575,6 +587,11 @@ impl Moves {
         let going = surplus_drives(&replicas, &look.wishes);
         let behind = self.journals.journal_for_one_more(&record, (extent, slot), &going, is_needed)?;
         let journal = behind.map(|behind| behind.drive);
+        // The new replica may hold what is owed, and share the failure domain of another.
+        match behind {
+            Some(_) => self.owed_flushes.close_window(record.id)?,
+            None => self.owed_flushes.put(&record)?,
+        }
         let mut refusal = None;
         let change = carry_out(ReplicaChange::add(), |action| match action {
             Action::MakeFile => {

@@ -20,7 +20,7 @@ use weir_types::control_bounds::{
 };
 use weir_types::{
     AdaptiveTerms, Cgroup, CgroupBindingId, Class, ClassPolicy, DriveId, DriveRole, Emulation, ExtentIndex,
-    IoProfile, MeasuredDirection, Name, PolicyGroupId, Terms, VolumeId,
+    FlushTerms, IoProfile, MeasuredDirection, Name, PolicyGroupId, Terms, VolumeId,
 };
 
 use crate::error::{ControlError, Outcome};
@@ -225,6 +225,9 @@ pub struct VolumeRecord {
     /// Where its writes are stable first.
     #[serde(default, skip_serializing_if = "IoProfile::is_default")]
     pub io_profile: IoProfile,
+    /// How its flushes are owed, if its I/O profile says that they are.
+    #[serde(default, skip_serializing_if = "FlushTerms::is_default")]
+    pub flush_terms: FlushTerms,
     /// Number of changes, which tells the newest of several backups. Records from before there could be
     /// several lack it.
     #[serde(default)]
@@ -387,6 +390,11 @@ impl VolumeRecord {
     /// and keeps the I/O profile only for the volumes that are made from it.
     pub fn is_promised_journals(&self) -> bool {
         self.io_profile == IoProfile::Journal && self.snapshot.is_none()
+    }
+
+    /// True if its flushes are answered before they are carried out, as far as its replicas allow.
+    pub fn owes_flushes(&self) -> bool {
+        self.io_profile == IoProfile::DbRemote && self.snapshot.is_none()
     }
 
     /// False if it never had a write journal, so that no drive is searched for one. A volume that was changed may have

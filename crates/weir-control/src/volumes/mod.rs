@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use weir_store::extent_count;
 use weir_types::bounds::{VOLUME_SIZE_BYTES_MAX, VOLUME_SIZE_GRANULE_BYTES};
 use weir_types::units::Size;
-use weir_types::{Class, ClassPolicy, DriveId, ExtentIndex, Name, VolumeId};
+use weir_types::{Class, ClassPolicy, DriveId, ExtentIndex, FlushTerms, IoProfile, Name, VolumeId};
 
 use crate::attachments::Attachments;
 use crate::bindings::Bindings;
@@ -23,6 +23,7 @@ use crate::journals::Journals;
 use crate::measurements::Measurements;
 use crate::model::projected_state::Proposal;
 use crate::moves::Moves;
+use crate::owed_flushes::{self, OwedFlushes};
 use crate::placing::{Placing, check_replicas, class_policy};
 use crate::pools::Pools;
 use crate::records::{DEFAULT_CLASS, TemplateRecord, VolumeRecord, VolumeState, keys};
@@ -60,9 +61,15 @@ fn check_size(size_bytes: u64) -> Outcome<()> {
 /// True if the volume's replicas may need to move. A volume that is released from its template stays in its
 /// place.
 fn is_to_move(old: &VolumeRecord, new: &VolumeRecord) -> bool {
-    let wishes =
-        |volume: &VolumeRecord| (volume.replicas, volume.io_priority, volume.class_policy, volume.io_profile);
+    let wishes = |volume: &VolumeRecord| {
+        (volume.replicas, volume.io_priority, volume.class_policy, volume.is_promised_journals())
+    };
     wishes(old) != wishes(new) || (new.template.is_some() && new.template != old.template)
+}
+
+/// Whatever decides whether flushes of a volume may be owed.
+fn flush_terms(volume: &VolumeRecord) -> (IoProfile, FlushTerms, u8) {
+    (volume.io_profile, volume.flush_terms, volume.replicas)
 }
 
 /// The class policy that was requested, if a class was requested.
@@ -80,6 +87,7 @@ pub struct Volumes {
     pub(crate) journals: Arc<Journals>,
     pub(crate) extents: Arc<Extents>,
     pub(crate) moves: Arc<Moves>,
+    pub(crate) owed_flushes: Arc<OwedFlushes>,
     pub(crate) serving: Arc<Serving>,
     pub(crate) attachments: Arc<Attachments>,
     pub(crate) views: Arc<VolumeViews>,
@@ -153,7 +161,7 @@ impl Volumes {
         refuse_taken(&model, &tenant, &request.name)?;
         refuse_more(&model, 1)?;
         let policy_group = policy_for_new(&model, &tenant, request.policy.as_ref(), template.as_ref())?;
-        Ok(VolumeRecord {
+        let record = VolumeRecord {
             id: VolumeId(uuid::Uuid::new_v4()),
             tenant,
             name: request.name.clone(),
@@ -164,6 +172,7 @@ impl Volumes {
             io_priority: request.io_priority.unwrap_or(DEFAULT_CLASS),
             class_policy,
             io_profile: request.io_profile,
+            flush_terms: request.flush_terms.apply(FlushTerms::default()),
             generation: 0,
             policy_group,
             cgroups: Vec::new(),
@@ -174,7 +183,9 @@ impl Volumes {
             created_at: Timestamp::now(),
             deleted_at: None,
             absent_journals: Vec::new(),
-        })
+        };
+        owed_flushes::check(&model, &record)?;
+        Ok(record)
     }
 
     fn make_files_and_serve(
@@ -250,6 +261,7 @@ impl Volumes {
         let old_count = extent_count(old_bytes);
         let epoch = change.beside(|| self.extents.first_epoch(&record, old_count))?;
         let bindings = change.beside(|| self.save_resized(old, &record, revision, epoch))?;
+        self.owed_flushes.put(&record)?;
         let recovered_extents = self.extents.new_recovered_extents(&record, old_count, epoch);
         let (layout, noted) = (self.extents.layout(&record)?, bindings.clone());
         change
@@ -322,11 +334,15 @@ impl Volumes {
         if is_to_move(&old, &new) {
             self.moves.refuse_unreachable(&new)?;
         }
-        if new.replicas > old.replicas || new.io_profile != old.io_profile {
+        let changes_journals = new.is_promised_journals() != old.is_promised_journals();
+        if new.replicas > old.replicas || changes_journals {
             self.journals.refuse_too_few_drives(&new, &BTreeSet::new())?;
         }
-        if new.io_profile != old.io_profile {
+        if changes_journals {
             change.beside(|| self.moves.refuse_blocked(&new))?;
+        }
+        if flush_terms(&new) != flush_terms(&old) {
+            owed_flushes::check(&self.core.model(), &new)?;
         }
         if new.policy_group != old.policy_group {
             self.pools.admit(&Proposal::volume(&new), force)?;
@@ -342,6 +358,8 @@ impl Volumes {
         if new != old {
             new.generation += 1;
             self.core.save_volume(&new, revision)?;
+            // First of all: a later step may fail, or wait for clients.
+            self.owed_flushes.put(&new)?;
             if new.policy_group != old.policy_group {
                 self.bindings.leave_policy(&old);
                 self.bindings.bind(&new)?;
@@ -392,6 +410,9 @@ impl Volumes {
             new.replicas = replicas;
         }
         new.io_profile = request.io_profile.unwrap_or(old.io_profile);
+        // Another profile begins with the default terms.
+        let terms = if new.io_profile == old.io_profile { old.flush_terms } else { FlushTerms::default() };
+        new.flush_terms = request.flush_terms.apply(terms);
         new.is_read_only = request.is_read_only.unwrap_or(old.is_read_only);
         if let Some(name) = request.name.filter(|name| *name != old.name) {
             refuse_taken(&model, &old.tenant, &name)?;

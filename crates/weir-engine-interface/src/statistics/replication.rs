@@ -1,6 +1,7 @@
-//! Replication statistics: how much resync has done and has left, readable by every thread.
+//! Replication statistics: how much resync has done and has left, and which flushes were owed; readable by every
+//! thread.
 //!
-//! It knows nothing of how resync works.
+//! It knows nothing of how resync or owing works.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,6 +14,8 @@ use jiff::Timestamp;
 pub struct ReplicationStatistics {
     bytes_resynced: AtomicU64,
     bytes_left: AtomicU64,
+    flushes_owed: AtomicU64,
+    owed_flush_rounds: AtomicU64,
     /// Begin of the current resync, and the bytes resynced before it.
     episode: Mutex<Option<(Timestamp, u64)>>,
 }
@@ -24,6 +27,10 @@ pub struct ReplicationCounters {
     pub bytes_resynced: u64,
     /// Bytes that reachable replicas lack.
     pub bytes_left: u64,
+    /// Flushes that were answered before they were carried out.
+    pub flushes_owed: u64,
+    /// Flushes that carried these out.
+    pub owed_flush_rounds: u64,
 }
 
 impl ReplicationStatistics {
@@ -32,12 +39,24 @@ impl ReplicationStatistics {
         ReplicationCounters {
             bytes_resynced: self.bytes_resynced.load(Relaxed),
             bytes_left: self.bytes_left.load(Relaxed),
+            flushes_owed: self.flushes_owed.load(Relaxed),
+            owed_flush_rounds: self.owed_flush_rounds.load(Relaxed),
         }
     }
 
     /// Adds resynced bytes.
     pub fn add_resynced(&self, bytes: u64) {
         self.bytes_resynced.fetch_add(bytes, Relaxed);
+    }
+
+    /// Counts a flush that is answered before it is carried out.
+    pub fn add_owed_flush(&self) {
+        self.flushes_owed.fetch_add(1, Relaxed);
+    }
+
+    /// Counts a flush that has carried out owed ones.
+    pub fn add_owed_flush_round(&self) {
+        self.owed_flush_rounds.fetch_add(1, Relaxed);
     }
 
     /// Stores the bytes that are left to resync.

@@ -20,8 +20,8 @@ pub enum ClientEffect {
     Arrived { ticket: Ticket, volume: VolumeIndex, cost: Option<Cost> },
     /// Start an operation for a part of a request.
     Start { ticket: Ticket, volume: VolumeIndex, part: Part, kind: Kind, memory: Option<Memory> },
-    /// Flush the volume.
-    Flush { ticket: Ticket, volume: VolumeIndex },
+    /// Flush the volume. A flush that belongs to a durable request (FUA) must not be owed.
+    Flush { ticket: Ticket, volume: VolumeIndex, may_be_owed: bool },
     /// Find out which parts of a range hold data.
     BlockStatus { ticket: Ticket, volume: VolumeIndex, offset: u64, length: u32 },
     /// The requests of a connection that wait for their ceilings were given up.

@@ -242,8 +242,10 @@ impl Connection {
     }
 
     fn start_flush(&mut self, id: usize, desk: &mut Desk<'_>) {
-        self.requests[id].parts_left += 1;
-        desk.lists.add(ClientEffect::Flush { ticket: (self.index, id), volume: self.volume });
+        let request = &mut self.requests[id];
+        request.parts_left += 1;
+        let may_be_owed = request.request.command == Command::Flush;
+        desk.lists.add(ClientEffect::Flush { ticket: (self.index, id), volume: self.volume, may_be_owed });
     }
 
     fn start_status(&mut self, id: usize, desk: &mut Desk<'_>) {

@@ -2,6 +2,7 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use weir_engine_interface::measure::{MeasureError, MeasureSpec, RunningMeasurement};
 use weir_engine_interface::{
@@ -15,6 +16,7 @@ use weir_volume::mirror::{RecoveredExtent, ReplicaMetadata, Slots};
 
 use super::DataPlane;
 use crate::measure::Measuring;
+use crate::volumes::command::VolumeCommand;
 
 impl Engine for DataPlane {
     fn open(&self, spec: VolumeSpec, journals: Vec<JournalSpec>) -> Result<OpenVolume, EngineError> {
@@ -106,6 +108,10 @@ impl Engine for DataPlane {
 
     fn set_read_costs(&self, volume: VolumeId, read_costs: Vec<(DriveId, u32)>) -> Result<(), EngineError> {
         DataPlane::set_read_costs(self, volume, read_costs)
+    }
+
+    fn set_flush_window(&self, volume: VolumeId, window: Option<Duration>) -> Result<(), EngineError> {
+        self.ask_volume(volume, |done| VolumeCommand::SetFlushWindow { window, done })
     }
 
     fn add_replica(

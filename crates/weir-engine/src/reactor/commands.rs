@@ -95,10 +95,16 @@ impl Reactor {
         (homes, journals): (Vec<NewHome>, Vec<NewJournal>),
         open: OpenVolume,
     ) {
+        let flush_window = spec.flush_window;
         let index = self.volumes.open(&mut self.io, spec, (homes, journals), open.clone());
         self.clients.open_volume(index, open);
         if self.volumes[index].mirror.has_replicas() {
             self.go_on(index, |volume, desk| volume.begin_resync(desk));
+        }
+        if flush_window.is_some() {
+            self.go_on(index, |volume, _| {
+                volume.flush_window.set(flush_window, &mut volume.mirror, &mut volume.effects)
+            });
         }
     }
 
@@ -145,6 +151,9 @@ impl Reactor {
         self.volumes[index].life.close(done);
         self.carry_out_all(index, |volume, desk| volume.end_snapshot("the volume was closed", desk));
         self.end_connections(index);
+        self.carry_out_all(index, |volume, _| {
+            volume.flush_window.set(None, &mut volume.mirror, &mut volume.effects)
+        });
         self.go_on(index, |volume, desk| volume.end_scrub(ScrubEnd::Interrupted, desk));
     }
 

@@ -121,6 +121,7 @@ impl Reactor {
         self.pass_on_refused();
         self.pass_on_due();
         self.look_at_journals();
+        self.pay_due_flushes();
         self.look_at_background();
         self.pass_on_due_metadata();
         self.look_at_resync();
@@ -153,7 +154,11 @@ impl Reactor {
         if is_late && !is_quiet {
             tracing::warn!(connections, "the end waits no longer for clients and work that do not go on");
         }
-        is_late || is_quiet && self.tidy_up_replicas() && self.volumes.stop_journals()
+        is_late
+            || is_quiet
+                && self.volumes.are_flushes_paid()
+                && self.tidy_up_replicas()
+                && self.volumes.stop_journals()
     }
 
     fn wait(&mut self) {

@@ -26,10 +26,10 @@ impl Reactor {
                     volume.operations.set_owner(operation, Owner::new(Purpose::Client(ticket), part, memory));
                     self.has_started(&mut started, index);
                 }
-                ClientEffect::Flush { ticket, volume: index } => {
+                ClientEffect::Flush { ticket, volume: index, may_be_owed } => {
                     let volume = &mut self.volumes[index];
                     let flush = volume.operations.add_flush(ticket);
-                    volume.mirror.flush(flush, &mut volume.effects);
+                    volume.mirror.flush(flush, may_be_owed, &mut volume.effects);
                     self.has_started(&mut started, index);
                 }
                 ClientEffect::BlockStatus { ticket, volume, offset, length } => {

@@ -171,6 +171,14 @@ impl Reactor {
         }
     }
 
+    /// Carries out the owed flushes whose window has ended, or all of them if the daemon ends.
+    pub(super) fn pay_due_flushes(&mut self) {
+        let now_ns = if self.io.is_stopping { u64::MAX } else { self.io.now_ns };
+        for index in self.volumes.schedules.owed_flushes.take_due(now_ns) {
+            self.go_on(index, |volume, _| volume.mirror.coalescing().end_window(&mut volume.effects));
+        }
+    }
+
     /// Does all background work of drives that is due.
     pub(super) fn look_at_background(&mut self) {
         while let Some(step) = self.background.next_due(self.io.now_ns) {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
+use std::time::Duration;
 
 use weir_engine_interface::{JournalSpec, ScrubProgress};
 use weir_types::{DriveId, ExtentIndex};
@@ -45,6 +46,11 @@ pub enum VolumeCommand {
     /// Set the cost of reads on the volume's drives, which decides which replicas are read.
     SetReadCosts {
         read_costs: Vec<(DriveId, u32)>,
+        done: SyncSender<()>,
+    },
+    /// Let flushes be owed for this long, or carry out each of them before its answer.
+    SetFlushWindow {
+        window: Option<Duration>,
         done: SyncSender<()>,
     },
     /// Hold back new changes of the volume for a moment. False if no snapshot can be taken now.
@@ -99,7 +105,9 @@ impl VolumeCommand {
             VolumeCommand::AddJournal { done, .. }
             | VolumeCommand::Quiesce { done }
             | VolumeCommand::Scrub { done, .. } => Reply::Whether(done, false),
-            VolumeCommand::SetReadCosts { done, .. } | VolumeCommand::EndScrub { done } => Reply::Done(done),
+            VolumeCommand::SetReadCosts { done, .. }
+            | VolumeCommand::SetFlushWindow { done, .. }
+            | VolumeCommand::EndScrub { done } => Reply::Done(done),
             VolumeCommand::ConfirmAdded { .. }
             | VolumeCommand::GiveUpJournal { .. }
             | VolumeCommand::AbandonSnapshot

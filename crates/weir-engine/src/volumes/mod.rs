@@ -20,6 +20,7 @@ pub mod lifecycle;
 pub mod missing_answers;
 pub mod operations;
 pub mod orphans;
+pub mod owed_flushes;
 mod refusals;
 mod replica_io;
 mod replica_metadata;
@@ -172,6 +173,12 @@ impl Volumes {
             volume.files.open_on(drive, volume.id).into_iter().chain(log).collect::<Vec<_>>()
         };
         self.served.iter().flat_map(of_volume).collect()
+    }
+
+    /// True if no flush is owed.
+    pub fn are_flushes_paid(&self) -> bool {
+        let mut served = self.served.iter();
+        self.schedules.owed_flushes.is_empty() && served.all(|(_, volume)| !volume.mirror.is_paying_flushes())
     }
 
     /// Begins no further operation of any journal, because the daemon stops. True if no operation is under

@@ -8,6 +8,7 @@ use weir_volume::mirror::{RecoveredExtent, ReplicaState};
 
 use super::MirrorWorld;
 use super::daemon::Daemon;
+use super::daemon::owed_flushes::forget_lost_flushes;
 use crate::requests::{EXTENTS, place_of, random_slot};
 
 impl MirrorWorld {
@@ -42,6 +43,9 @@ impl MirrorWorld {
         let mut effects = Vec::new();
         self.daemon.mirror.begin(&mut effects);
         self.daemon.take(effects)?;
+        if self.daemon.machine.settings.coalesces_flushes {
+            self.daemon.set_flush_coalescing(true)?;
+        }
         if !self.daemon.machine.operations.is_empty() && self.is_by_chance(1, 4) {
             return self.crash();
         }
@@ -54,6 +58,7 @@ impl MirrorWorld {
         let kills = self.daemon.machine.settings.kills_per_ten;
         self.daemon.machine.orphans.forget_unfenced();
         let is_kill = kills > 0 && self.is_by_chance(kills, 10);
+        forget_lost_flushes(&mut self.daemon, is_kill);
         let Daemon { machine, .. } = &mut self.daemon;
         if is_kill {
             machine.kill_daemon();

@@ -15,6 +15,10 @@ pub struct Report {
     pub failed: u64,
     /// Number of crashes survived.
     pub crashes: u64,
+    /// Flushes that were answered before they were carried out.
+    pub flushes_owed: u64,
+    /// Owed flushes that were carried out then.
+    pub flushes_paid: u64,
     /// Number of crashes that were kills.
     pub kills: u64,
     /// Number of shrinks with a following grow.

@@ -124,6 +124,8 @@ pub struct Settings {
     pub journal_blocks: u32,
     /// Crashes out of 10 that are kills: the daemon ends, and drives carry on with its operations.
     pub kills_per_ten: u64,
+    /// True if flushes may be owed: the profile says so, and changes now and then.
+    pub coalesces_flushes: bool,
     /// Chance in thousandths that the first drive delays a sync when it could answer it.
     pub slow_syncs_per_mille: u64,
     /// Operations of the first drive per 1000 that fail although the drive goes on working.
@@ -173,6 +175,7 @@ impl Settings {
             journaled_slot: None,
             journal_blocks: 0,
             kills_per_ten: 0,
+            coalesces_flushes: false,
             slow_syncs_per_mille: 0,
             errors_per_mille: 0,
             record_errors_per_mille: 0,
@@ -279,6 +282,20 @@ impl Settings {
             steps: 3000,
             ..base
         }
+    }
+
+    /// Two or three replicas whose flushes are owed, beside the events of another kind of world and many kills.
+    pub fn coalesced(seed: u64) -> Settings {
+        let of_base = seed / 8;
+        let base = match seed % 4 {
+            0 => Settings::absent(of_base),
+            1 => Settings::all_at_once(of_base),
+            2 => Settings::stalled(of_base),
+            _ => Settings::moved(of_base),
+        };
+        let replicas = 2 + (seed / 4 % 2) as usize;
+        let slow_syncs_per_mille = [0, 500][(seed / 8 % 2) as usize];
+        Settings { seed, coalesces_flushes: true, replicas, kills_per_ten: 6, slow_syncs_per_mille, ..base }
     }
 
     /// Worlds full of doubtful answers. Drives fail and come back before they answer syncs. Writes of

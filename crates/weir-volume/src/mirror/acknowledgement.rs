@@ -31,6 +31,7 @@ impl Requests<'_> {
         self.extents[request.extent].miss(failed, &request);
         self.operations[id].stage = Stage::Recording;
         self.extents.write_metadata(request.extent, self.outcome.effects);
+        self.outcome.step(Step::PayFlushes);
         self.outcome.step(Step::ContinueAll(request.extent));
     }
 

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     fn flushed(flush: u32) -> Effect {
-        Effect::Flushed { flush, result: Ok(()) }
+        Effect::Flushed { flush, result: Ok(()), is_owed: false }
     }
 
     /// Carries out all effects. Each flush below 10 requests another one and enters the execution again, as

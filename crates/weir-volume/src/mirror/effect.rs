@@ -88,6 +88,18 @@ pub enum Effect {
         flush: u32,
         /// Result of the flush.
         result: Result<(), Fault>,
+        /// Whether the flush is owed: several replicas hold the data, and it is stable with a later
+        /// [`Effect::FlushesPaid`]. The executor lets it be paid within its window
+        /// ([`Coalescing::end_window`](super::Coalescing::end_window)).
+        is_owed: bool,
+    },
+    /// Owed flushes were carried out: the data is stable that they cover. If not, they are still owed, and the executor
+    /// lets them be paid again within its window.
+    FlushesPaid {
+        /// Number of these flushes; if they are paid, they are the first ones that were not before.
+        count: u32,
+        /// Result of the flush that was to pay them.
+        result: Result<(), Fault>,
     },
     /// A replica of an extent failed and is no longer used; an operator must know.
     ReplicaFailed {

@@ -5,7 +5,6 @@
 
 use weir_types::ExtentIndex;
 
-use super::effect::Effect;
 use super::extents::Extents;
 use super::slots::Slots;
 use crate::action::Fault;
@@ -21,16 +20,28 @@ pub(super) enum Purpose {
     Promote(ExtentIndex, usize, u64),
     /// Checksums of an examined section of an extent become valid after the flush.
     Scrub(ExtentIndex),
+    /// Flushes that were answered before are carried out, or may be answered so once this one has ended.
+    Owed,
     /// The extent that the flush was for no longer exists.
     Nothing,
 }
 
 impl Purpose {
+    /// The one extent to flush; `None` is all.
+    pub fn only(&self) -> Option<ExtentIndex> {
+        if let Purpose::Scrub(extent) = self { Some(*extent) } else { None }
+    }
+
+    /// True if the flush can pay owed flushes. The others may wait for metadata that nobody can write.
+    pub fn can_pay(&self) -> bool {
+        matches!(self, Purpose::Client(_) | Purpose::Owed)
+    }
+
     /// The one extent that the flush is for.
     fn extent(&self) -> Option<ExtentIndex> {
         match self {
             Purpose::Tidy(extent) | Purpose::Promote(extent, ..) | Purpose::Scrub(extent) => Some(*extent),
-            Purpose::Client(_) | Purpose::Nothing => None,
+            Purpose::Client(_) | Purpose::Owed | Purpose::Nothing => None,
         }
     }
 }
@@ -43,6 +54,14 @@ struct PendingFlush {
     left: Option<u32>,
     failed: Slots,
     purpose: Purpose,
+}
+
+/// A flush that has ended.
+#[derive(Debug)]
+pub(super) struct EndedFlush {
+    pub number: u32,
+    pub purpose: Purpose,
+    pub result: Result<(), Fault>,
 }
 
 /// The flushes that have not ended, and the replicas that failed.
@@ -63,11 +82,11 @@ impl Flushes {
         number
     }
 
-    /// Begins a flush of this number of replicas. Returns the one extent to flush; `None` is all.
-    pub fn begin(&mut self, number: u32, replicas: usize) -> Option<ExtentIndex> {
+    /// Begins a flush of this number of replicas, and returns what it is for.
+    pub fn begin(&mut self, number: u32, replicas: usize) -> Purpose {
         let pending = self.pending(number);
         pending.left = Some(replicas as u32);
-        if let Purpose::Scrub(extent) = pending.purpose { Some(extent) } else { None }
+        pending.purpose
     }
 
     fn pending(&mut self, number: u32) -> &mut PendingFlush {
@@ -104,11 +123,11 @@ impl Flushes {
     }
 
     /// Takes a flush that all replicas have answered, with its result.
-    pub fn take_answered(&mut self, extents: &Extents) -> Option<(Purpose, Result<(), Fault>)> {
+    pub fn take_answered(&mut self, extents: &Extents) -> Option<EndedFlush> {
         let index = self.pending.iter().position(|pending| pending.left == Some(0))?;
-        let PendingFlush { failed, purpose, .. } = self.pending.swap_remove(index);
+        let PendingFlush { number, failed, purpose, .. } = self.pending.swap_remove(index);
         let result = if self.is_stable_elsewhere(failed, extents) { Ok(()) } else { Err(Fault::Broken) };
-        Some((purpose, result))
+        Some(EndedFlush { number, purpose, result })
     }
 
     /// True if data that these replicas could not make stable is stable on another replica.
@@ -118,20 +137,19 @@ impl Flushes {
         of_failed.all(|extent| !extent.in_sync().is_empty())
     }
 
-    /// Fails client flushes that wait until the failure of a replica of this extent is recorded.
-    pub fn fail_unrecorded(&mut self, index: ExtentIndex, extents: &Extents, effects: &mut Vec<Effect>) {
+    /// Takes the flushes for clients that wait until the failure of a replica of this extent is recorded, and fails
+    /// them.
+    pub fn take_unrecorded(&mut self, index: ExtentIndex, extents: &Extents) -> Vec<EndedFlush> {
         let has_failed = self.failed_replicas.iter().any(|(_, extent)| *extent == index);
         if !has_failed || extents[index].is_recorded() {
-            return;
+            return Vec::new();
         }
-        let waits = |pending: &mut PendingFlush| {
-            pending.left == Some(0) && matches!(pending.purpose, Purpose::Client(_))
+        let waits = |pending: &mut PendingFlush| pending.left == Some(0) && pending.purpose.can_pay();
+        let fail = |pending: PendingFlush| {
+            let PendingFlush { number, purpose, .. } = pending;
+            EndedFlush { number, purpose, result: Err(Fault::Broken) }
         };
-        for pending in self.pending.extract_if(.., waits) {
-            if let Purpose::Client(flush) = pending.purpose {
-                effects.push(Effect::Flushed { flush, result: Err(Fault::Broken) });
-            }
-        }
+        self.pending.extract_if(.., waits).map(fail).collect()
     }
 
     /// Forgets extents from `count` on. A flush of theirs may still wait until metadata of a remaining extent

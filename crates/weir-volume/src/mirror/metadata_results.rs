@@ -338,7 +338,7 @@ mod tests {
             (failed(slots(&[0]), MetadataFault::Shortage), Err(Fault::Broken)),
             (taken_but_by(slots(&[])), Ok(())),
         ] {
-            world.mirror.flush(7, &mut world.effects);
+            world.mirror.flush(7, true, &mut world.effects);
             world.carry_out();
             assert!(world.flushed.is_empty(), "it is not recorded yet that the replica failed");
             world.recorded(written);

@@ -27,10 +27,13 @@ mod agenda;
 mod change_order;
 mod checksum_headers;
 mod checksums;
+mod coalescing;
 mod effect;
 pub mod epoch_record;
 mod extent;
 mod extents;
+mod flush_coalescing;
+mod flush_ends;
 mod flushes;
 mod metadata_results;
 pub mod metadata_write;
@@ -65,9 +68,11 @@ pub use checksums::{
     ChecksumHeader, ChecksumHeaders, ChecksumResult, ChecksumWork, Damaged, SECTION_BLOCKS, SECTIONS,
     SectionReport, Sections,
 };
+pub use coalescing::Coalescing;
 pub use effect::{Answer, Effect};
 pub use epoch_record::EpochRecord;
 use extents::Extents;
+use flush_coalescing::FlushCoalescing;
 use flushes::{Flushes, Purpose};
 pub use metadata_write::{MetadataAction, MetadataFault, MetadataRequest, MetadataWrites, Written};
 pub use mirror_id::MirrorId;
@@ -105,6 +110,7 @@ impl Mirror {
             extents: Extents::new(extents),
             operations: Operations::default(),
             flushes: Flushes::default(),
+            coalescing: FlushCoalescing::default(),
             snapshot: SnapshotState::default(),
             steps: Steps::default(),
         };
@@ -125,6 +131,7 @@ impl Mirror {
         self.parts.replicas.resize(size_bytes);
         self.parts.replicas.make_room(slots, u64::from(count) * EXTENT_BYTES);
         self.parts.flushes.truncate_extents(count);
+        self.parts.coalescing.truncate_extents(count);
         self.parts.extents.resize(count, new);
         self.parts.order.resize(count as usize);
     }
@@ -166,8 +173,15 @@ impl Mirror {
         }
     }
 
-    /// Makes all acknowledged writes stable; ends with [`Effect::Flushed`].
-    pub fn flush(&mut self, flush: u32, effects: &mut Vec<Effect>) {
+    /// Makes all acknowledged writes stable; ends with [`Effect::Flushed`]. With [`Mirror::coalescing`], it may end
+    /// now and be carried out later, if it may be owed at all.
+    pub fn flush(&mut self, flush: u32, may_be_owed: bool, effects: &mut Vec<Effect>) {
+        let Parts { coalescing, extents, .. } = &mut self.parts;
+        if may_be_owed && coalescing.may_owe(extents) {
+            coalescing.owe();
+            effects.push(Effect::Flushed { flush, result: Ok(()), is_owed: true });
+            return;
+        }
         let number = self.parts.flushes.add(Purpose::Client(flush));
         self.begin_flush(number, effects);
     }
@@ -243,8 +257,10 @@ impl Mirror {
         effects: &mut Vec<Effect>,
     ) -> bool {
         // A snapshot reads the files of replicas as they are.
-        !self.has_snapshot_in_progress()
-            && self.parts.replica_changes(effects).begin(extent, slot, change, files)
+        let has_begun = !self.has_snapshot_in_progress()
+            && self.parts.replica_changes(effects).begin(extent, slot, change, files);
+        self.run(effects);
+        has_begun
     }
 
     /// Tells that an added replica is durably recorded where a start looks for replicas: it may become in
@@ -287,6 +303,11 @@ impl Mirror {
         Scrubs(self)
     }
 
+    /// The flushes of the volume that are answered before they are carried out.
+    pub fn coalescing(&mut self) -> Coalescing<'_> {
+        Coalescing(self)
+    }
+
     /// The snapshot in progress of the volume.
     pub fn snapshots(&mut self) -> Snapshots<'_> {
         Snapshots(self)
@@ -313,6 +334,9 @@ impl Mirror {
             Step::EnqueueWaiting(extent) => parts.requests(effects).enqueue_waiting(extent),
             Step::BeginChange(id) => parts.requests(effects).begin_change(id),
             Step::Acknowledge(id, result) => {
+                if parts.coalescing.is_on() {
+                    parts.coalescing.changed(parts.operations[id].request.extent);
+                }
                 parts.requests(effects).acknowledge(id, result);
                 if parts.snapshot.is_in_progress() {
                     parts.steps.add(Step::ContinueSnapshot);
@@ -331,14 +355,18 @@ impl Mirror {
             Step::ContinueAll(extent) => parts.requests(effects).continue_all(extent),
             Step::FailReads(extent) => parts.requests(effects).fail_held_reads(extent),
             Step::FailRead(id) => parts.requests(effects).fail_held_read(id),
-            Step::FailFlushes(extent) => parts.flushes.fail_unrecorded(extent, &parts.extents, effects),
+            Step::FailFlushes(extent) => {
+                let failed = parts.flushes.take_unrecorded(extent, &parts.extents);
+                failed.into_iter().for_each(|flush| parts.end_flush(flush, effects));
+            }
             Step::FailChanges(extent, fault) => parts.requests(effects).fail_waiting_changes(extent, fault),
             Step::FailReplicas(extent, slots) => {
                 slots.iter().for_each(|slot| self.fail_replica(extent, slot, effects));
             }
             Step::WriteMetadata(extent) => parts.extents.write_metadata(extent, effects),
             Step::Flush(number) => self.begin_flush(number, effects),
-            Step::EndFlushes => self.end_flushes(effects),
+            Step::PayFlushes => self.coalescing().pay(effects),
+            Step::EndFlushes => parts.end_flushes(effects),
             Step::Invalidate(id) => parts.headers(effects).continue_change(id),
             Step::InvalidateAll(extent) => parts.headers(effects).continue_all(extent),
             Step::WriteChecksumHeaders(extent) => parts.extents.write_checksum_headers(extent, effects),
@@ -394,7 +422,7 @@ impl Mirror {
         for action in actions.drain(..) {
             match action {
                 Action::Done { operation, result } => self.replica_ended(slot, operation, result, effects),
-                Action::Flushed { flush, result } => self.replica_flushed(slot, flush, result, effects),
+                Action::Flushed { flush, result } => self.parts.replica_flushed(slot, flush, result, effects),
                 Action::FailReplica { extent, remains } => {
                     self.parts.replica_changes(effects).failed(extent, slot, remains);
                 }
@@ -435,46 +463,15 @@ impl Mirror {
 
     fn begin_flush(&mut self, number: u32, effects: &mut Vec<Effect>) {
         let slots = self.parts.replicas.slots();
-        let only = self.parts.flushes.begin(number, slots);
+        let purpose = self.parts.flushes.begin(number, slots);
+        if purpose.can_pay() {
+            self.parts.coalescing.began(number);
+        }
+        let only = purpose.only();
         for slot in 0..slots {
             let mut actions = std::mem::take(&mut self.spare);
             self.parts.replicas.flush(slot, number, only, &mut actions);
             self.take(slot, actions, effects);
-        }
-    }
-
-    fn replica_flushed(
-        &mut self,
-        slot: usize,
-        number: u32,
-        result: Result<(), Fault>,
-        effects: &mut Vec<Effect>,
-    ) {
-        let Parts { flushes, extents, .. } = &mut self.parts;
-        if flushes.replica_answered(slot, number, result) {
-            // Refused metadata is written again here: a flush that waits for it may be the only request.
-            let unrecorded = flushes.unrecorded(extents);
-            unrecorded.into_iter().for_each(|extent| extents.write_metadata(extent, effects));
-        }
-        self.end_flushes(effects);
-    }
-
-    /// Ends the flushes that all replicas have answered, once the failures of replicas are recorded.
-    fn end_flushes(&mut self, effects: &mut Vec<Effect>) {
-        let parts = &mut self.parts;
-        if !parts.flushes.unrecorded(&parts.extents).is_empty() {
-            return;
-        }
-        while let Some((purpose, result)) = parts.flushes.take_answered(&parts.extents) {
-            match purpose {
-                Purpose::Client(flush) => effects.push(Effect::Flushed { flush, result }),
-                Purpose::Tidy(extent) => parts.metadata(effects).end_tidying(extent),
-                Purpose::Promote(extent, slot, version) => {
-                    parts.resync(effects).end_promotion(extent, slot, version);
-                }
-                Purpose::Scrub(extent) => parts.scrub(effects).flushed(extent),
-                Purpose::Nothing => {}
-            }
         }
     }
 }

@@ -7,6 +7,7 @@ use super::change_order::ChangeOrder;
 use super::checksum_headers::HeaderWrites;
 use super::effect::Effect;
 use super::extents::Extents;
+use super::flush_coalescing::FlushCoalescing;
 use super::flushes::Flushes;
 use super::metadata_results::MetadataResults;
 use super::operation::Operations;
@@ -26,6 +27,7 @@ pub(super) struct Parts {
     pub operations: Operations,
     pub order: ChangeOrder,
     pub flushes: Flushes,
+    pub coalescing: FlushCoalescing,
     pub snapshot: SnapshotState,
     /// Steps that follow from the event that is being handled.
     pub steps: Steps,

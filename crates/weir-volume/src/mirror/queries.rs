@@ -127,6 +127,11 @@ impl Mirror {
         checksums.map_or(&[], |checksums| checksums.damaged())
     }
 
+    /// True if flushes are being carried out that were answered before.
+    pub fn is_paying_flushes(&self) -> bool {
+        self.parts.coalescing.is_paying()
+    }
+
     /// True while a snapshot is in progress, or the volume is quiesced for one.
     pub fn has_snapshot_in_progress(&self) -> bool {
         self.parts.snapshot.is_busy()

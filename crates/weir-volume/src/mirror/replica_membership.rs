@@ -107,6 +107,7 @@ impl ReplicaChanges<'_> {
         if has_other {
             self.extents[index].remove(slot);
             self.extents.write_metadata(index, self.outcome.effects);
+            self.outcome.step(Step::PayFlushes);
         }
         has_other
     }
@@ -126,6 +127,7 @@ impl ReplicaChanges<'_> {
             self.outcome.effect(Effect::RecordFailure { extent: index });
         }
         self.extents.write_metadata(index, self.outcome.effects);
+        self.outcome.step(Step::PayFlushes);
         self.outcome.step(Step::ContinueAll(index));
         self.outcome.step(Step::InvalidateAll(index));
     }

@@ -44,6 +44,8 @@ pub(super) enum Step {
     WriteMetadata(ExtentIndex),
     /// Begin the flush with this number.
     Flush(u32),
+    /// Carry out the flushes that are owed.
+    PayFlushes,
     /// End flushes that wait for metadata.
     EndFlushes,
     /// Let a change continue that waits until the checksums of its range are invalid.

@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use crate::common::block_model::{BLOCK, BlockModel, GIB};
 use crate::common::daemon::{Daemon, State};
 use crate::common::extents::assert_alike;
 use crate::common::mounts::Mount;
@@ -19,8 +20,6 @@ use crate::common::random::Random;
 use crate::common::{setting, skip, wait_until};
 use serde_json::{Value, json};
 
-const GIB: u64 = 1 << 30;
-const BLOCK: u64 = 4096;
 /// Python driver of the random model, which lies beside this file.
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/daemon/random_model.py");
 /// Emulated disk without the delays that would only cost time here. Journals destage nothing while they are
@@ -114,54 +113,18 @@ fn extent_files(state: &State) -> BTreeMap<String, Vec<PathBuf>> {
     files
 }
 
-/// Expected contents of blocks: every byte is the number of writes to its block.
-struct Model {
-    random: Random,
-    extents: u64,
-    blocks: BTreeMap<u64, u8>,
-}
-
-impl Model {
-    fn new(extents: u64) -> Model {
-        Model { random: Random::seeded(), extents, blocks: BTreeMap::new() }
-    }
-
-    fn write(&mut self, client: &mut Client, count: u64) {
-        for _ in 0..count {
-            let extent = self.random.below(self.extents);
-            let offset = extent * GIB + self.random.below(1 << 16) * BLOCK;
-            let value = self.blocks.get(&offset).map_or(1, |value| value.wrapping_add(1));
-            client.write(offset, &[value; BLOCK as usize]).unwrap();
-            self.blocks.insert(offset, value);
-        }
-    }
-
-    fn check(&self, daemon: &Daemon) {
-        self.check_in(daemon, "vol1");
-    }
-
-    fn check_in(&self, daemon: &Daemon, volume: &str) {
-        let mut client = Client::attach(&daemon.nbd_socket(), volume);
-        for (offset, value) in &self.blocks {
-            let found = client.read(*offset, BLOCK as u32).unwrap();
-            assert!(found.iter().all(|byte| byte == value), "block {offset}: {} and not {value}", found[0]);
-        }
-        client.disconnect();
-    }
-
-    /// Checks the files of all replicas, and that each extent has this many replicas.
-    fn check_files(&self, state: &State, replicas: usize) {
-        let files = extent_files(state);
-        assert_eq!(files.len() as u64, self.extents);
-        for (extent, paths) in (0..).zip(files.values()) {
-            assert_eq!(paths.len(), replicas, "{paths:?}");
-            for path in paths {
-                let file = File::open(path).unwrap();
-                let mut found = [0; BLOCK as usize];
-                for (offset, value) in self.blocks.range(extent * GIB..(extent + 1) * GIB) {
-                    file.read_exact_at(&mut found, offset - extent * GIB).unwrap();
-                    assert!(found.iter().all(|byte| byte == value), "{} at {offset}", path.display());
-                }
+/// Checks the files of all replicas, and that each extent has this many replicas.
+fn check_files(model: &BlockModel, state: &State, replicas: usize) {
+    let files = extent_files(state);
+    assert_eq!(files.len() as u64, model.extents);
+    for (extent, paths) in (0..).zip(files.values()) {
+        assert_eq!(paths.len(), replicas, "{paths:?}");
+        for path in paths {
+            let file = File::open(path).unwrap();
+            let mut found = [0; BLOCK as usize];
+            for (offset, value) in model.blocks.range(extent * GIB..(extent + 1) * GIB) {
+                file.read_exact_at(&mut found, offset - extent * GIB).unwrap();
+                assert!(found.iter().all(|byte| byte == value), "{} at {offset}", path.display());
             }
         }
     }
@@ -194,7 +157,7 @@ fn bring_back(state: &State, drive: &str) {
 #[test]
 fn clone_of_a_hybrid_volume_gets_journals() {
     let daemon = with_hybrid("1");
-    let mut model = Model::new(1);
+    let mut model = BlockModel::new(1);
     model.write(&mut Client::attach(&daemon.nbd_socket(), "vol1"), 200);
     daemon.ok(&["snapshot", "create", "vol1@s"]);
     daemon.ok(&["volume", "clone", "vol1", "clone1"]);
@@ -263,7 +226,7 @@ fn journal_lies_on_the_journal_drive_that_has_room() {
 #[test]
 fn journaled_volume_waits_for_its_journal_drive() {
     let daemon = with_profile("1");
-    let mut model = Model::new(2);
+    let mut model = BlockModel::new(2);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
     model.write(&mut client, 700);
     client.flush().unwrap();
@@ -278,14 +241,14 @@ fn journaled_volume_waits_for_its_journal_drive() {
     wait_until("the volume is served", || inspect(&daemon)["health"] == "online");
     model.check(&daemon);
     wait_for_empty_journals(&daemon);
-    model.check_files(&state, 1);
+    check_files(&model, &state, 1);
     daemon.stop();
 }
 
 /// Kills the daemon of a volume of two extents with these numbers of replicas, and of extent replicas behind
 /// journals.
 fn survives_kills(mut daemon: Daemon, replicas: usize, journaled: u64) {
-    let mut model = Model::new(2);
+    let mut model = BlockModel::new(2);
     let shown = journals(&daemon);
     let behind: u64 = shown.iter().map(|journal| journal["replicas"].as_u64().unwrap()).sum();
     assert_eq!(behind, journaled, "{shown:?}");
@@ -300,7 +263,7 @@ fn survives_kills(mut daemon: Daemon, replicas: usize, journaled: u64) {
         wait_for_replicas(&daemon);
     }
     wait_for_empty_journals(&daemon);
-    model.check_files(daemon.state(), replicas);
+    check_files(&model, daemon.state(), replicas);
     assert_eq!(daemon.json(&["status"])["alarms"], json!([]));
     let state = daemon.stop();
     let daemon = start(&state);
@@ -319,7 +282,7 @@ fn change_profile_under_kills(replicas: &str) {
     add_drives(&daemon, &["disk1", "disk2", "disk3", "journal1", "journal2"]);
     let create = "volume create vol1 --size 2 --class low --replicas";
     daemon.ok(&[&words(create)[..], &[replicas]].concat());
-    let mut model = Model::new(2);
+    let mut model = BlockModel::new(2);
     for round in 0..setting("WEIR_PROFILE_KILLS", 6) {
         modify_profile(&daemon, ["journal", "none"][round as usize % 2]);
         let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
@@ -338,7 +301,7 @@ fn change_profile_under_kills(replicas: &str) {
         assert_eq!(behind, journaled as u64);
         model.check(&daemon);
     }
-    model.check_files(daemon.state(), replicas);
+    check_files(&model, daemon.state(), replicas);
     assert_eq!(daemon.json(&["status"])["alarms"], json!([]));
     daemon.stop();
 }
@@ -356,7 +319,7 @@ fn profile_of_two_replicas_changes_under_writes_and_kills() {
 #[test]
 fn data_is_read_from_journals_and_disks_without_fast_replica() {
     let daemon = with_hybrid("1");
-    let mut model = Model::new(1);
+    let mut model = BlockModel::new(1);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
     model.write(&mut client, 1500);
     client.zero(0, 1 << 28, 1 << 20).unwrap();
@@ -386,14 +349,14 @@ fn data_is_read_from_journals_and_disks_without_fast_replica() {
     wait_for_replicas(&daemon);
     wait_for_empty_journals(&daemon);
     model.check(&daemon);
-    model.check_files(daemon.state(), 3);
+    check_files(&model, daemon.state(), 3);
     daemon.stop();
 }
 
 #[test]
 fn absent_journal_drive_is_awaited_and_lost_journal_replaced() {
     let mut daemon = with_hybrid("1");
-    let mut model = Model::new(1);
+    let mut model = BlockModel::new(1);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
     model.write(&mut client, 600);
     client.flush().unwrap();
@@ -408,7 +371,7 @@ fn absent_journal_drive_is_awaited_and_lost_journal_replaced() {
     bring_back(daemon.state(), &drive);
     wait_for_replicas(&daemon);
     wait_for_empty_journals(&daemon);
-    model.check_files(daemon.state(), 3);
+    check_files(&model, daemon.state(), 3);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
     model.write(&mut client, 600);
     client.flush().unwrap();
@@ -423,14 +386,14 @@ fn absent_journal_drive_is_awaited_and_lost_journal_replaced() {
     wait_for_replicas(&daemon);
     wait_for_empty_journals(&daemon);
     model.check(&daemon);
-    model.check_files(daemon.state(), 3);
+    check_files(&model, daemon.state(), 3);
     daemon.stop();
 }
 
 #[test]
 fn failed_journal_is_replaced_without_client_errors() {
     let daemon = with_hybrid("1");
-    let mut model = Model::new(1);
+    let mut model = BlockModel::new(1);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
     model.write(&mut client, 600);
     let drive = journals(&daemon)[0]["drive"].as_str().unwrap().to_owned();
@@ -446,7 +409,7 @@ fn failed_journal_is_replaced_without_client_errors() {
     model.check(&daemon);
     wait_for_replicas(&daemon);
     wait_for_empty_journals(&daemon);
-    model.check_files(daemon.state(), 3);
+    check_files(&model, daemon.state(), 3);
     client.disconnect();
     let daemon = start(&daemon.kill());
     model.check(&daemon);
@@ -458,7 +421,7 @@ fn failed_journal_is_replaced_without_client_errors() {
 fn missing_slow_drive_does_not_block_full_journals() {
     // The state is in memory: so many sequential writes would take minutes on the machine's disk.
     let daemon = with_hybrid_on(&State::in_memory(), "2");
-    let mut model = Model::new(2);
+    let mut model = BlockModel::new(2);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
     model.write(&mut client, 600);
     client.flush().unwrap();
@@ -474,14 +437,14 @@ fn missing_slow_drive_does_not_block_full_journals() {
     wait_for_replicas(&daemon);
     wait_for_empty_journals(&daemon);
     model.check(&daemon);
-    model.check_files(daemon.state(), 3);
+    check_files(&model, daemon.state(), 3);
     daemon.stop();
 }
 
 #[test]
 fn missing_replica_is_not_destaged_to_until_it_returns() {
     let daemon = with_hybrid("1");
-    let mut model = Model::new(1);
+    let mut model = BlockModel::new(1);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
     model.write(&mut client, 300);
     client.flush().unwrap();
@@ -503,14 +466,14 @@ fn missing_replica_is_not_destaged_to_until_it_returns() {
     wait_for_replicas(&daemon);
     wait_for_empty_journals(&daemon);
     model.check(&daemon);
-    model.check_files(daemon.state(), 3);
+    check_files(&model, daemon.state(), 3);
     daemon.stop();
 }
 
 #[test]
 fn damaged_slow_replica_is_rebuilt() {
     let daemon = with_hybrid("1");
-    let mut model = Model::new(1);
+    let mut model = BlockModel::new(1);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
     model.write(&mut client, 300);
     client.flush().unwrap();
@@ -524,7 +487,7 @@ fn damaged_slow_replica_is_rebuilt() {
     wait_for_empty_journals(&daemon);
     daemon.ok(&words("scrub start vol1 --wait"));
     model.check(&daemon);
-    model.check_files(daemon.state(), 3);
+    check_files(&model, daemon.state(), 3);
     daemon.stop();
 }
 
@@ -563,7 +526,7 @@ fn random_model_agrees_while_journals_fill_and_templates_change() {
 #[test]
 fn regrown_volume_behind_journals_holds_no_old_data() {
     let mut daemon = with_hybrid("2");
-    let mut model = Model::new(2);
+    let mut model = BlockModel::new(2);
     // The volume is shrunk to whole extents, and into the middle of an extent.
     for (mebibytes, is_killed) in [(1024, false), (1124, false), (1024, true), (1124, true)] {
         let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
@@ -581,14 +544,14 @@ fn regrown_volume_behind_journals_holds_no_old_data() {
     }
     wait_for_replicas(&daemon);
     wait_for_empty_journals(&daemon);
-    model.check_files(daemon.state(), 3);
+    check_files(&model, daemon.state(), 3);
     daemon.stop();
 }
 
 #[test]
 fn journals_follow_templates_and_leave_removed_drives() {
     let daemon = with_hybrid("1");
-    let mut model = Model::new(1);
+    let mut model = BlockModel::new(1);
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
     model.write(&mut client, 300);
     for template in ["nvme", "hybrid", "hdd", "hybrid"] {
@@ -613,7 +576,7 @@ fn journals_follow_templates_and_leave_removed_drives() {
     wait_for_replicas(&daemon);
     wait_for_empty_journals(&daemon);
     model.check(&daemon);
-    model.check_files(daemon.state(), 3);
+    check_files(&model, daemon.state(), 3);
     client.disconnect();
     daemon.ok(&words("volume delete vol1 --force"));
     for (drive, ..) in DRIVES {

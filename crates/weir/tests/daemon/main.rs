@@ -36,6 +36,7 @@ mod io_method;
 mod journals;
 mod measurement;
 mod operator;
+mod owed_flushes;
 mod random_model;
 mod reasons;
 mod replicas;

@@ -16,6 +16,8 @@ pub enum EngineCall {
     AddReplica,
     /// [`crate::engine::Engine::remove_replica`].
     RemoveReplica,
+    /// [`crate::engine::Engine::set_read_only`].
+    SetReadOnly,
     /// [`crate::engine::Engine::snapshot`].
     Snapshot,
 }

@@ -17,6 +17,7 @@ mod volume;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use weir_engine_interface::measure::{MeasureError, MeasureSpec, RunningMeasurement};
 use weir_engine_interface::{
@@ -65,6 +66,8 @@ struct State {
     recording: Weak<Recording>,
     /// Number of snapshots of several volumes that will miss their instant.
     missed_instants: usize,
+    /// The flush window of the volume whenever a replica was added.
+    windows_at_additions: Vec<Option<Duration>>,
 }
 
 impl State {
@@ -119,6 +122,16 @@ impl FakeEngine {
     /// The terms that a volume is under, from the top.
     pub fn terms_of(&self, volume: VolumeId) -> Vec<(Scope, Terms)> {
         self.state().volumes.get(&volume).map(|volume| volume.path.clone()).unwrap_or_default()
+    }
+
+    /// The flush window that a volume was told last.
+    pub fn flush_window(&self, volume: VolumeId) -> Option<Duration> {
+        self.state().volumes.get(&volume)?.flush_window
+    }
+
+    /// The flush window of the volume whenever a replica was added.
+    pub fn windows_at_additions(&self) -> Vec<Option<Duration>> {
+        self.state().windows_at_additions.clone()
     }
 
     /// The limits of cgroups on a volume.
@@ -227,6 +240,7 @@ impl Engine for FakeEngine {
     }
 
     fn set_read_only(&self, volume: VolumeId, is_read_only: bool) -> Done {
+        self.calls.pass(EngineCall::SetReadOnly).map_err(|_| EngineError::Silent(volume))?;
         let mut state = self.state();
         let volume = state.volume(volume)?;
         if is_read_only {
@@ -272,6 +286,8 @@ impl Engine for FakeEngine {
         let mut state = self.state();
         state.take_drives(homes.iter().map(|home| &home.drive));
         let home = place_of(&homes[usize::from(home)]);
+        let window = state.volume(volume)?.flush_window;
+        state.windows_at_additions.push(window);
         state.volume(volume)?.add_replica(replica, home, journal).map_err(not_added)
     }
 
@@ -303,6 +319,11 @@ impl Engine for FakeEngine {
 
     fn set_read_costs(&self, volume: VolumeId, _: Vec<(DriveId, u32)>) -> Done {
         self.state().volume(volume).map(|_| ())
+    }
+
+    fn set_flush_window(&self, volume: VolumeId, window: Option<Duration>) -> Done {
+        self.state().volume(volume)?.flush_window = window;
+        Ok(())
     }
 
     fn add_journal(&self, volume: VolumeId, spec: JournalSpec) -> Result<bool, EngineError> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use weir_engine_interface::statistics::JournalUsage;
 use weir_engine_interface::{
@@ -28,6 +29,8 @@ pub struct FakeVolume {
     pub path: Vec<(Scope, Terms)>,
     /// The limits of cgroups below it.
     pub cgroups: Vec<CgroupLimit>,
+    /// How long its flushes may be owed.
+    pub flush_window: Option<Duration>,
     epoch_records: PathBuf,
     extents: Vec<FakeExtent>,
     /// An extent has, or had, several replicas.
@@ -53,6 +56,7 @@ impl FakeVolume {
             open: open.clone(),
             path: Vec::new(),
             cgroups: Vec::new(),
+            flush_window: spec.flush_window,
             epoch_records: spec.epoch_records,
             extents: Vec::new(),
             is_replicated: !spec.recovered_extents.is_empty(),

@@ -26,6 +26,10 @@ impl ServedVolume {
                 self.disk(desk).take_read_costs(&read_costs);
                 return Reply::Done(done);
             }
+            VolumeCommand::SetFlushWindow { window, done } => {
+                self.flush_window.set(window, &mut self.mirror, &mut self.effects);
+                return Reply::Done(done);
+            }
             VolumeCommand::Quiesce { done } => return Reply::Whether(done, self.quiesce(desk)),
             VolumeCommand::Snapshot(new) => self.begin_snapshot(*new, desk),
             VolumeCommand::AbandonSnapshot => self.end_snapshot("it was given up", desk),

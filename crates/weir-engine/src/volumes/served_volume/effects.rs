@@ -28,7 +28,12 @@ impl ServedVolume {
             Effect::Done { operation, result, source } => {
                 return self.end_operation(operation, source, result, desk);
             }
-            Effect::Flushed { flush, result } => {
+            Effect::Flushed { flush, result, is_owed } => {
+                if is_owed {
+                    self.open.statistics.replication.add_owed_flush();
+                    let end_ns = self.flush_window.end_ns(desk.io.now_ns);
+                    desk.schedules.owed_flushes.owe(self.index, end_ns);
+                }
                 let ticket = self.operations.end_flush(flush);
                 return Some(VolumeEffect::Flushed { ticket, result });
             }
@@ -67,6 +72,16 @@ impl ServedVolume {
             Effect::ReplicaFailed { slot, extent, .. } => self.replica_failed(slot, extent, desk),
             Effect::ReplicaStates { extent, replica_states, .. } => {
                 self.states_changed(extent, replica_states, desk);
+            }
+            Effect::FlushesPaid { result: Ok(()), .. } => {
+                self.open.statistics.replication.add_owed_flush_round();
+            }
+            Effect::FlushesPaid { count, .. } if self.life.is_closing() || desk.io.is_stopping => {
+                tracing::error!(volume = %self.id, "{count} flushes were answered and could not be carried out");
+            }
+            Effect::FlushesPaid { .. } => {
+                let retry_ns = self.flush_window.retry_ns(desk.io.now_ns);
+                desk.schedules.owed_flushes.owe(self.index, retry_ns);
             }
             Effect::Act { .. } | Effect::Ended { .. } | Effect::Done { .. } | Effect::Flushed { .. } => {
                 unreachable!("the caller takes these")

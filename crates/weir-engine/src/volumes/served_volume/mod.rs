@@ -10,6 +10,7 @@ mod checksum_files;
 mod commands;
 mod effects;
 mod failures;
+mod flush_window;
 mod metadata;
 mod snapshots;
 mod stalls;
@@ -19,6 +20,8 @@ use weir_engine_interface::{OpenVolume, VolumeSpec};
 use weir_types::{BackgroundKind, VolumeId};
 use weir_volume::Mirror;
 use weir_volume::mirror::{Agenda, Effect};
+
+use flush_window::FlushWindow;
 
 use crate::emulation::Emulated;
 use crate::io::Io;
@@ -60,6 +63,8 @@ pub struct ServedVolume {
     /// Commands that wait until the volume is quiet.
     pub life: VolumeLife,
     pub size_bytes: u64,
+    /// How long its flushes may be owed.
+    pub flush_window: FlushWindow,
     /// Why replicas fail whose failure is not carried out yet.
     reasons: FailureReasons,
     /// The volume's write journals.
@@ -101,6 +106,7 @@ impl ServedVolume {
             agenda: Agenda::default(),
             life: VolumeLife::new(spec.is_read_only),
             size_bytes: spec.size_bytes,
+            flush_window: FlushWindow::default(),
             reasons: FailureReasons::default(),
             emulated: Emulated::new(spec.id),
             snapshot: VolumeSnapshot::new(index, spec.id),
@@ -211,7 +217,7 @@ impl ServedVolume {
 
     /// True if nothing is under way, except for clients.
     fn is_quiet(&self) -> bool {
-        self.operations.is_quiet() && self.mirror.operations() == 0
+        self.operations.is_quiet() && self.mirror.operations() == 0 && !self.mirror.is_paying_flushes()
     }
 
     /// True if a command waits for this volume to become quiet.

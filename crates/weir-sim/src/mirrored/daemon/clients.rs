@@ -1,7 +1,7 @@
 //! Clients of the simulated volume: they send random requests and flushes, and remember what they were told. They know
 //! neither the mirror nor the drives.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use weir_types::random::Random;
 use weir_volume::mirror::MirrorId;
@@ -28,6 +28,8 @@ pub(in crate::mirrored) struct Clients {
     in_flight: BTreeMap<MirrorId, InFlight>,
     /// Flushes without an answer, and when they began.
     flushes: BTreeMap<u32, u64>,
+    /// When the flushes began that are owed, in order.
+    owed: VecDeque<u64>,
     pub history: History,
     last_stamp: Stamp,
 }
@@ -46,6 +48,7 @@ impl Clients {
     pub fn disconnect(&mut self) {
         self.in_flight.clear();
         self.flushes.clear();
+        self.owed.clear();
     }
 
     fn begin_flush(&mut self, now: u64) -> u32 {
@@ -85,11 +88,31 @@ impl Clients {
         }
     }
 
-    pub fn flushed(&mut self, flush: u32, result: Result<(), Fault>) {
+    /// A flush was answered. An owed one counts as stable once it is paid.
+    pub fn flushed(&mut self, flush: u32, result: Result<(), Fault>, is_owed: bool) {
         let began = self.flushes.remove(&flush).unwrap_or(0);
-        if result.is_ok() {
+        match result {
+            Ok(()) if is_owed => {
+                self.history.held(began);
+                self.owed.push_back(began);
+            }
+            Ok(()) => self.history.flushed(began),
+            Err(_) => {}
+        }
+    }
+
+    /// Number of owed flushes.
+    pub fn owed_flushes(&self) -> usize {
+        self.owed.len()
+    }
+
+    /// The first owed flushes were paid.
+    pub fn paid(&mut self, count: u32) -> Result<(), String> {
+        for _ in 0..count {
+            let began = self.owed.pop_front().ok_or("flushes were paid that nobody is owed")?;
             self.history.flushed(began);
         }
+        Ok(())
     }
 }
 
@@ -100,7 +123,7 @@ impl Daemon {
         let mut effects = Vec::new();
         if random.chance(1, 12) {
             let flush = self.clients.begin_flush(now);
-            self.mirror.flush(flush, &mut effects);
+            self.mirror.flush(flush, true, &mut effects);
             return self.take(effects);
         }
         let in_flight = self.clients.begin_request(random, now);

@@ -12,6 +12,7 @@ mod failures;
 mod faults;
 mod journaling;
 mod metadata;
+pub mod owed_flushes;
 mod serving;
 mod snapshots;
 mod steps;

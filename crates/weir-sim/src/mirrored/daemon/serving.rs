@@ -47,7 +47,16 @@ impl Daemon {
             }
             Effect::Scrubbed { extent, report } => self.scrubbed(extent, &report)?,
             Effect::Done { operation, result, source } => self.done(operation, result, source)?,
-            Effect::Flushed { flush, result } => self.clients.flushed(flush, result),
+            Effect::Flushed { flush, result, is_owed } => {
+                self.machine.report.flushes_owed += u64::from(is_owed);
+                self.clients.flushed(flush, result, is_owed);
+            }
+            Effect::FlushesPaid { count, result: Ok(()) } => {
+                self.machine.report.flushes_paid += u64::from(count);
+                self.clients.paid(count)?;
+            }
+            // The world pays again by chance, and at rest.
+            Effect::FlushesPaid { result: Err(_), .. } => {}
             Effect::Snapshot { extent, slots, offset, length } => {
                 self.queue_piece(Piece { extent, slots, offset, length })?;
             }

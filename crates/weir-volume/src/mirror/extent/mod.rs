@@ -117,6 +117,14 @@ impl MirroredExtent {
         self.with(ReplicaState::InSync)
     }
 
+    /// Reachable replicas that hold all acknowledged changes, also for whoever reads the metadata after a crash. None
+    /// while a replica durably counts as in sync that is not.
+    pub fn holders(&self) -> Slots {
+        let states = &self.durable.recorded().replica_states;
+        let is_known = self.is_recorded();
+        self.in_sync().filter(|slot| is_known && states[slot] == ReplicaState::InSync)
+    }
+
     /// Reachable replicas with a replica state.
     pub fn with(&self, replica_state: ReplicaState) -> Slots {
         let is_one = |slot: usize| self.is_there[slot] && self.wanted.replica_states[slot] == replica_state;

@@ -5,6 +5,7 @@
 //! counters with the daemon's own clock.
 
 pub mod attached;
+pub mod block_model;
 pub mod daemon;
 pub mod extents;
 pub mod load;

@@ -1,0 +1,189 @@
+//! Owed flushes: which volumes may answer a flush before it is carried out, and for how long.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use weir_plan::failure_domain::{FailureDomain, count_failure_domains};
+use weir_types::{DriveId, ExtentIndex, FlushTerms, IoProfile, VolumeId};
+
+use crate::core::Core;
+use crate::error::{ControlError, Outcome};
+use crate::journals::Journals;
+use crate::model::Model;
+use crate::records::VolumeRecord;
+
+/// Fewest replicas of a volume that may owe flushes.
+pub(crate) const REPLICAS_MIN: u8 = 2;
+
+/// Windows of owed flushes, as the data plane was told them.
+pub(crate) struct OwedFlushes {
+    core: Arc<Core>,
+    journals: Arc<Journals>,
+    told: Mutex<Told>,
+}
+
+#[derive(Default)]
+struct Told {
+    /// Windows of the volumes with the profile that are served.
+    windows: BTreeMap<VolumeId, Option<Duration>>,
+    /// Number of changes of the model before the last look.
+    model_changes: Option<u64>,
+}
+
+impl OwedFlushes {
+    pub(crate) fn new(core: Arc<Core>, journals: Arc<Journals>) -> OwedFlushes {
+        OwedFlushes { core, journals, told: Mutex::default() }
+    }
+
+    /// How long flushes of a volume may be owed, or why they may not be although its I/O profile says so.
+    ///
+    /// A replica behind a write journal fails with the journal's drive too, and its flushes are fast.
+    pub(crate) fn window(
+        &self,
+        model: &Model,
+        volume: &VolumeRecord,
+    ) -> Result<Option<Duration>, &'static str> {
+        let terms = volume.flush_terms;
+        if !volume.owes_flushes() {
+            return Ok(None);
+        }
+        if !self.journals.bindings(volume.id).is_empty() {
+            return Err("its flushes wait for the drives: replicas are behind write journals");
+        }
+        if !terms.may_share_failure_domain && shares_failure_domain(model, volume) {
+            return Err("its flushes wait for the drives: replicas share a zone and rack");
+        }
+        Ok(Some(Duration::from_millis(terms.window_ms.into())))
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The window of a volume that is about to be served.
+    pub(crate) fn window_to_serve(&self, volume: &VolumeRecord) -> Option<Duration> {
+        let window = self.window(&self.core.model(), volume).unwrap_or(None);
+        self.told().windows.insert(volume.id, window);
+        window
+    }
+
+    /// Tells the data plane the window of a volume with this record, if that is another one now. The caller has the
+    /// change of the volume.
+    ///
+    /// # Errors
+    /// If the data plane does not answer.
+    pub(crate) fn put(&self, volume: &VolumeRecord) -> Outcome<()> {
+        self.tell(volume.id, self.window(&self.core.model(), volume).unwrap_or(None))
+    }
+
+    /// Has each flush of a volume carried out before its answer, until the next look.
+    ///
+    /// # Errors
+    /// If the data plane does not answer.
+    pub(crate) fn close_window(&self, volume: VolumeId) -> Outcome<()> {
+        self.tell(volume, None)
+    }
+
+    fn tell(&self, volume: VolumeId, window: Option<Duration>) -> Outcome<()> {
+        let known = self.told().windows.get(&volume).copied();
+        if known == Some(window) || !self.core.model().open.contains_key(&volume) {
+            return Ok(());
+        }
+        self.core.engine.set_flush_window(volume, window)?;
+        let mut told = self.told();
+        told.windows.insert(volume, window);
+        // The record may not come about: the next look sees.
+        told.model_changes = None;
+        Ok(())
+    }
+
+    /// Follows changes of placements and failure domains. A volume that is being changed is left for the next look.
+    pub(crate) fn look(&self) {
+        let now = self.core.model_changes();
+        if self.told().model_changes == Some(now) {
+            return;
+        }
+        let volumes: Vec<VolumeId> = {
+            let model = self.core.model();
+            let mut told = self.told();
+            told.windows.retain(|id, _| model.volumes.contains_key(id));
+            let owes = |(id, window): (&VolumeId, &Option<Duration>)| {
+                (window.is_some() || model.volumes[id].record.owes_flushes()).then_some(*id)
+            };
+            told.windows.iter().filter_map(owes).collect()
+        };
+        let left = volumes.into_iter().filter(|id| !self.look_at(*id)).count();
+        self.told().model_changes = (left == 0).then_some(now);
+    }
+
+    /// False if the volume must be looked at again.
+    fn look_at(&self, id: VolumeId) -> bool {
+        let Some(mut change) = self.core.try_volume_change(&[id], &[]) else { return false };
+        let Some(record) = self.core.model().volumes.get(&id).map(|volume| volume.record.clone()) else {
+            return true;
+        };
+        let put = change.beside(|| self.put(&record));
+        if let Err(error) = &put {
+            tracing::warn!(volume = %id, %error, "the flush window could not be changed yet");
+        }
+        put.is_ok()
+    }
+}
+
+/// Why flushes of changes to some extents of a volume wait for drives.
+pub(crate) fn words_if_alone(extents_alone: u64) -> Option<String> {
+    (extents_alone > 0).then(|| {
+        format!("flushes of changes to {extents_alone} of its extents wait for the drives: they have one replica in sync")
+    })
+}
+
+/// Refuses a volume that would owe flushes without several replicas that fail apart, unless that is allowed.
+///
+/// # Errors
+/// * Invalid for too few replicas, a window that no volume can have, and terms without the profile.
+/// * Refused if replicas share a failure domain.
+pub(crate) fn check(model: &Model, volume: &VolumeRecord) -> Outcome<()> {
+    let FlushTerms { window_ms, may_share_failure_domain } = volume.flush_terms;
+    if volume.io_profile != IoProfile::DbRemote {
+        return match volume.flush_terms.is_default() {
+            true => Ok(()),
+            false => Err(ControlError::invalid(
+                "a flush window and a shared failure domain belong to the I/O profile 'db_remote'".to_owned(),
+            )),
+        };
+    }
+    if !(1..=FlushTerms::WINDOW_MS_MAX).contains(&window_ms) {
+        let max = FlushTerms::WINDOW_MS_MAX;
+        return Err(ControlError::invalid(format!(
+            "a flush window of {window_ms} ms is not accepted; 1 to {max} ms are"
+        )));
+    }
+    if volume.replicas < REPLICAS_MIN {
+        return Err(ControlError::invalid(format!(
+            "the I/O profile 'db_remote' needs 2 or 3 replicas, and {} has {}",
+            volume.title(),
+            volume.replicas
+        )));
+    }
+    if !may_share_failure_domain && shares_failure_domain(model, volume) {
+        return Err(ControlError::refused(format!(
+            "replicas of {} share a zone and rack, whose failure could lose the flushes of the last {window_ms} ms; \
+             --allow-shared-failure-domain accepts that",
+            volume.title()
+        )));
+    }
+    Ok(())
+}
+
+/// True if replicas of an extent fail together. Drives without a zone and a rack are in those of the node.
+fn shares_failure_domain(model: &Model, volume: &VolumeRecord) -> bool {
+    let homes: BTreeSet<Vec<DriveId>> = ExtentIndex::all_of(volume.size_bytes)
+        .map(|extent| volume.placement.replicas_of(extent).map(|(_, drive)| drive).collect())
+        .collect();
+    homes.iter().any(|home| {
+        let drives = model.drives_of(volume).filter(|drive| home.contains(&drive.id));
+        let domains: Vec<FailureDomain> = drives.map(|drive| model.domain_of(drive)).collect();
+        count_failure_domains(domains.iter()).1 < home.len()
+    })
+}
