@@ -132,3 +132,64 @@ impl FlushCoalescing {
         self.unstable.retain(|extent, _| extent.is_within(count));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Coalescing that is on, and whose first flush has ended.
+    fn started() -> FlushCoalescing {
+        let mut coalescing = FlushCoalescing::default();
+        coalescing.set_on(true);
+        coalescing.began(0);
+        coalescing.ended(0, true);
+        coalescing
+    }
+
+    #[test]
+    fn slow_payment_holds_up_the_next_flushes() {
+        let (mut coalescing, none) = (started(), Extents::new(Vec::new()));
+        coalescing.owe();
+        assert!(coalescing.window_ended(), "nothing is being paid yet");
+        coalescing.began(1);
+        coalescing.owe();
+        assert!(coalescing.may_owe(&none), "within the window");
+        assert!(!coalescing.window_ended(), "the payment before has not ended");
+        assert!(!coalescing.may_owe(&none) && !coalescing.take_late());
+        assert_eq!(coalescing.ended(1, true), 1);
+        assert!(coalescing.take_late(), "its window is over");
+        coalescing.began(2);
+        assert!(coalescing.may_owe(&none) && !coalescing.has_unpaid());
+        assert_eq!(coalescing.ended(2, true), 1);
+        assert!(!coalescing.take_late());
+    }
+
+    #[test]
+    fn failed_payment_is_owed_again() {
+        let (mut coalescing, none) = (started(), Extents::new(Vec::new()));
+        coalescing.owe();
+        coalescing.owe();
+        coalescing.began(1);
+        assert_eq!(coalescing.ended(1, false), 2);
+        assert!(coalescing.has_unpaid() && coalescing.may_owe(&none));
+        coalescing.began(2);
+        assert_eq!(coalescing.ended(2, true), 2);
+        assert!(!coalescing.has_unpaid());
+    }
+
+    #[test]
+    fn none_is_owed_before_the_first_flush_has_ended() {
+        let (mut coalescing, none) = (FlushCoalescing::default(), Extents::new(Vec::new()));
+        assert!(!coalescing.may_owe(&none));
+        coalescing.began(0);
+        coalescing.set_on(true);
+        coalescing.ended(0, true);
+        assert!(!coalescing.may_owe(&none), "this flush began before");
+        coalescing.began(1);
+        coalescing.ended(1, false);
+        assert!(!coalescing.may_owe(&none), "this flush failed");
+        coalescing.began(2);
+        coalescing.ended(2, true);
+        assert!(coalescing.may_owe(&none));
+    }
+}
