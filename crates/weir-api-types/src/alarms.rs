@@ -33,7 +33,7 @@ pub enum AlarmCode {
     /// The replicas of a volume.
     Replicas,
     /// Flushes of a volume that wait for drives although its I/O profile lets them be answered before.
-    OwedFlushes,
+    CoalescedFlushes,
     /// A scrub of a volume.
     Scrub,
     /// The fullness of a write journal, or the speed of a journal drive.

@@ -1,4 +1,4 @@
-//! Conversion between classes, rules of classes, I/O profiles and roles of the API and of the engine.
+//! Conversion between classes, rules of classes, I/O profiles and roles of the API and those of all other crates.
 
 use weir_types::{Class, ClassPolicy, DriveRole, IoProfile};
 
@@ -47,6 +47,7 @@ impl From<Class> for IoPriority {
 impl From<VolumeIoProfile> for IoProfile {
     fn from(profile: VolumeIoProfile) -> IoProfile {
         match profile {
+            VolumeIoProfile::Auto => IoProfile::Auto,
             VolumeIoProfile::None => IoProfile::None,
             VolumeIoProfile::Journal => IoProfile::Journal,
             VolumeIoProfile::DbRemote => IoProfile::DbRemote,
@@ -57,6 +58,7 @@ impl From<VolumeIoProfile> for IoProfile {
 impl From<IoProfile> for VolumeIoProfile {
     fn from(profile: IoProfile) -> VolumeIoProfile {
         match profile {
+            IoProfile::Auto => VolumeIoProfile::Auto,
             IoProfile::None => VolumeIoProfile::None,
             IoProfile::Journal => VolumeIoProfile::Journal,
             IoProfile::DbRemote => VolumeIoProfile::DbRemote,

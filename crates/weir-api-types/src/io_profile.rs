@@ -8,8 +8,10 @@ use utoipa::ToSchema;
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "snake_case")]
 pub enum VolumeIoProfile {
-    /// On the drives of the replicas. If a template mixes classes, slow replicas have write journals.
+    /// As 'db_remote' while the volume has several replicas, all in different failure domains; or else as 'none'.
     #[default]
+    Auto,
+    /// On the drives of the replicas. If a template mixes classes, slow replicas have write journals.
     None,
     /// In write journals on journal drives.
     Journal,
@@ -31,4 +33,20 @@ pub struct FlushCoalescing {
     /// Whether replicas may share a failure domain, which may then lose the flushes of the window; false if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_shared_failure_domain: Option<bool>,
+    /// Whether a request that is to be durable by itself (FUA) counts as one without and a flush; false if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coalesce_fua: Option<bool>,
+}
+
+impl FlushCoalescing {
+    /// This request with a window in nanoseconds, if one is given.
+    pub fn with_window_ns(self, window_ns: Option<u64>) -> FlushCoalescing {
+        let window_seconds = window_ns.map(|window_ns| window_ns as f64 / 1e9).or(self.window_seconds);
+        FlushCoalescing { window_seconds, ..self }
+    }
+
+    /// The request, unless it asks for nothing.
+    pub fn if_any(self) -> Option<FlushCoalescing> {
+        (self != FlushCoalescing::default()).then_some(self)
+    }
 }

@@ -273,8 +273,10 @@ pub struct Volume {
     pub io_priority: IoPriority,
     /// Rule for the case that the requested class is not available.
     pub class_policy: VolumeClassPolicy,
-    /// Where writes are stable first.
+    /// Where writes are stable first, as requested.
     pub io_profile: VolumeIoProfile,
+    /// The same as it is now: with 'auto', what it amounts to with the replicas of the volume.
+    pub derived_io_profile: VolumeIoProfile,
     /// How flushes are answered before they are carried out; only with the I/O profile 'db_remote'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flush_coalescing: Option<FlushCoalescing>,
@@ -407,7 +409,7 @@ pub struct VolumeCreate {
     /// Rule for the case that this class is not available; 'strict' if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class_policy: Option<VolumeClassPolicy>,
-    /// Where writes are stable first; 'none' if absent. 'journal' needs a journal drive for each replica.
+    /// Where writes are stable first; 'auto' if absent. 'journal' needs a journal drive for each replica.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io_profile: Option<VolumeIoProfile>,
     /// How flushes are answered before they are carried out; only with the I/O profile 'db_remote'.
@@ -430,7 +432,7 @@ pub struct VolumeCreate {
 }
 
 /// A change of a volume; absent fields stay as they are.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeModify {
     /// New name.

@@ -1,4 +1,4 @@
-//! Conversion between the policy terms of the API and those of the engine.
+//! Conversion between the policy terms of the API and those of all other crates.
 
 use weir_types::{self as ours, Terms};
 

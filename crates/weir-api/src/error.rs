@@ -1,4 +1,4 @@
-//! Errors of the API: every error answer is a problem document (RFC 9457), made here.
+//! Errors of the API: every error answer is a problem document (RFC 9457). Here errors of all kinds become one.
 
 use std::error::Error;
 

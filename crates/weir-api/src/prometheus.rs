@@ -4,8 +4,8 @@
 
 mod alarms;
 mod background;
+mod coalesced_flushes;
 mod journals;
-mod owed_flushes;
 mod pools;
 mod process;
 mod reasons;
@@ -20,7 +20,7 @@ use prometheus_client::registry::Registry;
 use weir_types::{Limits, Throughput};
 
 use alarms::AlarmCounts;
-use owed_flushes::OwedFlushes;
+use coalesced_flushes::CoalescedFlushes;
 use reasons::LimitInForce;
 use weir_control::reasons::{BoundLimit, BurstCredit};
 use weir_control::totals::{OperationTotals, Totals};
@@ -60,7 +60,7 @@ pub struct Snapshot {
     credits: Vec<BurstCredit>,
     background: Vec<BackgroundJob>,
     scrubs: Vec<ScrubView>,
-    owed_flushes: Vec<OwedFlushes>,
+    coalesced_flushes: Vec<CoalescedFlushes>,
     journals: Vec<JournalView>,
     process: process::Process,
 }
@@ -163,7 +163,7 @@ impl Snapshot {
             for mut view in control.views.volume_views(ids).into_iter().filter(is_shown) {
                 snapshot.limits.extend(reasons::limits_in_force(&view));
                 snapshot.scrubs.extend(view.scrub.take());
-                snapshot.owed_flushes.extend(OwedFlushes::of(&view));
+                snapshot.coalesced_flushes.extend(CoalescedFlushes::of(&view));
                 snapshot.volumes.push(Subject::volume(view));
             }
         }
@@ -240,7 +240,7 @@ impl Collector for Snapshot {
         encode_drives(&mut encoder, &self.drives)?;
         background::encode(&mut encoder, &self.background)?;
         scrubs::encode(&mut encoder, &self.scrubs)?;
-        owed_flushes::encode(&mut encoder, &self.owed_flushes)?;
+        coalesced_flushes::encode(&mut encoder, &self.coalesced_flushes)?;
         pools::encode(&mut encoder, &self.pools)?;
         journals::encode(&mut encoder, &self.journals)?;
         reasons::encode_bounds(&mut encoder, &self.bounds)?;

@@ -33,7 +33,7 @@ pub enum AlarmSource {
     /// The replicas of a volume.
     Replicas,
     /// Flushes of a volume that should be owed and are not.
-    OwedFlushes,
+    CoalescedFlushes,
     /// A scrub of a volume.
     Scrub,
     /// The fullness of a write journal, or the speed of a journal drive.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use weir_types::{FlushTerms, IoProfile, Name, VolumeId};
 
+use crate::coalesced_flushes;
 use crate::core::Core;
 use crate::error::Outcome;
 use crate::model::projected_state::Proposal;
-use crate::owed_flushes;
 use crate::placing::Placing;
 use crate::pools::Pools;
 use crate::records::{VolumeRecord, VolumeState};
@@ -117,7 +117,7 @@ impl Clones {
             created_at: Timestamp::now(),
             ..source.clone()
         };
-        owed_flushes::check(&model, &target)?;
+        coalesced_flushes::check(&model, &target)?;
         Ok(Pair { source: source.clone(), target })
     }
 }

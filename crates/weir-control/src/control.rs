@@ -14,6 +14,7 @@ use crate::background::Background;
 use crate::bindings::Bindings;
 use crate::cgroups::Cgroups;
 use crate::clones::Clones;
+use crate::coalesced_flushes::CoalescedFlushes;
 use crate::configuration::ControlConfig;
 use crate::core::Core;
 use crate::credits::BurstCredits;
@@ -27,7 +28,6 @@ use crate::journals::Journals;
 use crate::measurements::Measurements;
 use crate::moves::Moves;
 use crate::operations::Operations;
-use crate::owed_flushes::OwedFlushes;
 use crate::placing::Placing;
 use crate::policies::PolicyGroups;
 use crate::pools::Pools;
@@ -67,7 +67,7 @@ pub struct Control {
     pub journals: Arc<Journals>,
     /// Moves extent replicas to the drives where they belong.
     pub moves: Arc<Moves>,
-    owed_flushes: Arc<OwedFlushes>,
+    coalesced_flushes: Arc<CoalescedFlushes>,
     /// Starts scrubs and records their results.
     pub scrubs: Arc<Scrubs>,
     /// Opens volumes for their clients and takes them down.
@@ -127,7 +127,7 @@ struct Storage {
     absences: Arc<Absences>,
     extents: Arc<Extents>,
     moves: Arc<Moves>,
-    owed_flushes: Arc<OwedFlushes>,
+    coalesced_flushes: Arc<CoalescedFlushes>,
     scrubs: Arc<Scrubs>,
     serving: Arc<Serving>,
     attachments: Arc<Attachments>,
@@ -173,7 +173,7 @@ fn storage(core: &Arc<Core>, config: &ControlConfig) -> Storage {
         reclaims: reclaims.clone(),
         absences: absences.clone(),
     });
-    let owed_flushes = Arc::new(OwedFlushes::new(core.clone(), journals.clone()));
+    let coalesced_flushes = Arc::new(CoalescedFlushes::new(core.clone(), journals.clone()));
     let moves = Arc::new(Moves::new(
         core.clone(),
         figures.clone(),
@@ -181,7 +181,7 @@ fn storage(core: &Arc<Core>, config: &ControlConfig) -> Storage {
         journals.clone(),
         extents.clone(),
         absences.clone(),
-        owed_flushes.clone(),
+        coalesced_flushes.clone(),
     ));
     let scrubs = Arc::new(Scrubs::new(core.clone()));
     let serving = Arc::new(Serving {
@@ -191,7 +191,7 @@ fn storage(core: &Arc<Core>, config: &ControlConfig) -> Storage {
         bindings: bindings.clone(),
         scrubs: scrubs.clone(),
         reclaims: reclaims.clone(),
-        owed_flushes: owed_flushes.clone(),
+        coalesced_flushes: coalesced_flushes.clone(),
     });
     let host = Box::new(KernelHost::new(&core.state, config.program.clone(), config.has_io_uring));
     let attachments =
@@ -208,7 +208,7 @@ fn storage(core: &Arc<Core>, config: &ControlConfig) -> Storage {
         absences,
         extents,
         moves,
-        owed_flushes,
+        coalesced_flushes,
         scrubs,
         serving,
         attachments,
@@ -264,6 +264,7 @@ fn volume_parts(core: &Arc<Core>, storage: &Storage) -> VolumeParts {
         figures: storage.figures.clone(),
         moves: storage.moves.clone(),
         scrubs: storage.scrubs.clone(),
+        coalesced_flushes: storage.coalesced_flushes.clone(),
     });
     let volumes = Arc::new(Volumes {
         core: core.clone(),
@@ -274,7 +275,7 @@ fn volume_parts(core: &Arc<Core>, storage: &Storage) -> VolumeParts {
         journals: storage.journals.clone(),
         extents: storage.extents.clone(),
         moves: storage.moves.clone(),
-        owed_flushes: storage.owed_flushes.clone(),
+        coalesced_flushes: storage.coalesced_flushes.clone(),
         serving: storage.serving.clone(),
         attachments: storage.attachments.clone(),
         views: views.clone(),
@@ -345,7 +346,7 @@ fn alarm_list(core: &Arc<Core>, space: &Arc<StateSpace>, storage: &Storage, part
         placing: storage.placing.clone(),
         moves: storage.moves.clone(),
         journals: storage.journals.clone(),
-        owed_flushes: storage.owed_flushes.clone(),
+        coalesced_flushes: storage.coalesced_flushes.clone(),
         scrubs: storage.scrubs.clone(),
         extents: storage.extents.clone(),
         absences: storage.absences.clone(),
@@ -394,7 +395,7 @@ impl Control {
             reclaims,
             journals,
             moves,
-            owed_flushes,
+            coalesced_flushes,
             scrubs,
             serving,
             attachments,
@@ -414,7 +415,7 @@ impl Control {
             reclaims,
             journals,
             moves,
-            owed_flushes,
+            coalesced_flushes,
             scrubs,
             serving,
             attachments,
@@ -469,7 +470,7 @@ impl Control {
     /// Carries moves on, and then whatever follows the replicas: flush windows and drains.
     pub fn settle_moves(&self) {
         self.moves.settle_moves();
-        self.owed_flushes.look();
+        self.coalesced_flushes.look();
         self.drains.settle_drains();
     }
 

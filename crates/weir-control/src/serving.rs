@@ -8,12 +8,12 @@ use weir_engine_interface::VolumeSpec;
 use weir_types::DriveId;
 
 use crate::bindings::Bindings;
+use crate::coalesced_flushes::CoalescedFlushes;
 use crate::core::Core;
 use crate::core::locks::Change;
 use crate::error::{ControlError, Outcome};
 use crate::extents::Extents;
 use crate::journals::Journals;
-use crate::owed_flushes::OwedFlushes;
 use crate::reclaims::Reclaims;
 use crate::records::{VolumeRecord, VolumeState};
 use crate::scrubs::Scrubs;
@@ -26,7 +26,7 @@ pub struct Serving {
     pub(crate) bindings: Arc<Bindings>,
     pub(crate) scrubs: Arc<Scrubs>,
     pub(crate) reclaims: Arc<Reclaims>,
-    pub(crate) owed_flushes: Arc<OwedFlushes>,
+    pub(crate) coalesced_flushes: Arc<CoalescedFlushes>,
 }
 
 impl Serving {
@@ -51,7 +51,7 @@ impl Serving {
             recovered_extents: self.extents.recovered_extents(volume)?,
             epoch_records: self.core.epoch_records(volume.id),
             headers: self.extents.headers(volume),
-            flush_window: self.owed_flushes.window_to_serve(volume),
+            flush_window: self.coalesced_flushes.window_to_serve(volume),
         };
         let open = self.core.engine.open(spec, journals)?;
         self.core.update(|model| model.open.insert(volume.id, open));

@@ -3,6 +3,7 @@
 mod apply;
 mod background;
 mod classes;
+mod coalesced_flushes;
 mod drain;
 mod engine_faults;
 mod formats;
@@ -10,7 +11,6 @@ mod io_profile;
 mod journal_drives;
 mod lost_writes;
 mod measurements;
-mod owed_flushes;
 mod policies;
 mod pools;
 mod record_backups;

@@ -34,13 +34,15 @@ pub struct CreateVolume {
     pub force: bool,
 }
 
-/// Requested terms of owed flushes; a field that is `None` stays, or has its default.
+/// Requested terms of coalesced flushes; a field that is `None` stays, or has its default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlushTermsChange {
     /// The window in milliseconds.
     pub window_ms: Option<u32>,
     /// Whether replicas may share a failure domain.
     pub may_share_failure_domain: Option<bool>,
+    /// Whether a request that is to be durable by itself (FUA) counts as one without and a flush.
+    pub covers_fua: Option<bool>,
 }
 
 impl FlushTermsChange {
@@ -54,6 +56,7 @@ impl FlushTermsChange {
         FlushTerms {
             window_ms: self.window_ms.unwrap_or(old.window_ms),
             may_share_failure_domain: self.may_share_failure_domain.unwrap_or(old.may_share_failure_domain),
+            covers_fua: self.covers_fua.unwrap_or(old.covers_fua),
         }
     }
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_engine_interface::statistics::{ReplicationCounters, VolumeCounters};
-use weir_types::{Class, DriveId, Limits, Name, VolumeId};
+use weir_types::{Class, DriveId, IoProfile, Limits, Name, VolumeId};
 
+use crate::coalesced_flushes::CoalescedFlushes;
 use crate::core::Core;
 use crate::error::Outcome;
 use crate::figures::Figures;
@@ -21,6 +22,8 @@ use crate::scrubs::{ScrubView, Scrubs};
 pub struct VolumeView {
     /// The volume's record.
     pub record: VolumeRecord,
+    /// The I/O profile that it has in effect.
+    pub derived_io_profile: IoProfile,
     /// The volume's version.
     pub version: u64,
     /// The known drives that hold extents of the volume.
@@ -69,32 +72,6 @@ impl VolumeView {
     }
 }
 
-/// A view without the values that must be read from drives.
-fn view(model: &Model, record: &VolumeRecord, failed: &FailedExtents) -> VolumeView {
-    VolumeView {
-        record: record.clone(),
-        version: model.volumes.get(&record.id).map_or(0, |volume| volume.revision.0),
-        drives: model.drives_of(record).cloned().collect(),
-        replica_drives: replica_drives(model, record),
-        health: health(model, record, failed),
-        replication: model
-            .open
-            .get(&record.id)
-            .filter(|open| open.has_replica_states())
-            .map(|open| open.statistics().replication.counters()),
-        moves: None,
-        scrub: None,
-        class: model.class_of(record),
-        policy: model.policy_of(record).cloned(),
-        levels: levels_in_effect(model, record),
-        used_bytes: None,
-        unique_bytes: None,
-        snapshots: 0,
-        snapshot_bytes_left: None,
-        counters: model.open.get(&record.id).map(|open| open.statistics().counters()),
-    }
-}
-
 /// The drives of each replica, if a volume has several replicas.
 fn replica_drives(model: &Model, record: &VolumeRecord) -> Vec<Vec<DriveRecord>> {
     if !record.placement.has_replicas() {
@@ -111,6 +88,7 @@ pub struct VolumeViews {
     pub(crate) figures: Arc<Figures>,
     pub(crate) moves: Arc<Moves>,
     pub(crate) scrubs: Arc<Scrubs>,
+    pub(crate) coalesced_flushes: Arc<CoalescedFlushes>,
 }
 
 impl VolumeViews {
@@ -143,10 +121,37 @@ impl VolumeViews {
         let snapshots = model.snapshot_counts();
         let count = |record: &VolumeRecord| snapshots.get(&record.id).copied().unwrap_or(0);
         let records = ids.iter().filter_map(|id| Some(&model.volumes.get(id)?.record));
-        let view = |record| VolumeView { snapshots: count(record), ..view(&model, record, &failed) };
+        let view = |record| VolumeView { snapshots: count(record), ..self.view(&model, record, &failed) };
         let mut views: Vec<_> = records.map(view).collect();
         views.iter_mut().for_each(|view| self.complete(&model, view));
         views
+    }
+
+    /// A view without the values that must be read from drives.
+    fn view(&self, model: &Model, record: &VolumeRecord, failed: &FailedExtents) -> VolumeView {
+        VolumeView {
+            record: record.clone(),
+            derived_io_profile: self.coalesced_flushes.derived_profile(model, record),
+            version: model.volumes.get(&record.id).map_or(0, |volume| volume.revision.0),
+            drives: model.drives_of(record).cloned().collect(),
+            replica_drives: replica_drives(model, record),
+            health: health(model, record, failed),
+            replication: model
+                .open
+                .get(&record.id)
+                .filter(|open| open.has_replica_states())
+                .map(|open| open.statistics().replication.counters()),
+            moves: None,
+            scrub: None,
+            class: model.class_of(record),
+            policy: model.policy_of(record).cloned(),
+            levels: levels_in_effect(model, record),
+            used_bytes: None,
+            unique_bytes: None,
+            snapshots: 0,
+            snapshot_bytes_left: None,
+            counters: model.open.get(&record.id).map(|open| open.statistics().counters()),
+        }
     }
 
     /// Adds the values that are not in the records.
@@ -163,8 +168,10 @@ impl VolumeViews {
         let model = self.core.model();
         let snapshots = model.snapshot_counts();
         let count = |record: &VolumeRecord| snapshots.get(&record.id).copied().unwrap_or(0);
-        let view =
-            |record: &VolumeRecord| VolumeView { snapshots: count(record), ..view(&model, record, &failed) };
+        let view = |record: &VolumeRecord| VolumeView {
+            snapshots: count(record),
+            ..self.view(&model, record, &failed)
+        };
         let made = model.plain_volumes().filter(|record| record.state != VolumeState::Creating);
         let mut views: Vec<_> = made.map(view).collect();
         views.sort_by(|a, b| (&a.record.tenant, &a.record.name).cmp(&(&b.record.tenant, &b.record.name)));
@@ -195,7 +202,7 @@ impl VolumeViews {
             let model = self.core.model();
             let record = &model.volume(tenant, name)?.record;
             let snapshots = model.snapshots_of(record.id).count() as u64;
-            VolumeView { snapshots, ..view(&model, record, &failed) }
+            VolumeView { snapshots, ..self.view(&model, record, &failed) }
         };
         view.used_bytes = self.figures.used_bytes_to_show(&view.record);
         view.snapshot_bytes_left = self.core.snapshot_bytes_left(view.record.id);

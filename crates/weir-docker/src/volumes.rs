@@ -403,11 +403,11 @@ fn refuse_other(volume: &Volume, wanted: &Specification) -> Outcome<()> {
         ("repl", wanted.replicas.is_some_and(|replicas| replicas != volume.replicas)),
         ("io_priority", wanted.io_priority.is_some_and(|priority| priority != volume.io_priority)),
         ("template", wanted.template.is_some() && wanted.template != volume.template),
-        ("io_profile", wanted.io_profile.is_some_and(|profile| profile != volume.io_profile)),
     ];
-    match differs.iter().find(|(_, differs)| *differs) {
+    let other = differs.into_iter().find_map(|(key, differs)| differs.then_some(key));
+    match other.or_else(|| wanted.other_profile_key(volume)) {
         None => Ok(()),
-        Some((key, _)) => {
+        Some(key) => {
             let name = &volume.name;
             let remedy = "'weir volume modify' changes it";
             Err(CallError::Refused(format!("volume '{name}' exists with another '{key}'; {remedy}")))

@@ -2,7 +2,6 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
 
 use weir_qos::Credits;
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, ExtentIndex, Scope, Terms, VolumeId};
@@ -12,9 +11,9 @@ use weir_volume::mirror::{RecoveredExtent, ReplicaMetadata, Slots};
 use crate::JobProgress;
 use crate::measure::{MeasureError, MeasureSpec, RunningMeasurement};
 use crate::{
-    Alarm, AttachedClient, CgroupLimit, DriveQueueDepth, EngineError, JournalSpec, OpenFile, OpenVolume,
-    PolicyLevel, ReclaimSpec, Recording, ScrubProgress, SnapshotSpec, SpaceLook, VolumeHome, VolumeLayout,
-    VolumeSpec,
+    Alarm, AttachedClient, CgroupLimit, DriveQueueDepth, EngineError, FlushWindow, JournalSpec, OpenFile,
+    OpenVolume, PolicyLevel, ReclaimSpec, Recording, ScrubProgress, SnapshotSpec, SpaceLook, VolumeHome,
+    VolumeLayout, VolumeSpec,
 };
 
 /// Serves volumes. Every command is in effect when its method returns.
@@ -142,12 +141,12 @@ pub trait Engine: Send + Sync {
     /// If the volume is not open or the reactor has stopped.
     fn set_read_costs(&self, volume: VolumeId, read_costs: Vec<(DriveId, u32)>) -> Result<(), EngineError>;
 
-    /// Lets flushes of a volume be owed for at most this long while several replicas hold the data, or carries out
+    /// Lets flushes of a volume be owed within a window while several replicas hold the data, or carries out
     /// each before its answer. What is owed then is carried out at once.
     ///
     /// # Errors
     /// If the volume is not open or the reactor has stopped.
-    fn set_flush_window(&self, volume: VolumeId, window: Option<Duration>) -> Result<(), EngineError>;
+    fn set_flush_window(&self, volume: VolumeId, window: Option<FlushWindow>) -> Result<(), EngineError>;
 
     /// Adds a replica of an extent, whose empty file exists already. When this call returns, the replica
     /// metadata names the replica durably, and resync runs in the background. The replica counts as in sync

@@ -38,6 +38,7 @@ pub use scrub::{ScrubEnd, ScrubProgress, ScrubSnapshot};
 pub use snapshot::{SnapshotProgress, SnapshotSpec};
 pub use space_look::SpaceLook;
 pub use specification::{
-    DriveQueueDepth, DriveSpec, NO_HOME, ReclaimSpec, VolumeHome, VolumeLayout, VolumeSpec, home_beyond_list,
+    DriveQueueDepth, DriveSpec, FlushWindow, NO_HOME, ReclaimSpec, VolumeHome, VolumeLayout, VolumeSpec,
+    home_beyond_list,
 };
 pub use volume_status::{OpenVolume, PublishedStatus, VolumeFaults, VolumeStatus};

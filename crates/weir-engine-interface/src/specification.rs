@@ -32,7 +32,16 @@ pub struct VolumeSpec {
     pub headers: Vec<(ExtentIndex, usize, Option<ChecksumHeader>)>,
     /// How long a flush may be owed while several replicas hold the data; `None` if each is carried out before its
     /// answer.
-    pub flush_window: Option<Duration>,
+    pub flush_window: Option<FlushWindow>,
+}
+
+/// How long the flushes of a volume may be owed while several replicas hold the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlushWindow {
+    /// Longest time from the answer to a flush to its begin.
+    pub length: Duration,
+    /// Whether a request that is to be durable by itself (FUA) counts as one without and a flush.
+    pub covers_fua: bool,
 }
 
 /// Where the replicas of a volume's extents lie.

@@ -1,8 +1,8 @@
 //! The order of the durable steps in which a replica of an extent comes or goes.
 //!
 //! A replica comes in the order file, replica metadata, record, and goes in the order replica metadata, record, file. So
-//! a record names no replica that no metadata names, and no replica counts as in sync that the record does not name. A
-//! crash between two steps leaves something that [`next_step`] takes back, or a file that nothing names.
+//! no replica counts as in sync that the record does not name. A crash between two steps leaves something that
+//! [`next_step`] takes back or takes away, or a file that nothing names.
 //!
 //! [`next_step`]: crate::replica_plan::next_step
 

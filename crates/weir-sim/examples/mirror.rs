@@ -24,8 +24,9 @@ fn main() -> Result<(), String> {
         Some("resized") => Settings::resized,
         Some("doubtful") => Settings::doubtful,
         Some("journaled") => Settings::journaled,
+        Some("coalesced") => Settings::coalesced,
         Some(other) => {
-            let kinds = "all, scrubbed, rotting, snapshotted, stalled, absent, moved, killed, mixed, resized, doubtful and journaled";
+            let kinds = "all, scrubbed, rotting, snapshotted, stalled, absent, moved, killed, mixed, resized, doubtful, journaled and coalesced";
             return Err(format!("'{other}' is no kind; {kinds} are"));
         }
     };

@@ -25,7 +25,7 @@ mod swapping;
 
 use crate::requests::random_slot;
 use daemon::Daemon;
-use daemon::owed_flushes::{check_owed_flushes, check_paid};
+use daemon::coalesced_flushes::{check_coalesced_flushes, check_paid};
 pub use report::Report;
 pub use settings::{Abilities, Rot, Sabotage, Settings};
 
@@ -89,7 +89,7 @@ impl MirrorWorld {
             return self.change_replicas();
         }
         if settings.coalesces_flushes {
-            self.work_on_owed_flushes()?;
+            self.work_on_coalesced_flushes()?;
         }
         self.daemon.machine.carry_out_unfenced();
         self.go_and_return()?;
@@ -119,16 +119,16 @@ impl MirrorWorld {
         self.daemon.answer_one()
     }
 
-    /// Ends the window of owed flushes at rest: all of them are paid then.
+    /// Ends the window of coalesced flushes at rest: all of them are paid then.
     fn pay_all(&mut self) -> Result<(), String> {
         self.daemon.pay_flushes()?;
         self.settle()?;
         check_paid(&self.daemon)
     }
 
-    /// Checks the owed flushes, ends their window by chance, and changes the profile now and then.
-    fn work_on_owed_flushes(&mut self) -> Result<(), String> {
-        check_owed_flushes(&mut self.daemon)?;
+    /// Checks the coalesced flushes, ends their window by chance, and changes the profile now and then.
+    fn work_on_coalesced_flushes(&mut self) -> Result<(), String> {
+        check_coalesced_flushes(&mut self.daemon)?;
         match self.daemon.machine.random.below(400) {
             0 => self.daemon.set_flush_coalescing(false),
             1..5 => self.daemon.set_flush_coalescing(true),

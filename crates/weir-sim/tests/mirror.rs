@@ -97,10 +97,10 @@ fn promises_hold_while_drives_are_away_and_return() {
 }
 
 #[test]
-fn owed_flush_is_held_by_several_replicas_until_it_is_paid() {
+fn coalesced_flush_is_held_by_several_replicas_until_it_is_paid() {
     let reports = check(300, Settings::coalesced);
     let (owed, paid) =
-        (sum(&reports, |report| report.flushes_owed), sum(&reports, |report| report.flushes_paid));
+        (sum(&reports, |report| report.flushes_coalesced), sum(&reports, |report| report.flushes_paid));
     assert!(owed > 3000 && paid > 1000, "only {owed} flushes were owed, and {paid} paid");
 }
 

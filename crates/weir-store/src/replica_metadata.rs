@@ -27,7 +27,7 @@ const MAGIC: [u8; 8] = *b"WEIRMETA";
 const FORMAT: u32 = 1;
 /// Bytes of a set of regions, with one bit for each region.
 const SET_BYTES: usize = REGIONS as usize / 8;
-/// Where the sets begin: that of marked regions, then by replica those of regions out of sync.
+/// Where the sets begin: that of dirty regions, then by replica those of regions out of sync.
 const SETS_START: usize = 512;
 /// Position of the checksum of all bytes before it.
 const CHECKSUM_START: usize = BLOCK_BYTES - 4;
@@ -74,7 +74,7 @@ pub enum BlockFault {
     #[error("its sequence number is {0}, which makes no sense there")]
     Sequence(u64),
     /// A replica state that does not exist.
-    #[error("replica {slot} stands as {value}, where 0, 1 and 2 are accepted")]
+    #[error("replica {slot} has the state {value}, where 0, 1 and 2 are accepted")]
     ReplicaState {
         /// Slot of the replica.
         slot: usize,

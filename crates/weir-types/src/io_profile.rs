@@ -16,15 +16,22 @@ pub enum IoProfile {
     /// On the drives of its replicas, a moment after a flush was answered: the memory of two replicas at least holds the
     /// data until then ([`FlushTerms`]).
     DbRemote,
+    /// As [`IoProfile::DbRemote`] while several replicas are in different failure domains, or else as
+    /// [`IoProfile::None`].
+    Auto,
 }
 
-/// How flushes are owed with [`IoProfile::DbRemote`].
+/// How flushes are owed with [`IoProfile::DbRemote`]. [`IoProfile::Auto`] has the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlushTerms {
     /// Longest time in milliseconds from the answer to a flush to its begin, 1 to [`FlushTerms::WINDOW_MS_MAX`].
     pub window_ms: u32,
     /// Whether replicas may share a failure domain.
     pub may_share_failure_domain: bool,
+    /// Whether a request that is to be durable by itself (FUA) counts as one without and a flush. Records from before
+    /// there was a choice lack it.
+    #[serde(default)]
+    pub covers_fua: bool,
 }
 
 impl FlushTerms {
@@ -39,12 +46,12 @@ impl FlushTerms {
 
 impl Default for FlushTerms {
     fn default() -> FlushTerms {
-        FlushTerms { window_ms: 100, may_share_failure_domain: false }
+        FlushTerms { window_ms: 100, may_share_failure_domain: false, covers_fua: false }
     }
 }
 
 impl IoProfile {
-    /// True for the profile that volumes have unless they ask for another one.
+    /// True for the profile of a record that names none. Such a record may be from before there were others.
     pub fn is_default(&self) -> bool {
         *self == IoProfile::default()
     }
@@ -56,6 +63,7 @@ impl fmt::Display for IoProfile {
             IoProfile::None => "none",
             IoProfile::Journal => "journal",
             IoProfile::DbRemote => "db_remote",
+            IoProfile::Auto => "auto",
         })
     }
 }

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use weir_api_types::{IoPriority, VolumeCreate, VolumeIoProfile};
+use weir_api_types::{FlushCoalescing, IoPriority, Volume, VolumeCreate, VolumeIoProfile};
 use weir_attach::filesystem::FilesystemKind;
 use weir_types::Name;
 use weir_types::bounds::VOLUME_SIZE_GRANULE_BYTES;
+use weir_types::emulation::parse_time;
 use weir_types::units::Size;
 
 /// Keys that a volume may have.
-const KEYS: &str = "size, repl, io_priority (priority_io, cos), io_profile, template, policy_group, fs";
+const KEYS: &str = "size, repl, io_priority (priority_io, cos), io_profile, flush_window, coalesce_fua, \
+    allow_shared_failure_domain, template, policy_group, fs";
 
 /// A volume as it is asked for: its name in Weir, and how to create it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +26,12 @@ pub struct Specification {
     pub io_priority: Option<IoPriority>,
     /// I/O profile, if one was asked for.
     pub io_profile: Option<VolumeIoProfile>,
+    /// Longest time from the answer to a flush to its begin in nanoseconds, if one was asked for.
+    pub flush_window_ns: Option<u64>,
+    /// Whether replicas may share a failure domain while flushes are answered early, if it was said.
+    pub allow_shared_failure_domain: Option<bool>,
+    /// Whether a request that is to be durable by itself counts as one without and a flush, if it was said.
+    pub coalesce_fua: Option<bool>,
     /// Template, if one was asked for.
     pub template: Option<String>,
     /// Policy group, if one was asked for.
@@ -101,6 +109,9 @@ impl Specification {
             replicas: None,
             io_priority: None,
             io_profile: None,
+            flush_window_ns: None,
+            allow_shared_failure_domain: None,
+            coalesce_fua: None,
             template: None,
             policy_group: None,
             filesystem: FilesystemKind::Ext4,
@@ -125,13 +136,48 @@ impl Specification {
                 self.io_priority =
                     Some(class(value).ok_or_else(|| refused("high, med and low are".to_owned()))?);
             }
-            "io_profile" => self.io_profile = profile(key, value)?,
+            "io_profile" => self.io_profile = Some(profile(key, value)?),
+            "flush_window" => {
+                self.flush_window_ns = Some(parse_time(value).map_err(|error| refused(error.to_string()))?);
+            }
+            "allow_shared_failure_domain" => {
+                self.allow_shared_failure_domain = Some(truth(value).map_err(refused)?);
+            }
+            "coalesce_fua" => self.coalesce_fua = Some(truth(value).map_err(refused)?),
             "template" => self.template = Some(value.to_owned()),
             "policy_group" => self.policy_group = Some(value.to_owned()),
             "fs" => self.filesystem = value.parse().map_err(refused)?,
             _ => check_default(key, value)?,
         }
         Ok(())
+    }
+
+    /// How flushes are answered before they are carried out, if something was asked for.
+    pub fn flush_coalescing(&self) -> Option<FlushCoalescing> {
+        let (allow_shared_failure_domain, coalesce_fua) =
+            (self.allow_shared_failure_domain, self.coalesce_fua);
+        let request =
+            FlushCoalescing { allow_shared_failure_domain, coalesce_fua, ..FlushCoalescing::default() };
+        request.with_window_ns(self.flush_window_ns).if_any()
+    }
+
+    /// The first key of the I/O profile in which a volume that exists differs from what is asked for.
+    pub fn other_profile_key(&self, volume: &Volume) -> Option<&'static str> {
+        let actual = volume.flush_coalescing.unwrap_or_default();
+        let actual_window_ns = actual.window_seconds.map(|seconds| (seconds * 1e9).round() as u64);
+        let other = |asked: Option<bool>, actual: Option<bool>| {
+            asked.is_some_and(|asked| asked != actual.unwrap_or(false))
+        };
+        let differs = [
+            ("io_profile", self.io_profile.is_some_and(|profile| profile != volume.io_profile)),
+            ("flush_window", self.flush_window_ns.is_some_and(|ns| Some(ns) != actual_window_ns)),
+            (
+                "allow_shared_failure_domain",
+                other(self.allow_shared_failure_domain, actual.allow_shared_failure_domain),
+            ),
+            ("coalesce_fua", other(self.coalesce_fua, actual.coalesce_fua)),
+        ];
+        differs.into_iter().find_map(|(key, differs)| differs.then_some(key))
     }
 
     /// The request that creates the volume.
@@ -144,7 +190,7 @@ impl Specification {
             io_priority: self.io_priority,
             class_policy: None,
             io_profile: self.io_profile,
-            flush_coalescing: None,
+            flush_coalescing: self.flush_coalescing(),
             qos_policy_group: self.policy_group.clone(),
             drive: None,
             qos_adaptive_policy_group: None,
@@ -197,14 +243,22 @@ fn class(value: &str) -> Option<IoPriority> {
     }
 }
 
-/// The I/O profile of this name; `None` leaves the choice to the daemon.
-fn profile(key: &str, value: &str) -> Result<Option<VolumeIoProfile>, SpecificationError> {
+/// The I/O profile of this name.
+fn profile(key: &str, value: &str) -> Result<VolumeIoProfile, SpecificationError> {
     match value.to_ascii_lowercase().as_str() {
-        "auto" => Ok(None),
-        "none" => Ok(Some(VolumeIoProfile::None)),
-        "journal" => Ok(Some(VolumeIoProfile::Journal)),
-        "db_remote" => Ok(Some(VolumeIoProfile::DbRemote)),
+        "auto" => Ok(VolumeIoProfile::Auto),
+        "none" => Ok(VolumeIoProfile::None),
+        "journal" => Ok(VolumeIoProfile::Journal),
+        "db_remote" => Ok(VolumeIoProfile::DbRemote),
         _ => Err(SpecificationError::Unsupported { key: key.to_owned(), value: value.to_owned() }),
+    }
+}
+
+fn truth(value: &str) -> Result<bool, String> {
+    match value.to_ascii_lowercase().as_str() {
+        "true" | "yes" => Ok(true),
+        "false" | "no" => Ok(false),
+        _ => Err("true and false are".to_owned()),
     }
 }
 
@@ -242,7 +296,13 @@ mod tests {
     #[test]
     fn name_and_options_say_the_same() {
         let inline = read("size=10G,repl=3,cos=med,io_profile=auto,fs=xfs,name=vol", &[]).unwrap();
-        let options = [("size", "10G"), ("replicas", "3"), ("io_priority", "medium"), ("fs", "xfs")];
+        let options = [
+            ("size", "10G"),
+            ("replicas", "3"),
+            ("io_priority", "medium"),
+            ("io_profile", "auto"),
+            ("fs", "xfs"),
+        ];
         assert_eq!(inline, read("vol", &options).unwrap());
         assert_eq!(inline.name, "vol");
         assert_eq!(inline.replicas, Some(3));
@@ -256,11 +316,24 @@ mod tests {
     }
 
     #[test]
+    fn options_of_flushes_are_in_the_request() {
+        let options = [("io_profile", "db_remote"), ("flush_window", "50ms"), ("repl", "2")];
+        let window = read("vol", &options).unwrap().request(1 << 30).flush_coalescing.unwrap();
+        assert_eq!((window.window_seconds, window.allow_shared_failure_domain), (Some(0.05), None));
+        let shared = read("vol", &[("allow_shared_failure_domain", "true"), ("coalesce_fua", "no")]).unwrap();
+        assert_eq!(shared.flush_coalescing().unwrap().coalesce_fua, Some(false));
+        assert_eq!(shared.flush_coalescing().unwrap().allow_shared_failure_domain, Some(true));
+        assert_eq!(read("vol", &[]).unwrap().flush_coalescing(), None);
+    }
+
+    #[test]
     fn other_options_are_refused_in_words() {
         for (name, option, message) in [
             ("vol", ("colour", "red"), "'colour' is not an option of a volume; there are: size, repl"),
             ("vol", ("shared", "true"), "'shared=true' asks for something that is not supported"),
             ("vol", ("io_profile", "db"), "'io_profile=db' asks for something that is not supported"),
+            ("vol", ("flush_window", "100"), "'flush_window=100' is not accepted: "),
+            ("vol", ("allow_shared_failure_domain", "perhaps"), "true and false are"),
             ("vol", ("repl", "4"), "'repl=4' is not accepted: 1, 2 and 3 are"),
             ("vol", ("size", "many"), "'size=many' is not accepted"),
             ("vol", ("io_priority", "urgent"), "high, med and low are"),

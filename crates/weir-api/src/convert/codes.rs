@@ -40,7 +40,7 @@ alike!(
     Space,
     Measurement,
     Replicas,
-    OwedFlushes,
+    CoalescedFlushes,
     Scrub,
     Journal
 );

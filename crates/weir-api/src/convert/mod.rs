@@ -32,7 +32,7 @@ use weir_control::{
     VolumeCondition, VolumeView,
 };
 
-/// Point at which a flush of a volume is answered.
+/// Point at which a flush of a volume with this I/O profile in effect is answered.
 fn ack_point(replicas: u8, io_profile: IoProfile, flush_terms: FlushTerms) -> String {
     let place = match io_profile {
         IoProfile::DbRemote => {
@@ -40,7 +40,7 @@ fn ack_point(replicas: u8, io_profile: IoProfile, flush_terms: FlushTerms) -> St
             return format!("memory of {replicas} replicas, stable within {window_ms} ms");
         }
         IoProfile::Journal => "in the write journal of",
-        IoProfile::None => "on",
+        IoProfile::None | IoProfile::Auto => "on",
     };
     match replicas {
         1 => format!("stable {place} 1 replica at flush or FUA"),
@@ -48,17 +48,19 @@ fn ack_point(replicas: u8, io_profile: IoProfile, flush_terms: FlushTerms) -> St
     }
 }
 
-/// Terms of owed flushes, to show.
+/// Terms of coalesced flushes, to show.
 fn flush_coalescing(terms: FlushTerms) -> FlushCoalescing {
     FlushCoalescing {
         window_seconds: Some(f64::from(terms.window_ms) / 1000.0),
         allow_shared_failure_domain: Some(terms.may_share_failure_domain),
+        coalesce_fua: Some(terms.covers_fua),
     }
 }
 
-/// Reads the requested terms of owed flushes.
+/// Reads the requested terms of coalesced flushes.
 pub fn flush_terms(asked: Option<FlushCoalescing>) -> Outcome<FlushTermsChange> {
-    let FlushCoalescing { window_seconds, allow_shared_failure_domain } = asked.unwrap_or_default();
+    let FlushCoalescing { window_seconds, allow_shared_failure_domain, coalesce_fua } =
+        asked.unwrap_or_default();
     let milliseconds = |seconds: f64| {
         let whole = (seconds * 1000.0).round();
         let is_whole =
@@ -73,6 +75,7 @@ pub fn flush_terms(asked: Option<FlushCoalescing>) -> Outcome<FlushTermsChange> 
     Ok(FlushTermsChange {
         window_ms: window_seconds.map(milliseconds).transpose()?,
         may_share_failure_domain: allow_shared_failure_domain,
+        covers_fua: coalesce_fua,
     })
 }
 
@@ -150,7 +153,8 @@ impl FromControl<VolumeView> for Volume {
             io_priority: IoPriority::from(record.io_priority),
             class_policy: VolumeClassPolicy::from(record.class_policy),
             io_profile: record.io_profile.into(),
-            flush_coalescing: (record.io_profile == IoProfile::DbRemote)
+            derived_io_profile: view.derived_io_profile.into(),
+            flush_coalescing: (view.derived_io_profile == IoProfile::DbRemote)
                 .then(|| flush_coalescing(record.flush_terms)),
             class: view.class.map(IoPriority::from),
             read_only: record.is_read_only,
@@ -161,7 +165,7 @@ impl FromControl<VolumeView> for Volume {
             qos_policy_group,
             qos_adaptive_policy_group,
             policy,
-            ack_point: ack_point(record.replicas, record.io_profile, record.flush_terms),
+            ack_point: ack_point(record.replicas, view.derived_io_profile, record.flush_terms),
             connections: view.counters.map_or(0, |counters| counters.connections),
             created_at: record.created_at,
         }

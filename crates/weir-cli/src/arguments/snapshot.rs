@@ -107,9 +107,14 @@ pub struct CloneArguments {
     pub tenant: TenantOption,
     #[command(flatten)]
     pub binding: BindingOptions,
-    /// Where writes are stable first: 'none' is on the drives of its replicas, 'journal' in write journals on
-    /// journal drives [default: as for the volume]
-    #[arg(long, value_name = "none|journal", value_enum, ignore_case = true, hide_possible_values = true)]
+    /// Where writes are stable first, as for 'weir volume create' [default: as for the volume]
+    #[arg(
+        long,
+        value_name = "auto|none|journal|db_remote",
+        value_enum,
+        ignore_case = true,
+        hide_possible_values = true
+    )]
     pub io_profile: Option<VolumeIoProfile>,
     /// Bind a floor that the pool cannot meet, and exceed the pool's over-provisioning limit
     #[arg(long)]

@@ -161,10 +161,11 @@ pub struct VolumeCreateArguments {
     #[arg(long, value_name = "strict|prefer", value_enum, ignore_case = true, hide_possible_values = true)]
     pub class_policy: Option<VolumeClassPolicy>,
     /// Where writes are stable first: 'none' is on the drives of its replicas, 'journal' in write journals on
-    /// journal drives, 'db_remote' in the memory of its replicas, and on their drives a moment later [default: none]
+    /// journal drives, 'db_remote' in the memory of its replicas, and on their drives a moment later; 'auto' is
+    /// 'db_remote' while all replicas are in different zones or racks, or else 'none' [default: auto]
     #[arg(
         long,
-        value_name = "none|journal|db_remote",
+        value_name = "auto|none|journal|db_remote",
         value_enum,
         ignore_case = true,
         hide_possible_values = true
@@ -183,22 +184,27 @@ pub struct VolumeCreateArguments {
 /// How flushes are answered before they are carried out.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct FlushOptions {
-    /// Longest time from the answer to a flush to its begin, with the I/O profile 'db_remote' [default: 100ms]
+    /// Longest time from the answer to a flush until it is begun on the drives, with the I/O profile 'db_remote'
+    /// [default: 100ms]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub flush_window: Option<u64>,
     /// Let the replicas share a zone and rack with the I/O profile 'db_remote': their failure may then lose the flushes of
     /// the window
     #[arg(long, value_name = "true|false", hide_possible_values = true, num_args = 0..=1, default_missing_value = "true")]
     pub allow_shared_failure_domain: Option<bool>,
+    /// Count a request that is to be durable by itself (FUA) as one without and a flush, with the I/O profile 'db_remote'
+    #[arg(long, value_name = "true|false", hide_possible_values = true, num_args = 0..=1, default_missing_value = "true")]
+    pub coalesce_fua: Option<bool>,
 }
 
 impl FlushOptions {
     /// The request, if any option is given.
     pub fn request(self) -> Option<FlushCoalescing> {
-        let window_seconds = self.flush_window.map(|ns| ns as f64 / 1e9);
+        let (allow_shared_failure_domain, coalesce_fua) =
+            (self.allow_shared_failure_domain, self.coalesce_fua);
         let request =
-            FlushCoalescing { window_seconds, allow_shared_failure_domain: self.allow_shared_failure_domain };
-        (request != FlushCoalescing::default()).then_some(request)
+            FlushCoalescing { allow_shared_failure_domain, coalesce_fua, ..FlushCoalescing::default() };
+        request.with_window_ns(self.flush_window).if_any()
     }
 }
 
@@ -242,22 +248,27 @@ pub struct VolumeChanges {
           visible_alias = "repl")]
     pub replicas: Option<u8>,
     /// Where writes are stable first: its replicas are moved behind write journals on journal drives ('journal'), or to
-    /// drives without ('none'), while it is in use; 'db_remote' answers flushes from the memory of its replicas
+    /// drives without ('none'), while it is in use; 'db_remote' answers flushes from the memory of its replicas, and so does 'auto' while
+    /// they are in different zones or racks
     #[arg(
         long,
-        value_name = "none|journal|db_remote",
+        value_name = "auto|none|journal|db_remote",
         value_enum,
         ignore_case = true,
         hide_possible_values = true
     )]
     pub io_profile: Option<VolumeIoProfile>,
-    /// Longest time from the answer to a flush to its begin, with the I/O profile 'db_remote' [default: 100ms]
+    /// Longest time from the answer to a flush until it is begun on the drives, with the I/O profile 'db_remote'
+    /// [default: 100ms]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub flush_window: Option<u64>,
     /// Let the replicas share a zone and rack with the I/O profile 'db_remote': their failure may then lose the flushes of
     /// the window
     #[arg(long, value_name = "true|false", hide_possible_values = true, num_args = 0..=1, default_missing_value = "true")]
     pub allow_shared_failure_domain: Option<bool>,
+    /// Count a request that is to be durable by itself (FUA) as one without and a flush, with the I/O profile 'db_remote'
+    #[arg(long, value_name = "true|false", hide_possible_values = true, num_args = 0..=1, default_missing_value = "true")]
+    pub coalesce_fua: Option<bool>,
     /// Template to follow: its replicas are moved while it is in use; or 'none', which leaves its replicas
     /// unchanged
     #[arg(long, value_name = "TEMPLATE|none")]
@@ -276,6 +287,7 @@ impl VolumeChanges {
         FlushOptions {
             flush_window: self.flush_window,
             allow_shared_failure_domain: self.allow_shared_failure_domain,
+            coalesce_fua: self.coalesce_fua,
         }
     }
 }

@@ -240,9 +240,16 @@ fn is_met(volume: &Volume) -> bool {
     volume.class_policy == VolumeClassPolicy::Any || volume.class == Some(volume.io_priority)
 }
 
-/// I/O profile of a volume, in a word.
-fn profile(volume: &Volume) -> &'static str {
-    match volume.io_profile {
+/// I/O profile of a volume, and the one in effect if that is another one.
+fn long_profile(volume: &Volume) -> String {
+    let (requested, derived) = (profile(volume.io_profile), profile(volume.derived_io_profile));
+    if requested == derived { requested.to_owned() } else { format!("{requested} (now {derived})") }
+}
+
+/// An I/O profile in a word.
+fn profile(profile: VolumeIoProfile) -> &'static str {
+    match profile {
+        VolumeIoProfile::Auto => "auto",
         VolumeIoProfile::None => "none",
         VolumeIoProfile::Journal => "journal",
         VolumeIoProfile::DbRemote => "db_remote",
@@ -308,7 +315,7 @@ fn description(inspection: &Inspection) -> String {
         ("State", long_state(volume)),
         ("Access", access(volume).to_owned()),
         ("Class", long_class(volume)),
-        ("I/O Profile", profile(volume).to_owned()),
+        ("I/O Profile", long_profile(volume)),
         ("Created", volume.created_at.to_string()),
         ("NBD Export", volume.export_name.clone()),
         ("Ack Point", volume.ack_point.clone()),

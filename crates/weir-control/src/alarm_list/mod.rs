@@ -8,10 +8,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use weir_store::{ExtentFault, Faults};
-use weir_types::{DriveId, VolumeId};
+use weir_types::{DriveId, IoProfile, VolumeId};
 
 use crate::absences::Absences;
 use crate::alarms::{ActiveAlarm, AlarmSource};
+use crate::coalesced_flushes::{self, CoalescedFlushes};
 use crate::core::Core;
 use crate::drains::Drains;
 use crate::drive_records::DriveRecords;
@@ -21,7 +22,6 @@ use crate::health::{FailedExtents, health};
 use crate::journals::Journals;
 use crate::measurements::Measurements;
 use crate::moves::Moves;
-use crate::owed_flushes::{self, OwedFlushes};
 use crate::placing::Placing;
 use crate::pools::Pools;
 use crate::records::{VolumeRecord, VolumeState};
@@ -45,7 +45,7 @@ pub struct AlarmList {
     pub(crate) placing: Arc<Placing>,
     pub(crate) moves: Arc<Moves>,
     pub(crate) journals: Arc<Journals>,
-    pub(crate) owed_flushes: Arc<OwedFlushes>,
+    pub(crate) coalesced_flushes: Arc<CoalescedFlushes>,
     pub(crate) scrubs: Arc<Scrubs>,
     pub(crate) extents: Arc<Extents>,
     pub(crate) absences: Arc<Absences>,
@@ -76,26 +76,29 @@ impl AlarmList {
         alarms.extend(self.moves.move_alarms());
         alarms.extend(self.journals.full_journal_alarms());
         alarms.extend(self.scrubs.scrub_alarms());
-        alarms.extend(self.owed_flush_alarms());
+        alarms.extend(self.coalesced_flush_alarms());
         alarms
     }
 
     /// One alarm for each volume whose flushes wait for drives although its I/O profile lets them be owed.
-    fn owed_flush_alarms(&self) -> Vec<ActiveAlarm> {
+    fn coalesced_flush_alarms(&self) -> Vec<ActiveAlarm> {
         let model = self.core.model();
         let volumes = model.volumes.values().map(|volume| &volume.record);
-        let owing = volumes.filter(|volume| volume.state == VolumeState::Online && volume.owes_flushes());
+        // A volume that has the profile by choice of Weir ('auto') was promised nothing.
+        let is_promised =
+            |volume: &&VolumeRecord| volume.io_profile == IoProfile::DbRemote && volume.coalesces_flushes();
+        let owing = volumes.filter(|volume| volume.state == VolumeState::Online).filter(is_promised);
         let alarm = |volume: &VolumeRecord| {
             // Only extents that always had one replica can be in the set, and these have one anyway.
             let extents_alone = health(&model, volume, &FailedExtents::new()).extents_alone;
             Some(ActiveAlarm {
-                source: AlarmSource::OwedFlushes,
+                source: AlarmSource::CoalescedFlushes,
                 drive: None,
                 volume: Some(volume.id),
                 extent: None,
-                message: match self.owed_flushes.window(&model, volume) {
-                    Ok(_) => owed_flushes::words_if_alone(extents_alone)?,
-                    Err(why) => why.to_owned(),
+                message: match self.coalesced_flushes.broken_promise(&model, volume) {
+                    Some(why) => why.to_owned(),
+                    None => coalesced_flushes::words_if_alone(extents_alone)?,
                 },
             })
         };

@@ -97,7 +97,7 @@ fn advice(source: AlarmSource) -> (Severity, &'static str, &'static str) {
             "the volume's data, if another drive fails",
             "bring missing drives back, or add others: replicas are brought up to date by themselves",
         ),
-        AlarmSource::OwedFlushes => (
+        AlarmSource::CoalescedFlushes => (
             Warning,
             "the speed of flushes, which wait for the drives as with the I/O profile 'none'",
             "bring missing drives back, or move replicas to drives in different zones",

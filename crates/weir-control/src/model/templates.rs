@@ -1,4 +1,4 @@
-//! KnownTemplates in the model: built-in ones and those of the catalogue.
+//! Templates in the model: built-in ones and those of the catalogue.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

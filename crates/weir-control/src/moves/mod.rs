@@ -5,8 +5,8 @@
 //! state of a move is kept: each pass, in this daemon or the next, continues from what it finds.
 //!
 //! A replica is added in the order file, metadata (by the data plane), record. It is removed in the order
-//! metadata, record, file. So a record names no replica that the replica metadata lacks, and no replica
-//! counts as in sync that the record lacks. Remains of a crash are either taken back into use or reclaimed.
+//! metadata, record, file. So no replica counts as in sync that the record lacks. A replica that only the record names
+//! is one whose removal was interrupted. Remains of a crash are either taken back into use or reclaimed.
 
 mod drain;
 
@@ -29,6 +29,7 @@ use weir_volume::mirror::{ReplicaState, ReplicaStates, Slots};
 use crate::absences::Absences;
 use crate::alarms::{ActiveAlarm, AlarmSource};
 use crate::catalogue::Revision;
+use crate::coalesced_flushes::CoalescedFlushes;
 use crate::core::Core;
 use crate::core::record_backups::Tickets;
 use crate::engine::VolumeStatus;
@@ -37,7 +38,6 @@ use crate::extents::Extents;
 use crate::figures::Figures;
 use crate::journals::{AgainstProfile, Journals};
 use crate::model::{Model, Versioned};
-use crate::owed_flushes::OwedFlushes;
 use crate::placing::Placing;
 use crate::records::{TemplateRecord, VolumeRecord};
 
@@ -105,7 +105,7 @@ pub struct Moves {
     journals: Arc<Journals>,
     extents: Arc<Extents>,
     absences: Arc<Absences>,
-    owed_flushes: Arc<OwedFlushes>,
+    coalesced_flushes: Arc<CoalescedFlushes>,
     unsettled: Mutex<BTreeMap<VolumeId, Unsettled>>,
 }
 
@@ -117,7 +117,7 @@ impl Moves {
         journals: Arc<Journals>,
         extents: Arc<Extents>,
         absences: Arc<Absences>,
-        owed_flushes: Arc<OwedFlushes>,
+        coalesced_flushes: Arc<CoalescedFlushes>,
     ) -> Moves {
         Moves {
             core,
@@ -126,7 +126,7 @@ impl Moves {
             journals,
             extents,
             absences,
-            owed_flushes,
+            coalesced_flushes,
             unsettled: Default::default(),
         }
     }
@@ -589,8 +589,8 @@ impl Moves {
         let journal = behind.map(|behind| behind.drive);
         // The new replica may hold what is owed, and share the failure domain of another.
         match behind {
-            Some(_) => self.owed_flushes.close_window(record.id)?,
-            None => self.owed_flushes.put(&record)?,
+            Some(_) => self.coalesced_flushes.close_window(record.id)?,
+            None => self.coalesced_flushes.put(&record)?,
         }
         let mut refusal = None;
         let change = carry_out(ReplicaChange::add(), |action| match action {

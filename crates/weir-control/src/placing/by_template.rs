@@ -15,12 +15,12 @@ fn choose_all<'a>(offers: &'a [Offer], template: &TemplateRecord, bytes: u64) ->
         let replicas = template.replicas.iter().filter(|other| *other == class).count();
         let wish = Wish { class: *class, policy: ClassPolicy::Strict, bytes, replicas };
         let found = offers.iter().find(|offer| offer.class == Some(*class) && offer.can_take(&wish));
-        found.ok_or_else(|| out_of_sync(offers, template, &wish))
+        found.ok_or_else(|| unavailable(offers, template, &wish))
     };
     template.replicas.iter().map(of_class).collect()
 }
 
-fn out_of_sync(offers: &[Offer], template: &TemplateRecord, wish: &Wish) -> ControlError {
+fn unavailable(offers: &[Offer], template: &TemplateRecord, wish: &Wish) -> ControlError {
     let there: Vec<String> = offers.iter().map(|offer| offer.words(wish.replicas)).collect();
     let there = if there.is_empty() { "no drive at all".to_owned() } else { there.join(", ") };
     let (name, size, class) = (&template.name, Size(wish.bytes), wish.class);

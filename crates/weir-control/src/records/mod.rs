@@ -393,8 +393,13 @@ impl VolumeRecord {
     }
 
     /// True if its flushes are answered before they are carried out, as far as its replicas allow.
-    pub fn owes_flushes(&self) -> bool {
-        self.io_profile == IoProfile::DbRemote && self.snapshot.is_none()
+    pub fn coalesces_flushes(&self) -> bool {
+        let has_profile = match self.io_profile {
+            IoProfile::DbRemote => true,
+            IoProfile::Auto => self.replicas > 1,
+            IoProfile::None | IoProfile::Journal => false,
+        };
+        has_profile && self.snapshot.is_none()
     }
 
     /// False if it never had a write journal, so that no drive is searched for one. A volume that was changed may have

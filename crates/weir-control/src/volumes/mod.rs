@@ -15,6 +15,7 @@ use weir_types::{Class, ClassPolicy, DriveId, ExtentIndex, FlushTerms, IoProfile
 use crate::attachments::Attachments;
 use crate::bindings::Bindings;
 use crate::catalogue::{Revision, Transaction};
+use crate::coalesced_flushes::{self, CoalescedFlushes};
 use crate::core::Core;
 use crate::core::locks::Change;
 use crate::error::{ControlError, Outcome};
@@ -23,7 +24,6 @@ use crate::journals::Journals;
 use crate::measurements::Measurements;
 use crate::model::projected_state::Proposal;
 use crate::moves::Moves;
-use crate::owed_flushes::{self, OwedFlushes};
 use crate::placing::{Placing, check_replicas, class_policy};
 use crate::pools::Pools;
 use crate::records::{DEFAULT_CLASS, TemplateRecord, VolumeRecord, VolumeState, keys};
@@ -87,7 +87,7 @@ pub struct Volumes {
     pub(crate) journals: Arc<Journals>,
     pub(crate) extents: Arc<Extents>,
     pub(crate) moves: Arc<Moves>,
-    pub(crate) owed_flushes: Arc<OwedFlushes>,
+    pub(crate) coalesced_flushes: Arc<CoalescedFlushes>,
     pub(crate) serving: Arc<Serving>,
     pub(crate) attachments: Arc<Attachments>,
     pub(crate) views: Arc<VolumeViews>,
@@ -184,7 +184,7 @@ impl Volumes {
             deleted_at: None,
             absent_journals: Vec::new(),
         };
-        owed_flushes::check(&model, &record)?;
+        coalesced_flushes::check(&model, &record)?;
         Ok(record)
     }
 
@@ -261,7 +261,7 @@ impl Volumes {
         let old_count = extent_count(old_bytes);
         let epoch = change.beside(|| self.extents.first_epoch(&record, old_count))?;
         let bindings = change.beside(|| self.save_resized(old, &record, revision, epoch))?;
-        self.owed_flushes.put(&record)?;
+        self.coalesced_flushes.put(&record)?;
         let recovered_extents = self.extents.new_recovered_extents(&record, old_count, epoch);
         let (layout, noted) = (self.extents.layout(&record)?, bindings.clone());
         change
@@ -342,7 +342,7 @@ impl Volumes {
             change.beside(|| self.moves.refuse_blocked(&new))?;
         }
         if flush_terms(&new) != flush_terms(&old) {
-            owed_flushes::check(&self.core.model(), &new)?;
+            coalesced_flushes::check(&self.core.model(), &new)?;
         }
         if new.policy_group != old.policy_group {
             self.pools.admit(&Proposal::volume(&new), force)?;
@@ -359,7 +359,7 @@ impl Volumes {
             new.generation += 1;
             self.core.save_volume(&new, revision)?;
             // First of all: a later step may fail, or wait for clients.
-            self.owed_flushes.put(&new)?;
+            self.coalesced_flushes.put(&new)?;
             if new.policy_group != old.policy_group {
                 self.bindings.leave_policy(&old);
                 self.bindings.bind(&new)?;

@@ -18,8 +18,8 @@ use crate::wire::*;
 /// Key of the filesystem in the context of a volume, if the StorageClass names one.
 pub const FILESYSTEM: &str = "fs";
 /// Parameters that a volume can change while it is in use.
-const MUTABLE: &str =
-    "policy_group (qos_policy_group), io_priority (priority_io), io_profile, repl, template";
+const MUTABLE: &str = "policy_group (qos_policy_group), io_priority (priority_io), io_profile, flush_window, \
+    allow_shared_failure_domain, coalesce_fua, repl, template";
 
 /// Creates a volume. A repeated call finds it.
 pub fn create_volume(
@@ -113,10 +113,11 @@ fn existing(
     if volume.cloned_from.as_deref() != origin.map(|origin| origin.export_name.as_str()) {
         return refused("source");
     }
-    if wanted.io_profile.is_some_and(|profile| profile != volume.io_profile) {
-        return refused("io_profile");
+    // A clone lacks the options of flushes until it is complete.
+    match wanted.other_profile_key(&volume).filter(|key| origin.is_none() || *key == "io_profile") {
+        Some(key) => refused(key),
+        None => Ok(volume),
     }
-    Ok(volume)
 }
 
 /// Makes a volume of a source.
@@ -139,7 +140,7 @@ fn clone(objects: &Objects, origin: &Origin, wanted: &Specification, size_bytes:
     objects.post(&path, &request)
 }
 
-/// Gives a clone what it cannot be made with: a larger size, other drives, more replicas.
+/// Gives a clone what it cannot be made with: a larger size, other drives, more replicas, other options of flushes.
 fn completed(
     objects: &Objects,
     volume: WeirVolume,
@@ -151,13 +152,10 @@ fn completed(
         replicas: wanted.replicas.filter(|replicas| *replicas != volume.replicas),
         io_priority: wanted.io_priority.filter(|class| *class != volume.io_priority),
         template: wanted.template.clone().filter(|template| Some(template) != volume.template.as_ref()),
+        flush_coalescing: wanted.other_profile_key(&volume).and_then(|_| wanted.flush_coalescing()),
         ..VolumeModify::default()
     };
-    let is_complete = change.size_bytes.is_none()
-        && change.replicas.is_none()
-        && change.io_priority.is_none()
-        && change.template.is_none();
-    match is_complete {
+    match change == VolumeModify::default() {
         true => Ok(volume),
         false => objects.patch(&format!("/v1/volumes/{}", volume.id), &change),
     }
@@ -247,6 +245,7 @@ pub fn modify(objects: &Objects, request: &ControllerModifyVolumeRequest) -> Ans
     let change = VolumeModify {
         io_priority: wanted.io_priority,
         io_profile: wanted.io_profile,
+        flush_coalescing: wanted.flush_coalescing(),
         replicas: wanted.replicas,
         template: wanted.template,
         qos_policy_group: wanted.policy_group,

@@ -14,8 +14,8 @@ use jiff::Timestamp;
 pub struct ReplicationStatistics {
     bytes_resynced: AtomicU64,
     bytes_left: AtomicU64,
-    flushes_owed: AtomicU64,
-    owed_flush_rounds: AtomicU64,
+    flushes_coalesced: AtomicU64,
+    coalesced_flush_rounds: AtomicU64,
     /// Begin of the current resync, and the bytes resynced before it.
     episode: Mutex<Option<(Timestamp, u64)>>,
 }
@@ -28,9 +28,9 @@ pub struct ReplicationCounters {
     /// Bytes that reachable replicas lack.
     pub bytes_left: u64,
     /// Flushes that were answered before they were carried out.
-    pub flushes_owed: u64,
+    pub flushes_coalesced: u64,
     /// Flushes that carried these out.
-    pub owed_flush_rounds: u64,
+    pub coalesced_flush_rounds: u64,
 }
 
 impl ReplicationStatistics {
@@ -39,8 +39,8 @@ impl ReplicationStatistics {
         ReplicationCounters {
             bytes_resynced: self.bytes_resynced.load(Relaxed),
             bytes_left: self.bytes_left.load(Relaxed),
-            flushes_owed: self.flushes_owed.load(Relaxed),
-            owed_flush_rounds: self.owed_flush_rounds.load(Relaxed),
+            flushes_coalesced: self.flushes_coalesced.load(Relaxed),
+            coalesced_flush_rounds: self.coalesced_flush_rounds.load(Relaxed),
         }
     }
 
@@ -50,13 +50,13 @@ impl ReplicationStatistics {
     }
 
     /// Counts a flush that is answered before it is carried out.
-    pub fn add_owed_flush(&self) {
-        self.flushes_owed.fetch_add(1, Relaxed);
+    pub fn add_coalesced_flush(&self) {
+        self.flushes_coalesced.fetch_add(1, Relaxed);
     }
 
     /// Counts a flush that has carried out owed ones.
-    pub fn add_owed_flush_round(&self) {
-        self.owed_flush_rounds.fetch_add(1, Relaxed);
+    pub fn add_coalesced_flush_round(&self) {
+        self.coalesced_flush_rounds.fetch_add(1, Relaxed);
     }
 
     /// Stores the bytes that are left to resync.

@@ -31,7 +31,7 @@ mod volume;
 use std::io;
 
 use slab::Slab;
-use weir_engine_interface::{CgroupLimit, OpenVolume};
+use weir_engine_interface::{CgroupLimit, FlushWindow, OpenVolume};
 use weir_nbd::NbdError;
 use weir_qos::Limit;
 use weir_reactor::Carried;
@@ -173,6 +173,11 @@ impl Clients {
     }
 
     /// The cgroups of a volume that have limits from now on.
+    /// Follows what flushes a volume may answer early.
+    pub fn set_flush_window(&mut self, volume: VolumeIndex, window: Option<FlushWindow>) {
+        self.volume(volume).set_flush_window(window);
+    }
+
     pub fn set_cgroups(&mut self, volume: VolumeIndex, limits: &[CgroupLimit]) {
         self.volume(volume).set_cgroups(limits);
     }

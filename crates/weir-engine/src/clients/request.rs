@@ -53,6 +53,8 @@ pub struct ActiveRequest {
     pub has_begun_reply: bool,
     /// The request is a read that the reply order has let run.
     pub is_reading: bool,
+    /// A flush makes the data of the write stable, which was to be durable by itself.
+    pub is_flushed_after: bool,
 }
 
 impl ActiveRequest {
@@ -74,6 +76,7 @@ impl ActiveRequest {
             is_zeroing_by_writing: false,
             has_begun_reply: false,
             is_reading: false,
+            is_flushed_after: false,
         }
     }
 
@@ -144,9 +147,12 @@ impl ActiveRequest {
         self.parts_left == 0 && self.position >= self.length() && self.error.is_none()
     }
 
-    /// True for a write whose data has to be stable when it is answered.
-    pub fn is_durable_write(&self) -> bool {
-        self.request.command == Command::Write { fua: true }
+    /// A part of a write begins. True if the part has to be stable when it has ended. With `is_flushed_after`, a flush
+    /// makes the data of such a request stable instead.
+    pub fn begin_write(&mut self, is_flushed_after: bool) -> bool {
+        let is_durable = self.request.command == Command::Write { fua: true };
+        self.is_flushed_after |= is_durable && is_flushed_after;
+        is_durable && !self.is_flushed_after
     }
 
     /// True if a read's reply must be sent in order, in one chunk or without chunks.
@@ -190,7 +196,11 @@ impl ActiveRequest {
 
     /// True if the client asked for stable data and the operations of the command do not provide it.
     pub fn needs_flush(&self) -> bool {
-        matches!(self.request.command, Command::Trim { fua: true } | Command::WriteZeroes { fua: true, .. })
+        self.is_flushed_after
+            || matches!(
+                self.request.command,
+                Command::Trim { fua: true } | Command::WriteZeroes { fua: true, .. }
+            )
     }
 
     /// What the request counts for in the statistics, if it is answered now.

@@ -146,7 +146,7 @@ impl Connection {
 
     /// Starts the write of one part whose payload is complete.
     pub fn start_write(&mut self, id: usize, part: Part, buffer: Buffer, desk: &mut Desk<'_>) {
-        let is_durable = self.requests[id].is_durable_write();
+        let is_durable = self.requests[id].begin_write(desk.volume.coalesces_fua());
         self.start_part(id, part, Kind::Write { is_durable }, Some(buffer.into()), desk);
     }
 
@@ -244,7 +244,7 @@ impl Connection {
     fn start_flush(&mut self, id: usize, desk: &mut Desk<'_>) {
         let request = &mut self.requests[id];
         request.parts_left += 1;
-        let may_be_owed = request.request.command == Command::Flush;
+        let may_be_owed = request.request.command == Command::Flush || desk.volume.coalesces_fua();
         desk.lists.add(ClientEffect::Flush { ticket: (self.index, id), volume: self.volume, may_be_owed });
     }
 

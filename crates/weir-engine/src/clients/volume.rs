@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use weir_engine_interface::{CgroupLimit, OpenVolume};
+use weir_engine_interface::{CgroupLimit, FlushWindow, OpenVolume};
 use weir_nbd::Command;
 use weir_qos::Limit;
 use weir_types::{CgroupBindingId, Scope};
@@ -25,6 +25,8 @@ pub struct VolumeClients {
     /// The volume's part of a recording, while there is one.
     tap: Option<Tap>,
     cgroups: BoundCgroups,
+    /// A request that is to be durable by itself is one without and a flush.
+    coalesces_fua: bool,
 }
 
 impl VolumeClients {
@@ -38,6 +40,7 @@ impl VolumeClients {
             delayed_of_others: 0,
             tap: None,
             cgroups,
+            coalesces_fua: false,
         }
     }
 
@@ -52,6 +55,15 @@ impl VolumeClients {
 
     pub fn set_tap(&mut self, tap: Option<Tap>) {
         self.tap = tap;
+    }
+
+    pub fn set_flush_window(&mut self, window: Option<FlushWindow>) {
+        self.coalesces_fua = window.is_some_and(|window| window.covers_fua);
+    }
+
+    /// True if a request that is to be durable by itself is one without and a flush, which may be owed.
+    pub fn coalesces_fua(&self) -> bool {
+        self.coalesces_fua
     }
 
     pub fn set_cgroups(&mut self, limits: &[CgroupLimit]) {

@@ -2,13 +2,12 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
 
 use weir_engine_interface::measure::{MeasureError, MeasureSpec, RunningMeasurement};
 use weir_engine_interface::{
-    Alarm, AttachedClient, CgroupLimit, DriveQueueDepth, Engine, EngineError, JournalSpec, OpenFile,
-    OpenVolume, PolicyLevel, ReclaimSpec, Recording, ScrubProgress, SnapshotSpec, SpaceLook, VolumeHome,
-    VolumeLayout, VolumeSpec,
+    Alarm, AttachedClient, CgroupLimit, DriveQueueDepth, Engine, EngineError, FlushWindow, JournalSpec,
+    OpenFile, OpenVolume, PolicyLevel, ReclaimSpec, Recording, ScrubProgress, SnapshotSpec, SpaceLook,
+    VolumeHome, VolumeLayout, VolumeSpec,
 };
 use weir_qos::Credits;
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, ExtentIndex, Scope, Terms, VolumeId};
@@ -110,7 +109,7 @@ impl Engine for DataPlane {
         DataPlane::set_read_costs(self, volume, read_costs)
     }
 
-    fn set_flush_window(&self, volume: VolumeId, window: Option<Duration>) -> Result<(), EngineError> {
+    fn set_flush_window(&self, volume: VolumeId, window: Option<FlushWindow>) -> Result<(), EngineError> {
         self.ask_volume(volume, |done| VolumeCommand::SetFlushWindow { window, done })
     }
 

@@ -1,7 +1,8 @@
-//! Snapshots of several volumes at one instant.
+//! Snapshots, also of several volumes at one instant.
 //!
 //! [`DataPlane::quiesce_all`] quiesces all of the volumes, so that no write begins. Only when all are quiesced does
-//! the snapshot of any of them begin.
+//! the snapshot of any of them begin. Writes that have begun are not waited for: none of them is acknowledged yet, and each
+//! may be in the snapshot or not. A snapshot of one volume quiesces nothing, unless its filesystem is frozen.
 
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
@@ -54,11 +55,11 @@ impl DataPlane {
         specs: &[SnapshotSpec],
         at_instant: Option<&mut dyn FnMut()>,
     ) -> Result<Vec<Vec<Slots>>, EngineError> {
-        // The instant of one volume matters to nobody, unless it is asked for.
+        // The instant of one volume matters to nobody, unless a filesystem is frozen for it.
         let is_quiesced = specs.len() > 1 || at_instant.is_some();
         let begun = if is_quiesced { self.quiesce_all(specs) } else { Ok(()) };
         let asked = begun.and_then(|()| self.begin_all(specs, is_quiesced));
-        // Every volume holds its writes until it has begun.
+        // Every volume is quiesced until its snapshot has begun.
         if asked.is_ok()
             && let Some(at_instant) = at_instant
         {

@@ -84,6 +84,9 @@ impl Reactor {
 
     fn take_volume_command(&mut self, volume: VolumeId, command: VolumeCommand) {
         let Some(index) = self.volumes.index_of(volume) else { return command.refuse() };
+        if let VolumeCommand::SetFlushWindow { window, .. } = &command {
+            self.clients.set_flush_window(index, *window);
+        }
         let reply = self.carry_out_all(index, |volume, desk| volume.take_command(command, desk));
         self.settle_volume(index);
         reply.send();
@@ -101,9 +104,10 @@ impl Reactor {
         if self.volumes[index].mirror.has_replicas() {
             self.go_on(index, |volume, desk| volume.begin_resync(desk));
         }
-        if flush_window.is_some() {
+        if let Some(window) = flush_window {
+            self.clients.set_flush_window(index, flush_window);
             self.go_on(index, |volume, _| {
-                volume.flush_window.set(flush_window, &mut volume.mirror, &mut volume.effects)
+                volume.flush_window.set(Some(window.length), &mut volume.mirror, &mut volume.effects)
             });
         }
     }

@@ -171,10 +171,10 @@ impl Reactor {
         }
     }
 
-    /// Carries out the owed flushes whose window has ended, or all of them if the daemon ends.
+    /// Carries out the coalesced flushes whose window has ended, or all of them if the daemon ends.
     pub(super) fn pay_due_flushes(&mut self) {
         let now_ns = if self.io.is_stopping { u64::MAX } else { self.io.now_ns };
-        for index in self.volumes.schedules.owed_flushes.take_due(now_ns) {
+        for index in self.volumes.schedules.coalesced_flushes.take_due(now_ns) {
             self.go_on(index, |volume, _| volume.mirror.coalescing().end_window(&mut volume.effects));
         }
     }

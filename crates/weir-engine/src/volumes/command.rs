@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
-use std::time::Duration;
 
-use weir_engine_interface::{JournalSpec, ScrubProgress};
+use weir_engine_interface::{FlushWindow, JournalSpec, ScrubProgress};
 use weir_types::{DriveId, ExtentIndex};
 
 use super::replicas::{ChangeAnswer, NewChange, tell};
@@ -48,9 +47,9 @@ pub enum VolumeCommand {
         read_costs: Vec<(DriveId, u32)>,
         done: SyncSender<()>,
     },
-    /// Let flushes be owed for this long, or carry out each of them before its answer.
+    /// Let flushes be owed within this window, or carry out each of them before its answer.
     SetFlushWindow {
-        window: Option<Duration>,
+        window: Option<FlushWindow>,
         done: SyncSender<()>,
     },
     /// Hold back new changes of the volume for a moment. False if no snapshot can be taken now.

@@ -12,6 +12,7 @@
 //! It knows neither clients nor ceilings.
 
 mod checksums;
+pub mod coalesced_flushes;
 pub mod command;
 mod deferred_answers;
 mod failure_reasons;
@@ -20,7 +21,6 @@ pub mod lifecycle;
 pub mod missing_answers;
 pub mod operations;
 pub mod orphans;
-pub mod owed_flushes;
 mod refusals;
 mod replica_io;
 mod replica_metadata;
@@ -178,7 +178,8 @@ impl Volumes {
     /// True if no flush is owed.
     pub fn are_flushes_paid(&self) -> bool {
         let mut served = self.served.iter();
-        self.schedules.owed_flushes.is_empty() && served.all(|(_, volume)| !volume.mirror.is_paying_flushes())
+        self.schedules.coalesced_flushes.is_empty()
+            && served.all(|(_, volume)| !volume.mirror.is_paying_flushes())
     }
 
     /// Begins no further operation of any journal, because the daemon stops. True if no operation is under

@@ -2,7 +2,7 @@
 
 use crate::background_policies::BackgroundPolicies;
 use crate::token::VolumeIndex;
-use crate::volumes::owed_flushes::OwedFlushes;
+use crate::volumes::coalesced_flushes::CoalescedFlushes;
 use crate::volumes::resync::ResyncSchedule;
 use crate::volumes::scrubbing::Scrubs;
 use crate::volumes::snapshot::SnapshotTimes;
@@ -19,7 +19,7 @@ pub struct Schedules {
     /// When to look at snapshots and quiesced volumes.
     pub snapshot_times: SnapshotTimes,
     /// When to carry out the flushes that volumes owe.
-    pub owed_flushes: OwedFlushes,
+    pub coalesced_flushes: CoalescedFlushes,
     /// When to check the journals, while any holds data.
     journals_look_ns: Option<u64>,
     /// Volumes whose last orphaned I/O may have ended. They are settled at the end of each round, so no
@@ -35,7 +35,7 @@ impl Schedules {
             self.resyncs.next_ns(),
             self.scrubs.next_ns(),
             self.journals_look_ns,
-            self.owed_flushes.next_ns(),
+            self.coalesced_flushes.next_ns(),
         ];
         times.into_iter().flatten().min()
     }

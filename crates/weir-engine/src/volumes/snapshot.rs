@@ -44,7 +44,8 @@ pub type Outcome = Result<Vec<Slots>, NoSnapshot>;
 /// A snapshot that a volume is asked for.
 pub struct NewSnapshot {
     pub spec: SnapshotSpec,
-    /// The snapshot covers several volumes, and begins only if the volume is quiesced.
+    /// The snapshot begins only if the volume is quiesced, since its instant is that of other volumes or of a frozen
+    /// filesystem.
     pub is_quiesced: bool,
     pub done: SyncSender<Outcome>,
 }

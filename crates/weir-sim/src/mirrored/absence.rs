@@ -1,4 +1,4 @@
-//! Drives of the imagined machine whose folders go and return, some of them with another file in the place of an open one.
+//! Drives of the simulated machine whose folders go and return, some of them with another file in the place of an open one.
 //!
 //! The operator puts the original back before the next start, as the daemon asks for it.
 

@@ -1,4 +1,4 @@
-//! Background work in the imagined machine: the resync queue of the daemon, promotions and tidying by chance, and replicas
+//! Background work in the simulated machine: the resync queue of the daemon, promotions and tidying by chance, and replicas
 //! that are added and removed by chance where no planner moves them.
 
 use weir_types::ExtentIndex;

@@ -8,7 +8,7 @@ use weir_volume::mirror::{RecoveredExtent, ReplicaState};
 
 use super::MirrorWorld;
 use super::daemon::Daemon;
-use super::daemon::owed_flushes::forget_lost_flushes;
+use super::daemon::coalesced_flushes::forget_lost_flushes;
 use crate::requests::{EXTENTS, place_of, random_slot};
 
 impl MirrorWorld {

@@ -1,4 +1,4 @@
-//! Moves of replicas in the imagined machine: the planner and the order of steps are those of the daemon. Chance changes
+//! Moves of replicas in the simulated machine: the planner and the order of steps are those of the daemon. Chance changes
 //! the wishes, also in the middle of a move, and power fails between any two steps.
 //!
 //! A replica has the number of its drive. The planner chooses drives; numbers mean nothing to it.

@@ -16,8 +16,8 @@ pub struct Report {
     /// Number of crashes survived.
     pub crashes: u64,
     /// Flushes that were answered before they were carried out.
-    pub flushes_owed: u64,
-    /// Owed flushes that were carried out then.
+    pub flushes_coalesced: u64,
+    /// Coalesced flushes that were carried out then.
     pub flushes_paid: u64,
     /// Number of crashes that were kills.
     pub kills: u64,

@@ -1,7 +1,7 @@
-//! Acknowledgement: when a change that all replicas have answered ends, and with which result.
+//! Acknowledgement: all replicas have answered a change. When does it end, and with which result?
 //!
-//! A change is acknowledged once the metadata names the replicas that missed it. This module does not know how a
-//! change reaches the replicas.
+//! A change is acknowledged once the metadata names the replicas that missed it. If none has it, it begins anew or fails.
+//! This module does not know how a change reaches the replicas.
 
 use super::mirror_id::MirrorId;
 use super::operation::{Operation, Stage};
@@ -15,7 +15,7 @@ impl Requests<'_> {
     pub fn settle(&mut self, id: MirrorId) {
         let operation = &self.operations[id];
         if operation.failed().is_empty() {
-            return self.outcome.step(Step::Acknowledge(id, Ok(Content::Data)));
+            return self.outcome.step(Step::End(id, Ok(Content::Data)));
         }
         let (request, failed, fault) = (operation.request, operation.failed(), operation.fault());
         let states = self.extents[request.extent].replica_states();
@@ -26,7 +26,7 @@ impl Requests<'_> {
         if has_failed || fault == Some(Fault::Unsupported) {
             // The change was not acknowledged, but replicas may differ now.
             self.extents[request.extent].diverge(&request);
-            return self.outcome.step(Step::Acknowledge(id, Err(fault.unwrap_or(Fault::Broken))));
+            return self.outcome.step(Step::End(id, Err(fault.unwrap_or(Fault::Broken))));
         }
         self.extents[request.extent].miss(failed, &request);
         self.operations[id].stage = Stage::Recording;
@@ -42,12 +42,12 @@ impl Requests<'_> {
         let is_lost = extent.in_sync().is_empty();
         match stage {
             Stage::Marking | Stage::Recording if is_lost => {
-                self.outcome.step(Step::Acknowledge(id, Err(Fault::Broken)));
+                self.outcome.step(Step::End(id, Err(Fault::Broken)));
             }
             // The replicas that can take the change may differ from those at the time it was marked.
             Stage::Marking => self.begin_change(id),
             Stage::Recording if extent.is_lost_to(self.operations[id].failed(), &request) => {
-                self.outcome.step(Step::Acknowledge(id, Ok(Content::Data)));
+                self.outcome.step(Step::End(id, Ok(Content::Data)));
             }
             _ => {}
         }

@@ -1,6 +1,7 @@
 //! Order of changes: which changes of an extent run, and which wait for them.
 //!
-//! Two changes of the same blocks never run together, and those that wait run in the order of their arrival.
+//! Two changes of the same blocks never run together if the extent has several replicas or a scrub compares it. Those that
+//! wait run in the order of their arrival.
 //! Resync steps and pieces of a scrub count as changes. This module does not know why a change waits.
 
 use std::collections::VecDeque;
@@ -16,7 +17,7 @@ use crate::geometry::covering_blocks;
 /// Changes of one extent.
 #[derive(Debug, Default)]
 struct ExtentOrder {
-    /// Changes in progress. They do not overlap.
+    /// Changes in progress.
     running: Vec<MirrorId>,
     /// Changes that wait for others, in order.
     waiting: VecDeque<MirrorId>,

@@ -74,6 +74,6 @@ impl HeaderWrites<'_> {
     /// Fails changes that wait until the checksums of their ranges are invalid.
     fn fail_waiting(&mut self, index: ExtentIndex) {
         let waiting = self.order.running(index).filter(|id| self.operations.is_in(*id, Stage::Invalidating));
-        waiting.for_each(|id| self.outcome.steps.add(Step::Acknowledge(id, Err(Fault::Broken))));
+        waiting.for_each(|id| self.outcome.steps.add(Step::End(id, Err(Fault::Broken))));
     }
 }

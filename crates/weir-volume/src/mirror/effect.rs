@@ -93,7 +93,7 @@ pub enum Effect {
         /// ([`Coalescing::end_window`](super::Coalescing::end_window)).
         is_owed: bool,
     },
-    /// Owed flushes were carried out: the data is stable that they cover. If not, they are still owed, and the executor
+    /// Coalesced flushes were carried out: the data is stable that they cover. If not, they are still owed, and the executor
     /// lets them be paid again within its window.
     FlushesPaid {
         /// Number of these flushes; if they are paid, they are the first ones that were not before.

@@ -37,7 +37,7 @@ pub(super) struct FlushCoalescing {
     unstable: BTreeMap<ExtentIndex, Cover>,
     /// Flushes that were answered since the last flush began.
     owed: u32,
-    /// Flushes under way, and how many owed flushes each pays.
+    /// Flushes under way, and how many coalesced flushes each pays.
     being_paid: Vec<(u32, u32)>,
     /// A window ended while what was owed before was still being paid. None is owed until that has ended.
     is_late: bool,
@@ -111,7 +111,7 @@ impl FlushCoalescing {
         }
     }
 
-    /// A flush has ended. Returns the number of owed flushes that were paid, or must be paid by a later one.
+    /// A flush has ended. Returns the number of coalesced flushes that were paid, or must be paid by a later one.
     pub fn ended(&mut self, flush: u32, is_stable: bool) -> u32 {
         let is_covered = |cover: &Cover| *cover == Cover::Flush(flush);
         let paid = self.being_paid.iter().position(|(number, _)| *number == flush);

@@ -32,7 +32,7 @@ impl Purpose {
         if let Purpose::Scrub(extent) = self { Some(*extent) } else { None }
     }
 
-    /// True if the flush can pay owed flushes. The others may wait for metadata that nobody can write.
+    /// True if the flush can pay coalesced flushes. The others may wait for metadata that nobody can write.
     pub fn can_pay(&self) -> bool {
         matches!(self, Purpose::Client(_) | Purpose::Owed)
     }

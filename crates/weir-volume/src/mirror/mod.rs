@@ -4,12 +4,13 @@
 //! [`Replica`] of its own, and the mirror stands above them. The mirror takes the same requests as a single
 //! volume and guarantees:
 //!
-//! * Two changes of the same blocks are never under way together, so that all replicas end with the same one.
+//! * Where there are several replicas, two changes of the same blocks are never under way together, so that all replicas
+//!   end with the same one.
 //! * The metadata beside the replicas (see [`replica_metadata`]) names a region as dirty before data in it
 //!   changes.
-//! * A replica that missed a change is durably stale before the change is acknowledged. It is not read in the
-//!   missed regions until they are resynced.
-//! * As long as one replica is left, clients see no error.
+//! * A replica that missed a change is durably stale before the change is acknowledged. No client reads it until it is
+//!   resynced.
+//! * The failure of a replica gives clients no error while another one is in sync and takes the metadata that says so.
 //!
 //! The work is divided. [`Parts`] lists the owners of state: replicas, extents, operations, the order of
 //! changes, flushes and the snapshot in progress. Each kind of work has a module: [`requests`] with
@@ -333,7 +334,7 @@ impl Mirror {
             Step::Enqueue(id) => self.enqueue(id, effects),
             Step::EnqueueWaiting(extent) => parts.requests(effects).enqueue_waiting(extent),
             Step::BeginChange(id) => parts.requests(effects).begin_change(id),
-            Step::Acknowledge(id, result) => {
+            Step::End(id, result) => {
                 if parts.coalescing.is_on() {
                     parts.coalescing.changed(parts.operations[id].request.extent);
                 }
@@ -376,7 +377,7 @@ impl Mirror {
             | Step::Enqueue(_)
             | Step::EnqueueWaiting(_)
             | Step::BeginChange(_)
-            | Step::Acknowledge(..)
+            | Step::End(..)
             | Step::Read(_) => unreachable!("the caller takes these"),
         }
     }

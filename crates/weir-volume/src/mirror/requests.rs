@@ -1,7 +1,8 @@
 //! Requests of clients: reads from one replica, and changes of all replicas.
 //!
 //! * A read goes to the next replica until one succeeds.
-//! * A change is marked dirty and goes to all replicas that must or can take it. [`acknowledgement`] ends it.
+//! * A change of an extent with several replicas is marked dirty. Each change goes to all replicas that must or can take
+//!   it. [`acknowledgement`] ends it.
 //!
 //! This module does not know snapshots, checksums, resync steps and scrubs: a change comes here once it has
 //! waited for them.
@@ -31,7 +32,7 @@ impl Requests<'_> {
     pub fn read(&mut self, id: MirrorId) {
         let (request, failed) = (self.operations[id].request, self.operations[id].failed());
         let extent = &self.extents[request.extent];
-        if extent.is_open(&request) && !extent.in_sync().is_empty() {
+        if extent.awaits_authoritative_replica(&request) && !extent.in_sync().is_empty() {
             self.order.hold_read(request.extent, id);
             return self.extents.write_metadata(request.extent, self.outcome.effects);
         }
@@ -79,7 +80,7 @@ impl Requests<'_> {
         let request = self.operations[id].request;
         let extent = &self.extents[request.extent];
         match extent.in_sync().is_empty() {
-            true => self.outcome.step(Step::Acknowledge(id, Err(Fault::Broken))),
+            true => self.outcome.step(Step::End(id, Err(Fault::Broken))),
             false => self.launch(id, extent.targets(&request)),
         }
     }
@@ -119,7 +120,7 @@ impl Requests<'_> {
     /// wait any more.
     pub fn fail_held_read(&mut self, id: MirrorId) {
         let request = self.operations[id].request;
-        match self.extents[request.extent].is_open(&request) {
+        match self.extents[request.extent].awaits_authoritative_replica(&request) {
             true => self.finish(id, Err(Fault::Broken)),
             false => self.read(id),
         }
@@ -131,7 +132,7 @@ impl Requests<'_> {
         let waits =
             |id: &MirrorId| operations.is_in(*id, Stage::Marking) || operations.is_in(*id, Stage::Recording);
         let waiting = self.order.running(extent).filter(waits);
-        waiting.for_each(|id| self.outcome.steps.add(Step::Acknowledge(id, Err(fault))));
+        waiting.for_each(|id| self.outcome.steps.add(Step::End(id, Err(fault))));
     }
 
     /// Lets waiting changes of an extent try again, in order.

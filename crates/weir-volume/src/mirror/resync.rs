@@ -117,7 +117,7 @@ impl Resync<'_> {
         let (operation, step) = (self.operations[id], self.step_of(id));
         let extent = &self.extents[operation.request.extent];
         if !extent.is_there(step.slot) || extent.incarnation(step.slot) != step.incarnation {
-            return self.outcome.step(Step::Acknowledge(id, Err(Fault::Broken)));
+            return self.outcome.step(Step::End(id, Err(Fault::Broken)));
         }
         let (is_done, is_hole) = (!operation.succeeded().is_empty(), operation.content() == Content::Hole);
         match step.move_ {
@@ -137,7 +137,7 @@ impl Resync<'_> {
 
     fn fail_step(&mut self, id: MirrorId) {
         let fault = self.operations[id].fault().unwrap_or(Fault::Broken);
-        self.outcome.step(Step::Acknowledge(id, Err(fault)));
+        self.outcome.step(Step::End(id, Err(fault)));
     }
 
     fn piece_resynced(&mut self, id: MirrorId) {
@@ -156,7 +156,7 @@ impl Resync<'_> {
             return self.begin_piece(id);
         }
         extent.resynced(step.slot, step.region);
-        self.outcome.step(Step::Acknowledge(id, Ok(Content::Data)));
+        self.outcome.step(Step::End(id, Ok(Content::Data)));
     }
 
     /// Begins to promote a stale replica that lacks nothing. A flush makes its data stable first. Returns

@@ -88,7 +88,7 @@ impl Scrub<'_> {
         let is_nothing = scrub.examined().without(readable).is_empty() && readable.iter().all(is_hole);
         !scrub.has_stored_checksums()
             && is_nothing
-            && !extent.is_open(request)
+            && !extent.awaits_authoritative_replica(request)
             && !self.order.is_busy(request, self.operations)
     }
 
@@ -105,7 +105,7 @@ impl Scrub<'_> {
     pub fn examine(&mut self, id: MirrorId) {
         let request = self.operations[id].request;
         let extent = &self.extents[request.extent];
-        let readable = match extent.is_open(&request) {
+        let readable = match extent.awaits_authoritative_replica(&request) {
             true => Slots::default(),
             false => extent.readable(request.offset, request.length),
         };
@@ -171,7 +171,7 @@ impl Scrub<'_> {
             NextRepair::Impossible => self.end_repair(id, false),
             NextRepair::Nothing => {
                 self.section(request.extent).end_piece(id);
-                self.outcome.step(Step::Acknowledge(id, Ok(Content::Data)));
+                self.outcome.step(Step::End(id, Ok(Content::Data)));
                 self.outcome.step(Step::ContinueScrub(request.extent));
             }
         }

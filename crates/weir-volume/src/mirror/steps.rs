@@ -22,8 +22,8 @@ pub(super) enum Step {
     EnqueueWaiting(ExtentIndex),
     /// Begin a client's change whose turn it is, and whose range has no valid checksums.
     BeginChange(MirrorId),
-    /// End a change, a resync step or a piece of a scrub.
-    Acknowledge(MirrorId, Result<Content, Fault>),
+    /// End a change, a resync step or a piece of a scrub: it is acknowledged, or failed.
+    End(MirrorId, Result<Content, Fault>),
     /// Read from the next replica.
     Read(MirrorId),
     /// Let a change continue that waited for the metadata of an extent.

@@ -6,6 +6,7 @@ use std::process::{Child, Command};
 use std::sync::Mutex;
 
 use prost::Message;
+use serde_json::json;
 use weir_csi::wire::*;
 
 use crate::common::attached::{alone, assert_nothing_left, can_be_tested};
@@ -325,6 +326,41 @@ fn kubelet_finds_the_driver_again_after_a_crash() {
     }
     driver.end();
     assert!(!socket.exists() && !driver.socket.exists());
+}
+
+#[test]
+fn options_of_flushes_go_their_way() {
+    if !has(&["mkfs.ext4"]) {
+        return;
+    }
+    let daemon = State::new().start(&[]);
+    for drive in ["drive-1", "drive-2"] {
+        let path = daemon.state().beside(drive);
+        fs::create_dir_all(&path).unwrap();
+        daemon.ok(&["drive", "add", path.to_str().unwrap(), "--class", "high", "--no-measurement"]);
+    }
+    let driver = Driver::start(&daemon);
+    let profile = [("io_profile", "db_remote"), ("repl", "2"), ("io_priority", "high")];
+    let shares = ("allow_shared_failure_domain", "true");
+    let with =
+        |window: &'static str| creation("v", &[&profile[..], &[shares, ("flush_window", window)]].concat());
+    let create = "Controller/CreateVolume";
+    let alone = driver.call::<CreateVolumeResponse>(create, &creation("v", &profile)).unwrap_err();
+    assert!(alone.1.contains("allow-shared-failure-domain"), "{alone:?}");
+    let made: CreateVolumeResponse = driver.twice(create, &with("50ms"));
+    let terms = || daemon.json(&["volume", "show", "v"])["flush_coalescing"].clone();
+    assert_eq!(
+        terms(),
+        json!({ "window_seconds": 0.05, "allow_shared_failure_domain": true, "coalesce_fua": false })
+    );
+    let other = driver.call::<CreateVolumeResponse>(create, &with("60ms")).unwrap_err();
+    assert!(other.0 == 6 && other.1.contains("flush_window"), "{other:?}");
+    let change = ControllerModifyVolumeRequest {
+        volume_id: made.volume.unwrap().volume_id,
+        mutable_parameters: Map::from([("flush_window".to_owned(), "20ms".to_owned())]),
+    };
+    let _: Empty = driver.twice("Controller/ControllerModifyVolume", &change);
+    assert_eq!(terms()["window_seconds"], 0.02);
 }
 
 #[test]

@@ -17,13 +17,12 @@ mod volume;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use weir_engine_interface::measure::{MeasureError, MeasureSpec, RunningMeasurement};
 use weir_engine_interface::{
-    Alarm, AttachedClient, CgroupLimit, DriveQueueDepth, DriveSpec, EngineError, JournalSpec, OpenFile,
-    PolicyLevel, ReclaimSpec, Recording, ScrubEnd, ScrubProgress, SnapshotSpec, SpaceLook, VolumeHome,
-    VolumeLayout, VolumeSpec,
+    Alarm, AttachedClient, CgroupLimit, DriveQueueDepth, DriveSpec, EngineError, FlushWindow, JournalSpec,
+    OpenFile, PolicyLevel, ReclaimSpec, Recording, ScrubEnd, ScrubProgress, SnapshotSpec, SpaceLook,
+    VolumeHome, VolumeLayout, VolumeSpec,
 };
 use weir_qos::{Credits, DepthOrigin};
 use weir_types::{
@@ -67,7 +66,7 @@ struct State {
     /// Number of snapshots of several volumes that will miss their instant.
     missed_instants: usize,
     /// The flush window of the volume whenever a replica was added.
-    windows_at_additions: Vec<Option<Duration>>,
+    windows_at_additions: Vec<Option<FlushWindow>>,
 }
 
 impl State {
@@ -125,12 +124,12 @@ impl FakeEngine {
     }
 
     /// The flush window that a volume was told last.
-    pub fn flush_window(&self, volume: VolumeId) -> Option<Duration> {
+    pub fn flush_window(&self, volume: VolumeId) -> Option<FlushWindow> {
         self.state().volumes.get(&volume)?.flush_window
     }
 
     /// The flush window of the volume whenever a replica was added.
-    pub fn windows_at_additions(&self) -> Vec<Option<Duration>> {
+    pub fn windows_at_additions(&self) -> Vec<Option<FlushWindow>> {
         self.state().windows_at_additions.clone()
     }
 
@@ -321,7 +320,7 @@ impl Engine for FakeEngine {
         self.state().volume(volume).map(|_| ())
     }
 
-    fn set_flush_window(&self, volume: VolumeId, window: Option<Duration>) -> Done {
+    fn set_flush_window(&self, volume: VolumeId, window: Option<FlushWindow>) -> Done {
         self.state().volume(volume)?.flush_window = window;
         Ok(())
     }

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use weir_engine_interface::statistics::JournalUsage;
 use weir_engine_interface::{
-    CgroupLimit, Content, FileIdentity, JournalSpec, OpenFile, OpenVolume, PublishedStatus, ScrubEnd,
-    ScrubProgress, SnapshotSpec, VolumeLayout, VolumeSpec,
+    CgroupLimit, Content, FileIdentity, FlushWindow, JournalSpec, OpenFile, OpenVolume, PublishedStatus,
+    ScrubEnd, ScrubProgress, SnapshotSpec, VolumeLayout, VolumeSpec,
 };
 use weir_store::extent_count;
 use weir_store::journal::log_path;
@@ -30,7 +29,7 @@ pub struct FakeVolume {
     /// The limits of cgroups below it.
     pub cgroups: Vec<CgroupLimit>,
     /// How long its flushes may be owed.
-    pub flush_window: Option<Duration>,
+    pub flush_window: Option<FlushWindow>,
     epoch_records: PathBuf,
     extents: Vec<FakeExtent>,
     /// An extent has, or had, several replicas.

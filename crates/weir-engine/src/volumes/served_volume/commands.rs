@@ -27,7 +27,11 @@ impl ServedVolume {
                 return Reply::Done(done);
             }
             VolumeCommand::SetFlushWindow { window, done } => {
-                self.flush_window.set(window, &mut self.mirror, &mut self.effects);
+                self.flush_window.set(
+                    window.map(|window| window.length),
+                    &mut self.mirror,
+                    &mut self.effects,
+                );
                 return Reply::Done(done);
             }
             VolumeCommand::Quiesce { done } => return Reply::Whether(done, self.quiesce(desk)),

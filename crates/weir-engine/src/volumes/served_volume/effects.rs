@@ -30,9 +30,9 @@ impl ServedVolume {
             }
             Effect::Flushed { flush, result, is_owed } => {
                 if is_owed {
-                    self.open.statistics.replication.add_owed_flush();
+                    self.open.statistics.replication.add_coalesced_flush();
                     let end_ns = self.flush_window.end_ns(desk.io.now_ns);
-                    desk.schedules.owed_flushes.owe(self.index, end_ns);
+                    desk.schedules.coalesced_flushes.owe(self.index, end_ns);
                 }
                 let ticket = self.operations.end_flush(flush);
                 return Some(VolumeEffect::Flushed { ticket, result });
@@ -74,14 +74,14 @@ impl ServedVolume {
                 self.states_changed(extent, replica_states, desk);
             }
             Effect::FlushesPaid { result: Ok(()), .. } => {
-                self.open.statistics.replication.add_owed_flush_round();
+                self.open.statistics.replication.add_coalesced_flush_round();
             }
             Effect::FlushesPaid { count, .. } if self.life.is_closing() || desk.io.is_stopping => {
                 tracing::error!(volume = %self.id, "{count} flushes were answered and could not be carried out");
             }
             Effect::FlushesPaid { .. } => {
                 let retry_ns = self.flush_window.retry_ns(desk.io.now_ns);
-                desk.schedules.owed_flushes.owe(self.index, retry_ns);
+                desk.schedules.coalesced_flushes.owe(self.index, retry_ns);
             }
             Effect::Act { .. } | Effect::Ended { .. } | Effect::Done { .. } | Effect::Flushed { .. } => {
                 unreachable!("the caller takes these")

@@ -114,7 +114,7 @@ impl ServedVolume {
     pub fn leave(&mut self, desk: &mut Desk<'_>) {
         desk.schedules.resyncs.remove(self.index);
         self.files.homes.drain(..).for_each(|mut home| home.queue.leave());
-        desk.schedules.owed_flushes.forget(self.index);
+        desk.schedules.coalesced_flushes.forget(self.index);
         desk.schedules.scrubs.forget(self.index);
         self.scrub.interrupt();
         desk.io.alarms.clear_volume(self.id);

@@ -101,12 +101,12 @@ impl Clients {
         }
     }
 
-    /// Number of owed flushes.
-    pub fn owed_flushes(&self) -> usize {
+    /// Number of coalesced flushes.
+    pub fn coalesced_flushes(&self) -> usize {
         self.owed.len()
     }
 
-    /// The first owed flushes were paid.
+    /// The first coalesced flushes were paid.
     pub fn paid(&mut self, count: u32) -> Result<(), String> {
         for _ in 0..count {
             let began = self.owed.pop_front().ok_or("flushes were paid that nobody is owed")?;

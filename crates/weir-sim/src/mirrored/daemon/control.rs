@@ -18,7 +18,7 @@ use crate::mirrored::machine::Drive;
 use crate::mirrored::settings::Settings;
 use crate::requests::EXTENTS;
 
-/// The catalogue of the imagined machine, and the move that is under way.
+/// The catalogue of the simulated machine, and the move that is under way.
 #[derive(Clone, Debug)]
 pub(in crate::mirrored) struct Control {
     /// The replicas of each extent that the record names, durably.

@@ -7,12 +7,12 @@
 
 mod checksums;
 mod clients;
+pub mod coalesced_flushes;
 mod control;
 mod failures;
 mod faults;
 mod journaling;
 mod metadata;
-pub mod owed_flushes;
 mod serving;
 mod snapshots;
 mod steps;

@@ -48,7 +48,7 @@ impl Daemon {
             Effect::Scrubbed { extent, report } => self.scrubbed(extent, &report)?,
             Effect::Done { operation, result, source } => self.done(operation, result, source)?,
             Effect::Flushed { flush, result, is_owed } => {
-                self.machine.report.flushes_owed += u64::from(is_owed);
+                self.machine.report.flushes_coalesced += u64::from(is_owed);
                 self.clients.flushed(flush, result, is_owed);
             }
             Effect::FlushesPaid { count, result: Ok(()) } => {

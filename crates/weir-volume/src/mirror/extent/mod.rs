@@ -164,7 +164,7 @@ impl MirroredExtent {
 
     /// True if a range must not be read yet: replicas may differ there, and the authoritative one is not
     /// recorded.
-    pub fn is_open(&self, request: &Request) -> bool {
+    pub fn awaits_authoritative_replica(&self, request: &Request) -> bool {
         let mut regions = regions_of(request.offset, request.length);
         !self.is_recorded() && regions.any(|region| self.wanted.dirty.contains(region))
     }
@@ -229,7 +229,8 @@ impl MirroredExtent {
         self.is_there[slot] && (is_stale || !self.lacks(slot).is_empty())
     }
 
-    /// Enters a change in the dirty region log. True if the entry is durable already.
+    /// Enters a change in the dirty region log. Replicas that it does not go to become stale, and lack it. True if the
+    /// metadata says all of this durably already.
     pub fn mark(&mut self, request: &Request) -> bool {
         for slot in Slots::ALL.without(self.targets(request)).iter() {
             self.make_stale(slot);

@@ -58,7 +58,7 @@ const DRIVES_OF_HYBRID: Step = Run("for drive in high1 high2 high3 low1 low2; do
      weir drive add /srv/$drive --class ${drive%[123]} --no-measurement; done");
 
 /// All pages with commands.
-pub const PAGES: [Page; 25] = [
+pub const PAGES: [Page; 26] = [
     Page {
         name: "add-a-drive",
         preparation: &[Run("mkdir /srv/drive1 /srv/drive2 /srv/left /srv/disk /srv/slow /srv/far")],
@@ -136,6 +136,12 @@ pub const PAGES: [Page; 25] = [
             passed("umount /mnt/snapshot", NBD, ATTACHING),
             passed("nbd-client -d /dev/nbd1", NBD, ATTACHING),
         ],
+        ..PLAIN
+    },
+    Page {
+        name: "coalesce-flushes",
+        preparation: &[Run("for drive in enclosure1 enclosure2; do mkdir /srv/$drive; \
+             weir drive add /srv/$drive --class high --no-measurement; done")],
         ..PLAIN
     },
     Page {

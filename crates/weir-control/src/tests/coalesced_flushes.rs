@@ -57,13 +57,13 @@ fn to(io_profile: IoProfile) -> ModifyVolume {
 /// The window that the data plane was told.
 fn window(world: &World, text: &str) -> Option<Duration> {
     let id = world.control.views.volume(None, &name(text)).unwrap().record.id;
-    world.engine.flush_window(id)
+    world.engine.flush_window(id).map(|window| window.length)
 }
 
-/// The messages about owed flushes.
+/// The messages about coalesced flushes.
 fn alarms(world: &World) -> Vec<String> {
     let alarms = world.control.alarms.alarms().into_iter();
-    alarms.filter(|alarm| alarm.source == AlarmSource::OwedFlushes).map(|alarm| alarm.message).collect()
+    alarms.filter(|alarm| alarm.source == AlarmSource::CoalescedFlushes).map(|alarm| alarm.message).collect()
 }
 
 #[test]
@@ -170,6 +170,44 @@ fn flushes_wait_for_drives_while_replicas_share_a_failure_domain() {
     assert_eq!(alarms(&world), ["its flushes wait for the drives: replicas share a zone and rack"]);
     zone("c");
     assert_eq!((window(&world, "vol1"), alarms(&world)), (WINDOW, vec![]));
+}
+
+#[test]
+fn auto_is_db_remote_while_replicas_fail_apart() {
+    let (_folder, state) = state();
+    let world = with_zones(&state, &["a", "b"]);
+    let auto = |text: &str, replicas| CreateVolume { io_profile: IoProfile::Auto, ..owing(text, replicas) };
+    world.control.volumes.create_volume(auto("vol1", 2)).unwrap();
+    world.control.volumes.create_volume(auto("vol2", 1)).unwrap();
+    let derived = |text: &str| {
+        let view = world.control.views.volume(None, &name(text)).unwrap();
+        assert_eq!(
+            (view.record.io_profile, alarms(&world)),
+            (IoProfile::Auto, vec![]),
+            "nothing was promised"
+        );
+        (window(&world, text), view.derived_io_profile)
+    };
+    let zone = |text: &str| {
+        let change = ModifyDrive { zone: Some(Some(name(text))), ..ModifyDrive::default() };
+        world.control.drives.modify_drive(&name("d1"), change).unwrap();
+        world.control.settle_moves();
+    };
+    assert_eq!(derived("vol1"), (WINDOW, IoProfile::DbRemote));
+    assert_eq!(derived("vol2"), (None, IoProfile::None), "it has one replica");
+    zone("a");
+    assert_eq!(derived("vol1"), (None, IoProfile::None));
+    zone("c");
+    assert_eq!(derived("vol1"), (WINDOW, IoProfile::DbRemote));
+    let fewer = ModifyVolume { replicas: Some(1), ..ModifyVolume::default() };
+    modify(&world, "vol1", fewer).unwrap();
+    assert_eq!(derived("vol1"), (None, IoProfile::None));
+    let (kind, message) = error(modify(
+        &world,
+        "vol2",
+        ModifyVolume { flush_terms: in_shared_domain(), ..ModifyVolume::default() },
+    ));
+    assert!(kind == ErrorKind::Invalid && message.contains("'db_remote'"), "{message}");
 }
 
 #[test]

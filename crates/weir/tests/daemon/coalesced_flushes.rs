@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::common::block_model::BlockModel;
 use crate::common::daemon::{Daemon, State};
-use crate::common::nbd::{Client, FUA};
+use crate::common::nbd::{Client, FUA, WRITE};
 use crate::common::wait_until;
 
 /// A window that does not end while a test looks at it.
@@ -39,18 +39,18 @@ fn counter(daemon: &Daemon, name: &str) -> u64 {
 
 /// Flushes that were answered before they were carried out.
 fn owed(daemon: &Daemon) -> u64 {
-    counter(daemon, "weir_volume_owed_flushes_total")
+    counter(daemon, "weir_volume_coalesced_flushes_total")
 }
 
 fn inspect(daemon: &Daemon) -> Value {
     daemon.json(&["volume", "inspect", "vol1"])
 }
 
-/// The messages of alarms about owed flushes.
+/// The messages of alarms about coalesced flushes.
 fn alarms(daemon: &Daemon) -> Vec<String> {
     let status = daemon.json(&["status"]);
     let alarms = status["alarms"].as_array().unwrap().iter();
-    let about = alarms.filter(|alarm| alarm["code"] == "owed_flushes");
+    let about = alarms.filter(|alarm| alarm["code"] == "coalesced_flushes");
     about.map(|alarm| alarm["message"].as_str().unwrap().to_owned()).collect()
 }
 
@@ -78,7 +78,7 @@ fn flushes_are_answered_first_and_carried_out_as_one() {
         client.flush().unwrap();
     }
     assert_eq!(owed(&daemon), before + 50);
-    let rounds = || counter(&daemon, "weir_volume_owed_flush_rounds_total");
+    let rounds = || counter(&daemon, "weir_volume_coalesced_flush_rounds_total");
     let rounds_before = rounds();
     daemon.ok(&words("volume modify vol1 --flush-window 20ms"));
     wait_until("all flushes are carried out", || rounds() > rounds_before);
@@ -86,7 +86,13 @@ fn flushes_are_answered_first_and_carried_out_as_one() {
     write_until_owed(&mut model, &mut client, &daemon);
     let before = owed(&daemon);
     client.zero(FUA, 1 << 28, 1 << 20).unwrap();
+    client.call(WRITE, FUA, 1 << 28, 4096, &[1; 4096]).unwrap().unwrap();
     assert_eq!(owed(&daemon), before, "a durable request waits for the drives");
+    daemon.ok(&words("volume modify vol1 --coalesce-fua"));
+    assert_eq!(inspect(&daemon)["flush_coalescing"]["coalesce_fua"], true);
+    client.zero(FUA, 1 << 28, 1 << 20).unwrap();
+    client.call(WRITE, FUA, 1 << 28, 4096, &[2; 4096]).unwrap().unwrap();
+    assert_eq!(owed(&daemon), before + 2, "it counts as one without and a flush");
     daemon.ok(&words("volume modify vol1 --io-profile none"));
     assert!(inspect(&daemon).get("flush_coalescing").is_none());
     client.flush().unwrap();

@@ -1,17 +1,17 @@
-//! Owed flushes: when the volumes of a reactor carry out the flushes that they have answered.
+//! Coalesced flushes: when the volumes of a reactor carry out the flushes that they have answered.
 
 use std::collections::BTreeMap;
 
 use crate::token::VolumeIndex;
 
-/// The windows of owed flushes.
+/// The windows of coalesced flushes.
 #[derive(Default)]
-pub struct OwedFlushes {
-    /// By volume, the end of the window that began with its first owed flush.
+pub struct CoalescedFlushes {
+    /// By volume, the end of the window that began with its first coalesced flush.
     due_ns: BTreeMap<VolumeIndex, u64>,
 }
 
-impl OwedFlushes {
+impl CoalescedFlushes {
     /// A flush of a volume is owed: its window ends at this time, unless one runs already that ends before.
     pub fn owe(&mut self, volume: VolumeIndex, until_ns: u64) {
         let due_ns = self.due_ns.entry(volume).or_insert(until_ns);
@@ -47,8 +47,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn window_begins_with_the_first_owed_flush() {
-        let (mut owed, volume) = (OwedFlushes::default(), 1);
+    fn window_begins_with_the_first_coalesced_flush() {
+        let (mut owed, volume) = (CoalescedFlushes::default(), 1);
         owed.owe(volume, 100);
         owed.owe(volume, 150);
         assert_eq!((owed.next_ns(), owed.take_due(99)), (Some(100), vec![]));
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn shorter_window_ends_first() {
-        let (mut owed, volume) = (OwedFlushes::default(), 1);
+        let (mut owed, volume) = (CoalescedFlushes::default(), 1);
         owed.owe(volume, 1000);
         owed.owe(volume, 200);
         assert_eq!((owed.next_ns(), owed.take_due(200)), (Some(200), vec![volume]));

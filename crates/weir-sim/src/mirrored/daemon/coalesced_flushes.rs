@@ -1,4 +1,4 @@
-//! Owed flushes of the simulated daemon: the executor's window, and the check that several replicas hold what is owed.
+//! Coalesced flushes of the simulated daemon: the executor's window, and the check that several replicas hold what is owed.
 
 use weir_types::ExtentIndex;
 use weir_types::bounds::EXTENT_BYTES;
@@ -19,7 +19,7 @@ impl Daemon {
         self.take(effects)
     }
 
-    /// Ends the window of owed flushes.
+    /// Ends the window of coalesced flushes.
     pub fn pay_flushes(&mut self) -> Result<(), String> {
         let mut effects = Vec::new();
         self.mirror.coalescing().end_window(&mut effects);
@@ -41,17 +41,17 @@ pub fn forget_lost_flushes(daemon: &mut Daemon, is_kill: bool) {
     }
 }
 
-/// Checks that all owed flushes were paid, now that the machine is at rest.
+/// Checks that all coalesced flushes were paid, now that the machine is at rest.
 pub fn check_paid(daemon: &Daemon) -> Result<(), String> {
     let is_lost = ExtentIndex::first(EXTENTS).any(|extent| daemon.mirror.is_lost(extent));
-    match daemon.clients.owed_flushes() {
-        owed if owed > 0 && !is_lost => Err(format!("{owed} owed flushes are never paid")),
+    match daemon.clients.coalesced_flushes() {
+        owed if owed > 0 && !is_lost => Err(format!("{owed} coalesced flushes are never paid")),
         _ => Ok(()),
     }
 }
 
 /// Checks that no single replica alone has what is owed, unless the flush that pays it is under way.
-pub fn check_owed_flushes(daemon: &mut Daemon) -> Result<(), String> {
+pub fn check_coalesced_flushes(daemon: &mut Daemon) -> Result<(), String> {
     if !daemon.mirror.coalescing().has_unpaid() {
         return Ok(());
     }
@@ -66,7 +66,7 @@ pub fn check_owed_flushes(daemon: &mut Daemon) -> Result<(), String> {
     Ok(())
 }
 
-/// A sector with a change in the volatile cache of a drive that an owed flush covers.
+/// A sector with a change in the volatile cache of a drive that an coalesced flush covers.
 fn owed_sector(daemon: &Daemon, slot: usize, extent: ExtentIndex) -> Option<u64> {
     let volatile = daemon.machine.drives[slot].files[extent.index()].volatile_blocks();
     let sectors = volatile.into_iter().flat_map(|(block, content)| {

@@ -1,9 +1,10 @@
-//! Owed flushes: which volumes may answer a flush before it is carried out, and for how long.
+//! Coalesced flushes: which volumes may answer a flush before it is carried out, and for how long.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use weir_engine_interface::FlushWindow;
 use weir_plan::failure_domain::{FailureDomain, count_failure_domains};
 use weir_types::{DriveId, ExtentIndex, FlushTerms, IoProfile, VolumeId};
 
@@ -16,8 +17,8 @@ use crate::records::VolumeRecord;
 /// Fewest replicas of a volume that may owe flushes.
 pub(crate) const REPLICAS_MIN: u8 = 2;
 
-/// Windows of owed flushes, as the data plane was told them.
-pub(crate) struct OwedFlushes {
+/// Windows of coalesced flushes, as the data plane was told them.
+pub(crate) struct CoalescedFlushes {
     core: Arc<Core>,
     journals: Arc<Journals>,
     told: Mutex<Told>,
@@ -25,36 +26,52 @@ pub(crate) struct OwedFlushes {
 
 #[derive(Default)]
 struct Told {
-    /// Windows of the volumes with the profile that are served.
-    windows: BTreeMap<VolumeId, Option<Duration>>,
+    /// Windows of the volumes that are served.
+    windows: BTreeMap<VolumeId, Option<FlushWindow>>,
     /// Number of changes of the model before the last look.
     model_changes: Option<u64>,
 }
 
-impl OwedFlushes {
-    pub(crate) fn new(core: Arc<Core>, journals: Arc<Journals>) -> OwedFlushes {
-        OwedFlushes { core, journals, told: Mutex::default() }
+impl CoalescedFlushes {
+    pub(crate) fn new(core: Arc<Core>, journals: Arc<Journals>) -> CoalescedFlushes {
+        CoalescedFlushes { core, journals, told: Mutex::default() }
     }
 
-    /// How long flushes of a volume may be owed, or why they may not be although its I/O profile says so.
+    /// How long flushes of a volume may be owed; `None` if they may not.
+    pub(crate) fn window(&self, model: &Model, volume: &VolumeRecord) -> Option<FlushWindow> {
+        if volume.coalesces_flushes() { self.window_or_why(model, volume).ok() } else { None }
+    }
+
+    /// Why flushes of a volume may not be owed, although its I/O profile promises it.
+    pub(crate) fn broken_promise(&self, model: &Model, volume: &VolumeRecord) -> Option<&'static str> {
+        let is_promised = volume.io_profile == IoProfile::DbRemote && volume.coalesces_flushes();
+        if is_promised { self.window_or_why(model, volume).err() } else { None }
+    }
+
+    /// The I/O profile that a volume has in effect.
+    pub(crate) fn derived_profile(&self, model: &Model, volume: &VolumeRecord) -> IoProfile {
+        match (volume.io_profile, self.window(model, volume)) {
+            (IoProfile::Auto, Some(_)) => IoProfile::DbRemote,
+            (IoProfile::Auto, None) => IoProfile::None,
+            (requested, _) => requested,
+        }
+    }
+
+    /// The window of a volume that owes flushes, or why it may not.
     ///
     /// A replica behind a write journal fails with the journal's drive too, and its flushes are fast.
-    pub(crate) fn window(
-        &self,
-        model: &Model,
-        volume: &VolumeRecord,
-    ) -> Result<Option<Duration>, &'static str> {
+    fn window_or_why(&self, model: &Model, volume: &VolumeRecord) -> Result<FlushWindow, &'static str> {
         let terms = volume.flush_terms;
-        if !volume.owes_flushes() {
-            return Ok(None);
-        }
         if !self.journals.bindings(volume.id).is_empty() {
             return Err("its flushes wait for the drives: replicas are behind write journals");
         }
         if !terms.may_share_failure_domain && shares_failure_domain(model, volume) {
             return Err("its flushes wait for the drives: replicas share a zone and rack");
         }
-        Ok(Some(Duration::from_millis(terms.window_ms.into())))
+        Ok(FlushWindow {
+            length: Duration::from_millis(terms.window_ms.into()),
+            covers_fua: terms.covers_fua,
+        })
     }
 
     fn told(&self) -> MutexGuard<'_, Told> {
@@ -62,8 +79,8 @@ impl OwedFlushes {
     }
 
     /// The window of a volume that is about to be served.
-    pub(crate) fn window_to_serve(&self, volume: &VolumeRecord) -> Option<Duration> {
-        let window = self.window(&self.core.model(), volume).unwrap_or(None);
+    pub(crate) fn window_to_serve(&self, volume: &VolumeRecord) -> Option<FlushWindow> {
+        let window = self.window(&self.core.model(), volume);
         self.told().windows.insert(volume.id, window);
         window
     }
@@ -74,7 +91,7 @@ impl OwedFlushes {
     /// # Errors
     /// If the data plane does not answer.
     pub(crate) fn put(&self, volume: &VolumeRecord) -> Outcome<()> {
-        self.tell(volume.id, self.window(&self.core.model(), volume).unwrap_or(None))
+        self.tell(volume.id, self.window(&self.core.model(), volume))
     }
 
     /// Has each flush of a volume carried out before its answer, until the next look.
@@ -85,7 +102,7 @@ impl OwedFlushes {
         self.tell(volume, None)
     }
 
-    fn tell(&self, volume: VolumeId, window: Option<Duration>) -> Outcome<()> {
+    fn tell(&self, volume: VolumeId, window: Option<FlushWindow>) -> Outcome<()> {
         let known = self.told().windows.get(&volume).copied();
         if known == Some(window) || !self.core.model().open.contains_key(&volume) {
             return Ok(());
@@ -104,17 +121,22 @@ impl OwedFlushes {
         if self.told().model_changes == Some(now) {
             return;
         }
-        let volumes: Vec<VolumeId> = {
-            let model = self.core.model();
+        let left = self.different().into_iter().filter(|id| !self.look_at(*id)).count();
+        self.told().model_changes = (left == 0).then_some(now);
+    }
+
+    /// Volumes that are to have another window than the data plane was told.
+    fn different(&self) -> Vec<VolumeId> {
+        let model = self.core.model();
+        let windows = {
             let mut told = self.told();
             told.windows.retain(|id, _| model.volumes.contains_key(id));
-            let owes = |(id, window): (&VolumeId, &Option<Duration>)| {
-                (window.is_some() || model.volumes[id].record.owes_flushes()).then_some(*id)
-            };
-            told.windows.iter().filter_map(owes).collect()
+            told.windows.clone()
         };
-        let left = volumes.into_iter().filter(|id| !self.look_at(*id)).count();
-        self.told().model_changes = (left == 0).then_some(now);
+        let differs = |(id, window): (VolumeId, Option<FlushWindow>)| {
+            (self.window(&model, &model.volumes[&id].record) != window).then_some(id)
+        };
+        windows.into_iter().filter_map(differs).collect()
     }
 
     /// False if the volume must be looked at again.
@@ -144,12 +166,12 @@ pub(crate) fn words_if_alone(extents_alone: u64) -> Option<String> {
 /// * Invalid for too few replicas, a window that no volume can have, and terms without the profile.
 /// * Refused if replicas share a failure domain.
 pub(crate) fn check(model: &Model, volume: &VolumeRecord) -> Outcome<()> {
-    let FlushTerms { window_ms, may_share_failure_domain } = volume.flush_terms;
+    let FlushTerms { window_ms, may_share_failure_domain, .. } = volume.flush_terms;
     if volume.io_profile != IoProfile::DbRemote {
         return match volume.flush_terms.is_default() {
             true => Ok(()),
             false => Err(ControlError::invalid(
-                "a flush window and a shared failure domain belong to the I/O profile 'db_remote'".to_owned(),
+                "the options of coalesced flushes belong to the I/O profile 'db_remote'".to_owned(),
             )),
         };
     }

@@ -1,4 +1,4 @@
-//! Metrics of owed flushes: how many flushes were answered before they were carried out, and by how many they were.
+//! Metrics of coalesced flushes: how many flushes were answered before they were carried out, and by how many they were.
 
 use std::fmt::Error;
 
@@ -10,7 +10,7 @@ use super::Labels;
 
 /// The counters of one volume.
 #[derive(Debug)]
-pub struct OwedFlushes {
+pub struct CoalescedFlushes {
     labels: Labels,
     /// Flushes that were answered before they were carried out.
     owed: u64,
@@ -18,35 +18,35 @@ pub struct OwedFlushes {
     rounds: u64,
 }
 
-impl OwedFlushes {
+impl CoalescedFlushes {
     /// The counters of a volume whose flushes may be owed. Other volumes have none.
-    pub fn of(view: &VolumeView) -> Option<OwedFlushes> {
-        let replication = view.replication.as_ref().filter(|_| view.record.owes_flushes())?;
-        Some(OwedFlushes {
+    pub fn of(view: &VolumeView) -> Option<CoalescedFlushes> {
+        let replication = view.replication.as_ref().filter(|_| view.record.coalesces_flushes())?;
+        Some(CoalescedFlushes {
             labels: vec![
                 ("tenant", view.record.tenant.to_string()),
                 ("volume", view.record.name.to_string()),
             ],
-            owed: replication.flushes_owed,
-            rounds: replication.owed_flush_rounds,
+            owed: replication.flushes_coalesced,
+            rounds: replication.coalesced_flush_rounds,
         })
     }
 }
 
 /// A series: its name, its meaning, and its value.
-type Series = (&'static str, &'static str, fn(&OwedFlushes) -> u64);
+type Series = (&'static str, &'static str, fn(&CoalescedFlushes) -> u64);
 
 const COUNTERS: [Series; 2] = [
-    ("weir_volume_owed_flushes", "Flushes answered before they were carried out", |counts| counts.owed),
+    ("weir_volume_coalesced_flushes", "Flushes answered before they were carried out", |counts| counts.owed),
     (
-        "weir_volume_owed_flush_rounds",
-        "Times that all owed flushes of a volume were carried out as one",
+        "weir_volume_coalesced_flush_rounds",
+        "Times that all coalesced flushes of a volume were carried out as one",
         |counts| counts.rounds,
     ),
 ];
 
 /// Writes the series.
-pub fn encode(encoder: &mut DescriptorEncoder<'_>, volumes: &[OwedFlushes]) -> Result<(), Error> {
+pub fn encode(encoder: &mut DescriptorEncoder<'_>, volumes: &[CoalescedFlushes]) -> Result<(), Error> {
     for (name, help, value) in COUNTERS {
         let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for volume in volumes {
