@@ -18,6 +18,8 @@ pub enum EventCode {
     AlarmRaised,
     /// An alarm is no longer active.
     AlarmCleared,
+    /// The I/O profile 'auto' of a volume amounts to another one than before.
+    IoProfileDerived,
     /// An operation has begun.
     OperationBegun,
     /// An operation has ended.

@@ -277,7 +277,7 @@ pub struct Volume {
     pub io_profile: VolumeIoProfile,
     /// The same as it is now: with 'auto', what it amounts to with the replicas of the volume.
     pub derived_io_profile: VolumeIoProfile,
-    /// How flushes are answered before they are carried out; only with the I/O profile 'db_remote'.
+    /// How flushes are answered before they are carried out; only while the I/O profile 'db_remote' is in effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flush_coalescing: Option<FlushCoalescing>,
     /// Actual class: the lowest class of its drives; absent if the class of a drive is unknown.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::{VolumeIoProfile, VolumeLife};
+use super::{FlushCoalescing, VolumeIoProfile, VolumeLife};
 
 /// A snapshot: the data of a volume at one instant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -92,6 +92,10 @@ pub struct VolumeClone {
     /// Where writes to the clone are stable first; if absent, as for the volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io_profile: Option<VolumeIoProfile>,
+    /// How flushes are answered before they are carried out; only with the I/O profile 'db_remote'. If absent, as for the
+    /// volume if that has the same I/O profile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flush_coalescing: Option<FlushCoalescing>,
     /// True to bind the floor even if the pool does not have it, and to provision more than the pool allows.
     #[serde(default)]
     pub force: bool,

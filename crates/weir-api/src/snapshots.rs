@@ -178,6 +178,7 @@ pub(super) async fn clone_volume(
         name: convert::name(&request.name)?,
         policy: convert_policy::policy_change(fixed.as_deref(), adaptive.as_deref())?,
         io_profile: request.io_profile.map(Into::into),
+        flush_terms: convert::flush_terms(request.flush_coalescing)?,
         force: request.force,
     };
     let view = context.for_long_work().run(move |control| control.clones.clone_volume(&request)).await?;

@@ -8,6 +8,7 @@ mod csi;
 mod docker;
 mod drive;
 mod dry_run;
+mod flush_coalescing;
 mod journal;
 mod names;
 mod operation;

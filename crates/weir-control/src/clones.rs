@@ -14,7 +14,7 @@ use crate::pools::Pools;
 use crate::records::{VolumeRecord, VolumeState};
 use crate::serving::Serving;
 use crate::snapshots::{Pair, SnapshotMaker, online, placement_like};
-use crate::volume_requests::PolicyChange;
+use crate::volume_requests::{FlushTermsChange, PolicyChange};
 use crate::volume_views::{VolumeView, VolumeViews};
 use crate::volumes::{policy_for_new, refuse_more, refuse_taken};
 
@@ -33,6 +33,8 @@ pub struct CloneVolume {
     pub policy: Option<PolicyChange>,
     /// I/O profile of the clone; if `None`, that of the volume.
     pub io_profile: Option<IoProfile>,
+    /// How its flushes are owed; what is `None` is as for the volume if that has the same I/O profile.
+    pub flush_terms: FlushTermsChange,
     /// True to bind floors that pools cannot meet, and to exceed their over-provisioning limits.
     pub force: bool,
 }
@@ -96,17 +98,14 @@ impl Clones {
         refuse_taken(&model, &source.tenant, &request.name)?;
         refuse_more(&model, 1)?;
         let io_profile = request.io_profile.unwrap_or(source.io_profile);
+        let terms = if io_profile == source.io_profile { source.flush_terms } else { FlushTerms::default() };
         let target = VolumeRecord {
             id: VolumeId(uuid::Uuid::new_v4()),
             name: request.name.clone(),
             placement: placement_like(source),
             template: model.template_of(source).map(|template| template.name.clone()),
             io_profile,
-            flush_terms: if io_profile == source.io_profile {
-                source.flush_terms
-            } else {
-                FlushTerms::default()
-            },
+            flush_terms: request.flush_terms.apply(terms),
             generation: 0,
             policy_group: policy_for_new(&model, &source.tenant, request.policy.as_ref(), None)?,
             cgroups: Vec::new(),

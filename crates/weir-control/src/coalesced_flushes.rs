@@ -1,18 +1,18 @@
 //! Coalesced flushes: which volumes may answer a flush before it is carried out, and for how long.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use weir_engine_interface::FlushWindow;
-use weir_plan::failure_domain::{FailureDomain, count_failure_domains};
+use weir_plan::failure_domain::FailureDomain;
 use weir_types::{DriveId, ExtentIndex, FlushTerms, IoProfile, VolumeId};
 
 use crate::core::Core;
 use crate::error::{ControlError, Outcome};
 use crate::journals::Journals;
 use crate::model::Model;
-use crate::records::VolumeRecord;
+use crate::records::{DriveRecord, VolumeRecord};
 
 /// Fewest replicas of a volume that may owe flushes.
 pub(crate) const REPLICAS_MIN: u8 = 2;
@@ -39,7 +39,9 @@ impl CoalescedFlushes {
 
     /// How long flushes of a volume may be owed; `None` if they may not.
     pub(crate) fn window(&self, model: &Model, volume: &VolumeRecord) -> Option<FlushWindow> {
-        if volume.coalesces_flushes() { self.window_or_why(model, volume).ok() } else { None }
+        // Nobody asked for it by name, so nothing is taken for granted.
+        let may_owe = volume.io_profile != IoProfile::Auto || is_apart_by_name(model, volume);
+        if may_owe && volume.coalesces_flushes() { self.window_or_why(model, volume).ok() } else { None }
     }
 
     /// Why flushes of a volume may not be owed, although its I/O profile promises it.
@@ -62,7 +64,7 @@ impl CoalescedFlushes {
     /// A replica behind a write journal fails with the journal's drive too, and its flushes are fast.
     fn window_or_why(&self, model: &Model, volume: &VolumeRecord) -> Result<FlushWindow, &'static str> {
         let terms = volume.flush_terms;
-        if !self.journals.bindings(volume.id).is_empty() {
+        if self.journals.has_bindings(volume.id) {
             return Err("its flushes wait for the drives: replicas are behind write journals");
         }
         if !terms.may_share_failure_domain && shares_failure_domain(model, volume) {
@@ -125,14 +127,26 @@ impl CoalescedFlushes {
         self.told().model_changes = (left == 0).then_some(now);
     }
 
+    /// The I/O profile in effect of each served volume with several replicas that leaves it to Weir.
+    pub(crate) fn automatic_profiles(&self, model: &Model) -> Vec<(VolumeId, IoProfile)> {
+        let told = self.told();
+        let in_effect = |(id, window): (&VolumeId, &Option<FlushWindow>)| {
+            let record = &model.volumes.get(id)?.record;
+            let is_automatic = record.io_profile == IoProfile::Auto && record.coalesces_flushes();
+            is_automatic
+                .then_some((*id, if window.is_some() { IoProfile::DbRemote } else { IoProfile::None }))
+        };
+        told.windows.iter().filter_map(in_effect).collect()
+    }
+
     /// Volumes that are to have another window than the data plane was told.
     fn different(&self) -> Vec<VolumeId> {
+        // In this order: a volume that is told of later is in a model that is newer.
+        let mut told = self.told();
         let model = self.core.model();
-        let windows = {
-            let mut told = self.told();
-            told.windows.retain(|id, _| model.volumes.contains_key(id));
-            told.windows.clone()
-        };
+        told.windows.retain(|id, _| model.volumes.contains_key(id));
+        let windows = told.windows.clone();
+        drop(told);
         let differs = |(id, window): (VolumeId, Option<FlushWindow>)| {
             (self.window(&model, &model.volumes[&id].record) != window).then_some(id)
         };
@@ -198,14 +212,32 @@ pub(crate) fn check(model: &Model, volume: &VolumeRecord) -> Outcome<()> {
     Ok(())
 }
 
+/// The drives of a volume, each with the number of its failure domain.
+fn numbered_domains(model: &Model, volume: &VolumeRecord) -> BTreeMap<DriveId, usize> {
+    let drives: Vec<(DriveId, FailureDomain)> =
+        model.drives_of(volume).map(|drive| (drive.id, model.domain_of(drive))).collect();
+    let number = |domain: &FailureDomain| drives.iter().position(|(_, other)| other == domain);
+    drives.iter().filter_map(|(drive, domain)| Some((*drive, number(domain)?))).collect()
+}
+
 /// True if replicas of an extent fail together. Drives without a zone and a rack are in those of the node.
 fn shares_failure_domain(model: &Model, volume: &VolumeRecord) -> bool {
-    let homes: BTreeSet<Vec<DriveId>> = ExtentIndex::all_of(volume.size_bytes)
-        .map(|extent| volume.placement.replicas_of(extent).map(|(_, drive)| drive).collect())
-        .collect();
-    homes.iter().any(|home| {
-        let drives = model.drives_of(volume).filter(|drive| home.contains(&drive.id));
-        let domains: Vec<FailureDomain> = drives.map(|drive| model.domain_of(drive)).collect();
-        count_failure_domains(domains.iter()).1 < home.len()
-    })
+    let domains = numbered_domains(model, volume);
+    let domain_of = |(slot, drive): (usize, DriveId)| (slot, domains.get(&drive));
+    let shares = |extent| {
+        let replicas = || volume.placement.replicas_of(extent).map(domain_of);
+        // What is not known may be anywhere.
+        let is_near = |(slot, domain): (usize, Option<&usize>)| {
+            domain.is_none() || replicas().any(|(other, same)| other > slot && same == domain)
+        };
+        replicas().any(is_near)
+    };
+    ExtentIndex::all_of(volume.size_bytes).any(shares)
+}
+
+/// True if each extent has several replicas, and an operator named a zone or rack of each of their drives.
+fn is_apart_by_name(model: &Model, volume: &VolumeRecord) -> bool {
+    let is_named = |drive: &DriveRecord| drive.zone.is_some() || drive.rack.is_some();
+    let has_several = |extent| volume.placement.replicas_of(extent).count() >= usize::from(REPLICAS_MIN);
+    model.drives_of(volume).all(is_named) && ExtentIndex::all_of(volume.size_bytes).all(has_several)
 }

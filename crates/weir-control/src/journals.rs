@@ -113,6 +113,11 @@ impl Journals {
         self.of(volume).bindings
     }
 
+    /// True if a replica of a volume is behind a journal.
+    pub fn has_bindings(&self, volume: VolumeId) -> bool {
+        self.volumes().get(&volume).is_some_and(|journals| !journals.bindings.is_empty())
+    }
+
     /// Binds a replica to the journal on a drive, or removes its binding.
     pub fn note(&self, volume: VolumeId, replica: ExtentReplica, drive: Option<DriveId>) {
         self.change(volume, |journals| match drive {

@@ -211,6 +211,17 @@ impl VolumeViews {
         Ok(view)
     }
 
+    /// The I/O profile in effect of each served volume with several replicas that leaves it to Weir, with the volume's
+    /// identity, tenant and name.
+    pub fn automatic_profiles(&self) -> Vec<(VolumeId, Name, Name, IoProfile)> {
+        let model = self.core.model();
+        let named = |(id, profile): (VolumeId, IoProfile)| {
+            let record = &model.volumes.get(&id)?.record;
+            Some((id, record.tenant.clone(), record.name.clone(), profile))
+        };
+        self.coalesced_flushes.automatic_profiles(&model).into_iter().filter_map(named).collect()
+    }
+
     /// Extents whose I/O or file failed, according to the data plane and the check of extent files.
     pub(crate) fn failed_extents(&self) -> FailedExtents {
         let failed = self.core.engine.alarms().into_iter().map(|alarm| (alarm.volume, alarm.extent));

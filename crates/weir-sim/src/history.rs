@@ -70,7 +70,7 @@ impl History {
             .for_each(|write| write.is_held = false);
     }
 
-    /// True if a sector may have this stamp by a write that an coalesced flush covers, and that is not known to be stable.
+    /// True if a sector may have this stamp by a write that a coalesced flush covers, and that is not known to be stable.
     pub fn is_owed(&self, sector: u64, stamp: Stamp) -> bool {
         let writes = self.sectors.get(&sector).into_iter().flatten();
         let mut of_stamp = writes.filter(|write| write.stamp == stamp);

@@ -13,6 +13,9 @@ use weir_types::units::Size;
 const KEYS: &str = "size, repl, io_priority (priority_io, cos), io_profile, flush_window, coalesce_fua, \
     allow_shared_failure_domain, template, policy_group, fs";
 
+/// The flush window of a volume that names none, in nanoseconds.
+const WINDOW_NS: u64 = 100_000_000;
+
 /// A volume as it is asked for: its name in Weir, and how to create it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Specification {
@@ -164,13 +167,14 @@ impl Specification {
     /// The first key of the I/O profile in which a volume that exists differs from what is asked for.
     pub fn other_profile_key(&self, volume: &Volume) -> Option<&'static str> {
         let actual = volume.flush_coalescing.unwrap_or_default();
-        let actual_window_ns = actual.window_seconds.map(|seconds| (seconds * 1e9).round() as u64);
+        let actual_window_ns =
+            actual.window_seconds.map_or(WINDOW_NS, |seconds| (seconds * 1e9).round() as u64);
         let other = |asked: Option<bool>, actual: Option<bool>| {
             asked.is_some_and(|asked| asked != actual.unwrap_or(false))
         };
         let differs = [
             ("io_profile", self.io_profile.is_some_and(|profile| profile != volume.io_profile)),
-            ("flush_window", self.flush_window_ns.is_some_and(|ns| Some(ns) != actual_window_ns)),
+            ("flush_window", self.flush_window_ns.is_some_and(|ns| ns != actual_window_ns)),
             (
                 "allow_shared_failure_domain",
                 other(self.allow_shared_failure_domain, actual.allow_shared_failure_domain),

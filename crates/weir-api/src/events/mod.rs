@@ -1,7 +1,7 @@
 //! Events as a resource and as a stream (server-sent events).
 //!
-//! Three sources record events: changes of clients ([`changes`]), regular looks at alarms ([`watch`]), and the
-//! beginning and end of operations. The log is bounded ([`log`]); a stream reads it by number, so that a slow reader costs no
+//! Three sources record events: changes of clients ([`changes`]), regular looks at alarms and derived I/O profiles
+//! ([`watch`]), and the beginning and end of operations. The log is bounded ([`log`]); a stream reads it by number, so that a slow reader costs no
 //! memory and learns what it missed.
 
 pub(super) mod changes;
@@ -20,9 +20,10 @@ use axum::response::sse::{self, KeepAlive};
 use futures_util::stream::{self, Stream};
 use jiff::Timestamp;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch as channel};
+use uuid::Uuid;
 use weir_api_types::{
     Alarm, Event, EventCode, EventList, EventQuery, EventSeverity, EventStreamQuery, ObjectReference,
-    Operation, OperationState,
+    Operation, OperationState, VolumeIoProfile,
 };
 use weir_control::ControlError;
 use weir_types::control_bounds::{EVENT_STREAM_SILENCE_SECONDS_MAX, EVENT_STREAMS_MAX, EVENTS_PER_READ};
@@ -75,6 +76,15 @@ impl Events {
     /// Records the alarms that came and went since the last look.
     pub(super) fn alarms_seen(&self, watch: &mut Watch, alarms: Vec<Alarm>) {
         watch.look(alarms).into_iter().for_each(|event| self.record(event));
+    }
+
+    /// Records that I/O profiles which Weir chooses are others than at the last look.
+    pub(super) fn profiles_seen(
+        &self,
+        watch: &mut Watch,
+        volumes: Vec<(Uuid, ObjectReference, VolumeIoProfile)>,
+    ) {
+        watch.look_at_profiles(volumes).into_iter().for_each(|event| self.record(event));
     }
 
     /// Records that an operation has begun, or has ended if it has.

@@ -1,16 +1,18 @@
-//! Alarms that come and go, as events: differences between two looks. It knows no clock: each look is given.
+//! Alarms that come and go, and I/O profiles that Weir chooses, as events: differences between two looks. It knows no
+//! clock: each look is given.
 
 use std::collections::BTreeMap;
 
 use uuid::Uuid;
-use weir_api_types::{Alarm, EventCode, EventSeverity, Severity};
+use weir_api_types::{Alarm, EventCode, EventSeverity, ObjectReference, Severity, VolumeIoProfile};
 
 use super::log::NewEvent;
 
-/// The alarms of the last look.
+/// What was there at the last look.
 #[derive(Debug, Default)]
 pub struct Watch {
     alarms: BTreeMap<Uuid, Alarm>,
+    profiles: BTreeMap<Uuid, VolumeIoProfile>,
 }
 
 impl Watch {
@@ -22,6 +24,32 @@ impl Watch {
         let events = raised.map(raised_event).chain(cleared.map(cleared_event)).collect();
         self.alarms = alarms;
         events
+    }
+
+    /// The events since the last look at volumes that leave the I/O profile to Weir, and at the profile that each has.
+    pub fn look_at_profiles(
+        &mut self,
+        volumes: Vec<(Uuid, ObjectReference, VolumeIoProfile)>,
+    ) -> Vec<NewEvent> {
+        let is_other = |id: &Uuid, profile| self.profiles.get(id).is_some_and(|before| *before != profile);
+        let changed = volumes.iter().filter(|(id, _, profile)| is_other(id, *profile));
+        let events = changed.map(|(_, object, profile)| derived_event(object, *profile)).collect();
+        self.profiles = volumes.into_iter().map(|(id, _, profile)| (id, profile)).collect();
+        events
+    }
+}
+
+fn derived_event(object: &ObjectReference, profile: VolumeIoProfile) -> NewEvent {
+    let meaning = match profile {
+        VolumeIoProfile::DbRemote => "'db_remote' now: flushes are answered while two replicas hold the data",
+        _ => "'none' now: flushes are carried out before they are answered",
+    };
+    NewEvent {
+        code: EventCode::IoProfileDerived,
+        severity: EventSeverity::Information,
+        object: object.clone(),
+        message: format!("the I/O profile 'auto' amounts to {meaning}"),
+        cause: "zones and racks of the drives, or replicas".to_owned(),
     }
 }
 
@@ -50,7 +78,7 @@ fn cleared_event(alarm: &Alarm) -> NewEvent {
 
 #[cfg(test)]
 mod tests {
-    use weir_api_types::{AlarmCode, ObjectReference};
+    use weir_api_types::AlarmCode;
 
     use super::*;
 
@@ -66,6 +94,21 @@ mod tests {
             at_risk: String::new(),
             remedy: String::new(),
         }
+    }
+
+    #[test]
+    fn profile_that_changes_is_an_event() {
+        let mut watch = Watch::default();
+        let mut look = |volumes: &[(u128, VolumeIoProfile)]| {
+            let object = ObjectReference::daemon();
+            let seen = volumes.iter().map(|(id, profile)| (Uuid::from_u128(*id), object.clone(), *profile));
+            watch.look_at_profiles(seen.collect()).len()
+        };
+        use VolumeIoProfile::{DbRemote, None};
+        assert_eq!(look(&[(1, None), (2, DbRemote)]), 0, "they are new");
+        assert_eq!(look(&[(1, DbRemote), (2, DbRemote)]), 1);
+        assert_eq!(look(&[(1, None)]), 1);
+        assert_eq!(look(&[(1, None), (2, None)]), 0, "the second one was away");
     }
 
     #[test]

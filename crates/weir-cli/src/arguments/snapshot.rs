@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use weir_api_types::VolumeIoProfile;
 
+use super::flush_coalescing::FlushOptions;
 use super::{BindingOptions, OptionalVolumeName, ReadArguments, TenantFilter, TenantOfShown, TenantOption};
 
 /// Commands about snapshots.
@@ -116,6 +117,8 @@ pub struct CloneArguments {
         hide_possible_values = true
     )]
     pub io_profile: Option<VolumeIoProfile>,
+    #[command(flatten)]
+    pub flush: FlushOptions,
     /// Bind a floor that the pool cannot meet, and exceed the pool's over-provisioning limit
     #[arg(long)]
     pub force: bool,

@@ -147,6 +147,7 @@ pub fn clone_volume(client: &Client, arguments: CloneArguments) -> Result<(), Co
         qos_policy_group: arguments.binding.policy_group.clone(),
         qos_adaptive_policy_group: arguments.binding.adaptive_policy_group.clone(),
         io_profile: arguments.io_profile,
+        flush_coalescing: arguments.flush.request(),
         force: arguments.force,
     };
     let tenant = arguments.tenant.tenant.as_deref();

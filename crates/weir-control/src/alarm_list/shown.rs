@@ -100,7 +100,8 @@ fn advice(source: AlarmSource) -> (Severity, &'static str, &'static str) {
         AlarmSource::CoalescedFlushes => (
             Warning,
             "the speed of flushes, which wait for the drives as with the I/O profile 'none'",
-            "bring missing drives back, or move replicas to drives in different zones",
+            "bring missing drives back; give the drives of the replicas different zones or racks, or allow a shared \
+             one; with write journals, choose another template or profile",
         ),
         AlarmSource::Ledger => {
             (Warning, "floors, which cannot all be kept", "lower floors, or add a drive to the pool")

@@ -60,6 +60,16 @@ fn window(world: &World, text: &str) -> Option<Duration> {
     world.engine.flush_window(id).map(|window| window.length)
 }
 
+fn covering_fua() -> FlushTermsChange {
+    FlushTermsChange { covers_fua: Some(true), ..FlushTermsChange::default() }
+}
+
+/// Whether the window that the data plane was told covers durable requests.
+fn covers_fua(world: &World, text: &str) -> bool {
+    let id = world.control.views.volume(None, &name(text)).unwrap().record.id;
+    world.engine.flush_window(id).unwrap().covers_fua
+}
+
 /// The messages about coalesced flushes.
 fn alarms(world: &World) -> Vec<String> {
     let alarms = world.control.alarms.alarms().into_iter();
@@ -149,10 +159,18 @@ fn profile_changes_at_once_and_begins_with_default_terms() {
         name: name("twin"),
         policy: None,
         io_profile: None,
+        flush_terms: covering_fua(),
         force: false,
     };
     world.control.clones.clone_volume(&request).unwrap();
     assert_eq!(window(&world, "twin"), WINDOW);
+    assert!(covers_fua(&world, "twin") && !covers_fua(&world, "vol1"));
+    world.end();
+    let world = World::start(&state);
+    assert!(covers_fua(&world, "twin") && !covers_fua(&world, "vol1"), "it is in the record");
+    let fua = ModifyVolume { flush_terms: covering_fua(), ..ModifyVolume::default() };
+    modify(&world, "vol1", fua).unwrap();
+    assert!(covers_fua(&world, "vol1"), "the data plane is told of a change of this alone");
 }
 
 #[test]
@@ -199,6 +217,9 @@ fn auto_is_db_remote_while_replicas_fail_apart() {
     assert_eq!(derived("vol1"), (None, IoProfile::None));
     zone("c");
     assert_eq!(derived("vol1"), (WINDOW, IoProfile::DbRemote));
+    let seen = world.control.views.automatic_profiles();
+    assert_eq!(seen.len(), 1, "the other one has nothing to choose");
+    assert_eq!((seen[0].2.as_str(), seen[0].3), ("vol1", IoProfile::DbRemote));
     let fewer = ModifyVolume { replicas: Some(1), ..ModifyVolume::default() };
     modify(&world, "vol1", fewer).unwrap();
     assert_eq!(derived("vol1"), (None, IoProfile::None));
@@ -208,6 +229,32 @@ fn auto_is_db_remote_while_replicas_fail_apart() {
         ModifyVolume { flush_terms: in_shared_domain(), ..ModifyVolume::default() },
     ));
     assert!(kind == ErrorKind::Invalid && message.contains("'db_remote'"), "{message}");
+}
+
+#[test]
+fn auto_takes_no_place_for_granted() {
+    let (_folder, state) = state();
+    let world = World::start(&state);
+    let rack = |drive: &str, text: &str| {
+        let change = ModifyDrive { rack: Some(Some(name(text))), ..ModifyDrive::default() };
+        world.control.drives.modify_drive(&name(drive), change).unwrap();
+        world.control.settle_moves();
+    };
+    ["d1", "d2"].iter().for_each(|text| _ = add(&world, &state, text, None));
+    let auto = |replicas| CreateVolume { io_profile: IoProfile::Auto, ..owing("vol1", replicas) };
+    world.control.volumes.create_volume(auto(2)).unwrap();
+    rack("d1", "r1");
+    assert_eq!(window(&world, "vol1"), None, "nobody has said where the other drive is");
+    rack("d2", "r1");
+    assert_eq!(window(&world, "vol1"), None);
+    rack("d2", "r2");
+    assert_eq!(window(&world, "vol1"), WINDOW);
+    world.control.volumes.delete_volume(None, &name("vol1"), DeleteVolume::default()).unwrap();
+    world.control.volumes.create_volume(auto(1)).unwrap();
+    let more = ModifyVolume { replicas: Some(2), ..ModifyVolume::default() };
+    modify(&world, "vol1", more).unwrap();
+    assert_eq!(window(&world, "vol1"), None, "each extent has one replica yet");
+    go_on_until(&world, || window(&world, "vol1").is_some());
 }
 
 #[test]

@@ -13,7 +13,7 @@ use weir_volume::mirror::{ReplicaState, ReplicaStates};
 use crate::alarms::AlarmSource;
 use crate::records::{DatedMeasurement, VolumeRecord};
 use crate::snapshots::Pair;
-use crate::{CloneVolume, CreateSnapshots};
+use crate::{CloneVolume, CreateSnapshots, FlushTermsChange};
 
 fn add_journal(world: &World, state: &Path, text: &str) -> DriveId {
     let path = state.join(text);
@@ -107,6 +107,7 @@ fn clone_of(source: &str, of: &str, io_profile: Option<IoProfile>) -> CloneVolum
         name: name(of),
         policy: None,
         io_profile,
+        flush_terms: FlushTermsChange::default(),
         force: false,
     }
 }

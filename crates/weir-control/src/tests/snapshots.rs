@@ -5,7 +5,7 @@ use weir_types::ExtentIndex;
 use super::drain::{add, go_on_until, is_gone, remove};
 use super::*;
 use crate::engine::fake::EngineCall;
-use crate::{CloneVolume, CreateSnapshots, SnapshotView};
+use crate::{CloneVolume, CreateSnapshots, FlushTermsChange, SnapshotView};
 
 fn snapshots(volumes: &[&str], of: &str) -> CreateSnapshots {
     CreateSnapshots {
@@ -24,6 +24,7 @@ fn clone_of(source: &str, snapshot: Option<&str>, of: &str) -> CloneVolume {
         name: name(of),
         policy: None,
         io_profile: None,
+        flush_terms: FlushTermsChange::default(),
         force: false,
     }
 }

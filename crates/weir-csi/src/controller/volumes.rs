@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tonic::Status;
 use uuid::Uuid;
-use weir_api_types::{Volume as WeirVolume, VolumeClone, VolumeLife, VolumeModify};
+use weir_api_types::{Volume as WeirVolume, VolumeClone, VolumeIoProfile, VolumeLife, VolumeModify};
 use weir_volume_options::Specification;
 
 use super::paging::{page, position};
@@ -38,6 +38,9 @@ pub fn create_volume(
     let mut all = request.parameters.clone();
     all.extend(request.mutable_parameters.clone());
     let wanted = specification(name, &all)?;
+    if wanted.flush_coalescing().is_some() && wanted.io_profile != Some(VolumeIoProfile::DbRemote) {
+        return Err(Status::invalid_argument("options of flushes belong to io_profile=db_remote"));
+    }
     let origin = request.volume_content_source.as_ref().map(|source| origin(objects, source)).transpose()?;
     let default_bytes = origin.as_ref().map_or(default_bytes, |origin| origin.size_bytes);
     let size_bytes = size_in(request.capacity_range, default_bytes)?;
@@ -113,11 +116,20 @@ fn existing(
     if volume.cloned_from.as_deref() != origin.map(|origin| origin.export_name.as_str()) {
         return refused("source");
     }
-    // A clone lacks the options of flushes until it is complete.
-    match wanted.other_profile_key(&volume).filter(|key| origin.is_none() || *key == "io_profile") {
-        Some(key) => refused(key),
-        None => Ok(volume),
+    match wanted.other_profile_key(&volume) {
+        Some(key) if origin.is_none() || !may_become(volume.io_profile, wanted.io_profile) => refused(key),
+        _ => Ok(volume),
     }
+}
+
+/// True if a clone with one I/O profile may be on its way to another: [`clone`] and [`completed`] make it.
+fn may_become(actual: VolumeIoProfile, wanted: Option<VolumeIoProfile>) -> bool {
+    wanted.is_none_or(|wanted| actual == profile_at_first(wanted) || actual == wanted)
+}
+
+/// The I/O profile with which a clone is made. Others need replicas and options that it gets only then.
+fn profile_at_first(wanted: VolumeIoProfile) -> VolumeIoProfile {
+    if wanted == VolumeIoProfile::Journal { wanted } else { VolumeIoProfile::None }
 }
 
 /// Makes a volume of a source.
@@ -133,14 +145,16 @@ fn clone(objects: &Objects, origin: &Origin, wanted: &Specification, size_bytes:
         snapshot: origin.snapshot.clone(),
         qos_policy_group: wanted.policy_group.clone(),
         qos_adaptive_policy_group: None,
-        io_profile: wanted.io_profile,
+        io_profile: wanted.io_profile.map(profile_at_first),
+        flush_coalescing: None,
         force: false,
     };
     let path = format!("{}/clones", objects.path("volumes", Some(&origin.volume)));
     objects.post(&path, &request)
 }
 
-/// Gives a clone what it cannot be made with: a larger size, other drives, more replicas, other options of flushes.
+/// Gives a clone what it cannot be made with: a larger size, other drives, more replicas, an I/O profile
+/// that needs them.
 fn completed(
     objects: &Objects,
     volume: WeirVolume,
@@ -152,6 +166,7 @@ fn completed(
         replicas: wanted.replicas.filter(|replicas| *replicas != volume.replicas),
         io_priority: wanted.io_priority.filter(|class| *class != volume.io_priority),
         template: wanted.template.clone().filter(|template| Some(template) != volume.template.as_ref()),
+        io_profile: wanted.io_profile.filter(|profile| *profile != volume.io_profile),
         flush_coalescing: wanted.other_profile_key(&volume).and_then(|_| wanted.flush_coalescing()),
         ..VolumeModify::default()
     };

@@ -172,12 +172,12 @@ impl Clients {
         self.connections.iter().for_each(|(_, connection)| connection.door.shut_down());
     }
 
-    /// The cgroups of a volume that have limits from now on.
     /// Follows what flushes a volume may answer early.
     pub fn set_flush_window(&mut self, volume: VolumeIndex, window: Option<FlushWindow>) {
         self.volume(volume).set_flush_window(window);
     }
 
+    /// The cgroups of a volume that have limits from now on.
     pub fn set_cgroups(&mut self, volume: VolumeIndex, limits: &[CgroupLimit]) {
         self.volume(volume).set_cgroups(limits);
     }

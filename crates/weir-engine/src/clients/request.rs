@@ -227,3 +227,26 @@ pub fn nbd_error(fault: Fault) -> NbdError {
         Fault::Away | Fault::Broken => NbdError::Io,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn durable_write() -> ActiveRequest {
+        let command = Command::Write { fua: true };
+        ActiveRequest::new(Request { command, cookie: Cookie(1), offset: 0, length: 8192 }, 0)
+    }
+
+    #[test]
+    fn durable_write_is_flushed_after_if_any_part_was_not_durable() {
+        let mut request = durable_write();
+        assert!(request.begin_write(false) && !request.needs_flush());
+        assert!(!request.begin_write(true) && request.needs_flush());
+        let mut request = durable_write();
+        assert!(!request.begin_write(true) && !request.begin_write(false));
+        assert!(request.needs_flush(), "the first part is not durable yet");
+        let mut request = durable_write();
+        request.request.command = Command::Write { fua: false };
+        assert!(!request.begin_write(true) && !request.needs_flush());
+    }
+}

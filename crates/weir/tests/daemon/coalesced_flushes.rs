@@ -92,7 +92,9 @@ fn flushes_are_answered_first_and_carried_out_as_one() {
     assert_eq!(inspect(&daemon)["flush_coalescing"]["coalesce_fua"], true);
     client.zero(FUA, 1 << 28, 1 << 20).unwrap();
     client.call(WRITE, FUA, 1 << 28, 4096, &[2; 4096]).unwrap().unwrap();
-    assert_eq!(owed(&daemon), before + 2, "it counts as one without and a flush");
+    let large = vec![3; 9 << 20];
+    client.call(WRITE, FUA, 3 << 28, large.len() as u32, &large).unwrap().unwrap();
+    assert_eq!(owed(&daemon), before + 3, "it counts as one without and a flush");
     daemon.ok(&words("volume modify vol1 --io-profile none"));
     assert!(inspect(&daemon).get("flush_coalescing").is_none());
     client.flush().unwrap();
@@ -102,14 +104,21 @@ fn flushes_are_answered_first_and_carried_out_as_one() {
 
 #[test]
 fn acknowledged_writes_survive_kills() {
-    let mut daemon = with_volume(&format!("--io-profile db_remote --flush-window {LONG}"));
+    let mut daemon = with_volume(&format!("--io-profile db_remote --flush-window {LONG} --coalesce-fua"));
     let mut model = BlockModel::new(2);
     for _ in 0..5 {
         let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
         model.write(&mut client, 300);
         write_until_owed(&mut model, &mut client, &daemon);
+        let before = owed(&daemon);
+        wait_until("durable requests are coalesced, also after a restart", || {
+            client.call(WRITE, FUA, 3 << 29, 4096, &[7; 4096]).unwrap().unwrap();
+            owed(&daemon) > before
+        });
         daemon = daemon.kill().start(&[]);
         model.check(&daemon);
+        let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
+        assert_eq!(client.read(3 << 29, 4096).unwrap(), [7; 4096]);
     }
     wait_until("replicas are in sync again", || alarms(&daemon).is_empty());
     daemon.stop();
@@ -146,7 +155,20 @@ fn flushes_are_carried_out_when_a_drive_goes_and_owed_again_when_it_is_back() {
 #[test]
 fn shared_failure_domain_is_refused_unless_it_is_allowed() {
     let daemon = with_volume("");
+    let profiles = || {
+        let volume = inspect(&daemon);
+        (volume["io_profile"].clone(), volume["derived_io_profile"].clone())
+    };
+    assert_eq!(profiles(), ("auto".into(), "db_remote".into()));
     daemon.ok(&words("drive modify drive-b --zone a"));
+    wait_until("the profile follows", || profiles() == ("auto".into(), "none".into()));
+    // Events are looked for once a second.
+    wait_until("an event tells it", || {
+        daemon.ok(&words("drive modify drive-b --zone b"));
+        daemon.ok(&words("drive modify drive-b --zone a"));
+        daemon.json(&["event", "list"]).to_string().contains("the I/O profile 'auto' amounts to")
+    });
+    wait_until("the profile follows", || profiles() == ("auto".into(), "none".into()));
     let refused = daemon.refused(1, &words("volume modify vol1 --io-profile db_remote"));
     assert!(refused.contains("--allow-shared-failure-domain accepts that"), "{refused}");
     daemon.ok(&words("volume modify vol1 --io-profile db_remote --allow-shared-failure-domain"));

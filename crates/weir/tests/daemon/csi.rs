@@ -361,6 +361,20 @@ fn options_of_flushes_go_their_way() {
     };
     let _: Empty = driver.twice("Controller/ControllerModifyVolume", &change);
     assert_eq!(terms()["window_seconds"], 0.02);
+    // A volume of one that has neither the profile nor the replicas.
+    let plain: CreateVolumeResponse = driver.twice(create, &creation("plain", &[("io_priority", "high")]));
+    let source = Source::Volume(SourceId { id: plain.volume.unwrap().volume_id });
+    let of_plain = CreateVolumeRequest {
+        volume_content_source: Some(VolumeContentSource { source: Some(source) }),
+        ..creation("of-plain", &[&profile[..], &[shares]].concat())
+    };
+    let _: CreateVolumeResponse = driver.twice(create, &of_plain);
+    let made = daemon.json(&["volume", "show", "of-plain"]);
+    assert_eq!((&made["io_profile"], &made["replicas"]), (&json!("db_remote"), &json!(2)));
+    assert_eq!(made["flush_coalescing"]["allow_shared_failure_domain"], true);
+    let lost = creation("w", &[("flush_window", "50ms")]);
+    let refused = driver.call::<CreateVolumeResponse>(create, &lost).unwrap_err();
+    assert!(refused.0 == 3 && refused.1.contains("db_remote"), "{refused:?}");
 }
 
 #[test]

@@ -66,7 +66,7 @@ pub fn check_coalesced_flushes(daemon: &mut Daemon) -> Result<(), String> {
     Ok(())
 }
 
-/// A sector with a change in the volatile cache of a drive that an coalesced flush covers.
+/// A sector with a change in the volatile cache of a drive that a coalesced flush covers.
 fn owed_sector(daemon: &Daemon, slot: usize, extent: ExtentIndex) -> Option<u64> {
     let volatile = daemon.machine.drives[slot].files[extent.index()].volatile_blocks();
     let sectors = volatile.into_iter().flat_map(|(block, content)| {
