@@ -8,7 +8,8 @@ use utoipa::ToSchema;
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "snake_case")]
 pub enum VolumeIoProfile {
-    /// As 'db_remote' while the volume has several replicas, all in different failure domains; or else as 'none'.
+    /// As 'db_remote' while the volume has several replicas, in different zones or racks that were named, or else as
+    /// 'none'.
     #[default]
     Auto,
     /// On the drives of the replicas. If a template mixes classes, slow replicas have write journals.
@@ -39,10 +40,9 @@ pub struct FlushCoalescing {
 }
 
 impl FlushCoalescing {
-    /// This request with a window in nanoseconds, if one is given.
+    /// This request with a window in nanoseconds, or with none.
     pub fn with_window_ns(self, window_ns: Option<u64>) -> FlushCoalescing {
-        let window_seconds = window_ns.map(|window_ns| window_ns as f64 / 1e9).or(self.window_seconds);
-        FlushCoalescing { window_seconds, ..self }
+        FlushCoalescing { window_seconds: window_ns.map(|window_ns| window_ns as f64 / 1e9), ..self }
     }
 
     /// The request, unless it asks for nothing.

@@ -8,7 +8,7 @@ mod csi;
 mod docker;
 mod drive;
 mod dry_run;
-mod flush_coalescing;
+mod io_profile;
 mod journal;
 mod names;
 mod operation;

@@ -39,23 +39,24 @@ impl CoalescedFlushes {
 
     /// How long flushes of a volume may be owed; `None` if they may not.
     pub(crate) fn window(&self, model: &Model, volume: &VolumeRecord) -> Option<FlushWindow> {
-        // Nobody asked for it by name, so nothing is taken for granted.
-        let may_owe = volume.io_profile != IoProfile::Auto || is_apart_by_name(model, volume);
-        if may_owe && volume.coalesces_flushes() { self.window_or_why(model, volume).ok() } else { None }
+        if !volume.coalesces_flushes() {
+            return None;
+        }
+        // Where nobody asked for it by name, nothing is taken for granted.
+        let may_owe = volume.is_promised_coalescing() || is_apart_by_name(model, volume);
+        if may_owe { self.window_or_why(model, volume).ok() } else { None }
     }
 
     /// Why flushes of a volume may not be owed, although its I/O profile promises it.
     pub(crate) fn broken_promise(&self, model: &Model, volume: &VolumeRecord) -> Option<&'static str> {
-        let is_promised = volume.io_profile == IoProfile::DbRemote && volume.coalesces_flushes();
-        if is_promised { self.window_or_why(model, volume).err() } else { None }
+        if volume.is_promised_coalescing() { self.window_or_why(model, volume).err() } else { None }
     }
 
     /// The I/O profile that a volume has in effect.
     pub(crate) fn derived_profile(&self, model: &Model, volume: &VolumeRecord) -> IoProfile {
-        match (volume.io_profile, self.window(model, volume)) {
-            (IoProfile::Auto, Some(_)) => IoProfile::DbRemote,
-            (IoProfile::Auto, None) => IoProfile::None,
-            (requested, _) => requested,
+        match volume.io_profile {
+            IoProfile::Auto => chosen_profile(self.window(model, volume)),
+            requested => requested,
         }
     }
 
@@ -133,8 +134,7 @@ impl CoalescedFlushes {
         let in_effect = |(id, window): (&VolumeId, &Option<FlushWindow>)| {
             let record = &model.volumes.get(id)?.record;
             let is_automatic = record.io_profile == IoProfile::Auto && record.coalesces_flushes();
-            is_automatic
-                .then_some((*id, if window.is_some() { IoProfile::DbRemote } else { IoProfile::None }))
+            is_automatic.then_some((*id, chosen_profile(*window)))
         };
         told.windows.iter().filter_map(in_effect).collect()
     }
@@ -165,6 +165,11 @@ impl CoalescedFlushes {
         }
         put.is_ok()
     }
+}
+
+/// The I/O profile that a volume with this window has if it leaves the choice to Weir.
+fn chosen_profile(window: Option<FlushWindow>) -> IoProfile {
+    if window.is_some() { IoProfile::DbRemote } else { IoProfile::None }
 }
 
 /// Why flushes of changes to some extents of a volume wait for drives.

@@ -16,8 +16,8 @@ pub enum IoProfile {
     /// On the drives of its replicas, a moment after a flush was answered: the memory of two replicas at least holds the
     /// data until then ([`FlushTerms`]).
     DbRemote,
-    /// As [`IoProfile::DbRemote`] while several replicas are in different failure domains, or else as
-    /// [`IoProfile::None`].
+    /// As [`IoProfile::DbRemote`] while several replicas are in different zones or racks that an operator has named, or
+    /// else as [`IoProfile::None`].
     Auto,
 }
 

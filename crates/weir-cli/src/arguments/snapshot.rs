@@ -1,9 +1,8 @@
 //! Arguments of the commands about snapshots and clones.
 
 use clap::{Args, Subcommand};
-use weir_api_types::VolumeIoProfile;
 
-use super::flush_coalescing::FlushOptions;
+use super::io_profile::IoProfileOptions;
 use super::{BindingOptions, OptionalVolumeName, ReadArguments, TenantFilter, TenantOfShown, TenantOption};
 
 /// Commands about snapshots.
@@ -108,17 +107,8 @@ pub struct CloneArguments {
     pub tenant: TenantOption,
     #[command(flatten)]
     pub binding: BindingOptions,
-    /// Where writes are stable first, as for 'weir volume create' [default: as for the volume]
-    #[arg(
-        long,
-        value_name = "auto|none|journal|db_remote",
-        value_enum,
-        ignore_case = true,
-        hide_possible_values = true
-    )]
-    pub io_profile: Option<VolumeIoProfile>,
     #[command(flatten)]
-    pub flush: FlushOptions,
+    pub profile: IoProfileOptions,
     /// Bind a floor that the pool cannot meet, and exceed the pool's over-provisioning limit
     #[arg(long)]
     pub force: bool,

@@ -3,15 +3,14 @@
 use clap::{Args, Subcommand};
 use weir_types::bounds::VOLUME_SIZE_GRANULE_BYTES;
 use weir_types::control_bounds::REPLICAS_MAX;
-use weir_types::emulation::parse_time;
 use weir_types::units::Size;
 
-use super::flush_coalescing::FlushOptions;
+use super::io_profile::IoProfileOptions;
 use super::{
     BindingOptions, CloneArguments, OptionalVolumeName, ReadArguments, RecordArguments, TenantFilter,
     TenantOfShown, TenantOption, VolumeName,
 };
-use weir_api_types::{IoPriority, VolumeClassPolicy, VolumeIoProfile};
+use weir_api_types::{IoPriority, VolumeClassPolicy};
 
 /// Reads a volume size; a bare number counts in GiB.
 pub fn size(text: &str) -> Result<Size, weir_types::UnitError> {
@@ -161,19 +160,8 @@ pub struct VolumeCreateArguments {
     /// and shows it [default: strict]
     #[arg(long, value_name = "strict|prefer", value_enum, ignore_case = true, hide_possible_values = true)]
     pub class_policy: Option<VolumeClassPolicy>,
-    /// Where writes are stable first: 'none' is on the drives of its replicas, 'journal' in write journals on
-    /// journal drives, 'db_remote' in the memory of its replicas, and on their drives a moment later; 'auto' is
-    /// 'db_remote' while all replicas are in different zones or racks, or else 'none' [default: auto]
-    #[arg(
-        long,
-        value_name = "auto|none|journal|db_remote",
-        value_enum,
-        ignore_case = true,
-        hide_possible_values = true
-    )]
-    pub io_profile: Option<VolumeIoProfile>,
     #[command(flatten)]
-    pub flush: FlushOptions,
+    pub profile: IoProfileOptions,
     #[command(flatten)]
     pub binding: BindingOptions,
     /// Bind a floor that the drive's pool cannot meet, and let replicas share a zone or rack; an alarm
@@ -205,7 +193,15 @@ pub struct VolumeModifyArguments {
 
 /// The changes; at least one is required.
 #[derive(Debug, Args)]
-#[group(required = true, multiple = true)]
+#[group(
+    required = true,
+    multiple = true,
+    // A list takes the place of the fields, so it has all of them; those of the I/O profile are in a structure of their own.
+    args = [
+        "policy_group", "adaptive_policy_group", "class", "replicas", "template", "new_name", "read_only",
+        "io_profile", "flush_window", "allow_shared_failure_domain", "coalesce_fua",
+    ]
+)]
 pub struct VolumeChanges {
     /// Policy group of its tenant to bind it to, or 'none' to release it
     #[arg(long, value_name = "POLICY_GROUP|none", num_args = 0..=1, default_missing_value = "",
@@ -221,28 +217,8 @@ pub struct VolumeChanges {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(REPLICAS_MAX)),
           visible_alias = "repl")]
     pub replicas: Option<u8>,
-    /// Where writes are stable first: its replicas are moved behind write journals on journal drives ('journal'), or to
-    /// drives without ('none'), while it is in use; 'db_remote' answers flushes from the memory of its replicas, and so does 'auto' while
-    /// they are in different zones or racks
-    #[arg(
-        long,
-        value_name = "auto|none|journal|db_remote",
-        value_enum,
-        ignore_case = true,
-        hide_possible_values = true
-    )]
-    pub io_profile: Option<VolumeIoProfile>,
-    /// Longest time from the answer to a flush until it is begun on the drives, with the I/O profile 'db_remote'
-    /// [default: 100ms]
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    pub flush_window: Option<u64>,
-    /// Let the replicas share a zone and rack with the I/O profile 'db_remote': their failure may then lose the flushes of
-    /// the window
-    #[arg(long, value_name = "true|false", hide_possible_values = true, num_args = 0..=1, default_missing_value = "true")]
-    pub allow_shared_failure_domain: Option<bool>,
-    /// Count a request that is to be durable by itself (FUA) as one without and a flush, with the I/O profile 'db_remote'
-    #[arg(long, value_name = "true|false", hide_possible_values = true, num_args = 0..=1, default_missing_value = "true")]
-    pub coalesce_fua: Option<bool>,
+    #[command(flatten)]
+    pub profile: IoProfileOptions,
     /// Template to follow: its replicas are moved while it is in use; or 'none', which leaves its replicas
     /// unchanged
     #[arg(long, value_name = "TEMPLATE|none")]
@@ -253,15 +229,4 @@ pub struct VolumeChanges {
     /// Forbid clients to change its data, or allow it again
     #[arg(long, value_name = "true|false", hide_possible_values = true)]
     pub read_only: Option<bool>,
-}
-
-impl VolumeChanges {
-    /// The options of flushes. They are no group of their own: one of them is change enough.
-    pub fn flush(&self) -> FlushOptions {
-        FlushOptions {
-            flush_window: self.flush_window,
-            allow_shared_failure_domain: self.allow_shared_failure_domain,
-            coalesce_fua: self.coalesce_fua,
-        }
-    }
 }

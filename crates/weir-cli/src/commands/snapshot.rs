@@ -146,8 +146,8 @@ pub fn clone_volume(client: &Client, arguments: CloneArguments) -> Result<(), Co
         snapshot,
         qos_policy_group: arguments.binding.policy_group.clone(),
         qos_adaptive_policy_group: arguments.binding.adaptive_policy_group.clone(),
-        io_profile: arguments.io_profile,
-        flush_coalescing: arguments.flush.request(),
+        io_profile: arguments.profile.io_profile,
+        flush_coalescing: arguments.profile.flush_coalescing(),
         force: arguments.force,
     };
     let tenant = arguments.tenant.tenant.as_deref();

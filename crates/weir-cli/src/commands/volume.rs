@@ -104,8 +104,8 @@ fn create(client: &Client, arguments: VolumeCreateArguments) -> Result<(), Comma
         template: arguments.template,
         io_priority: arguments.class,
         class_policy: arguments.class_policy,
-        io_profile: arguments.io_profile,
-        flush_coalescing: arguments.flush.request(),
+        io_profile: arguments.profile.io_profile,
+        flush_coalescing: arguments.profile.flush_coalescing(),
         qos_policy_group: arguments.binding.policy_group,
         qos_adaptive_policy_group: arguments.binding.adaptive_policy_group,
         force: arguments.force,
@@ -144,14 +144,14 @@ fn modify(client: &Client, arguments: VolumeModifyArguments) -> Result<(), Comma
              alone"
         )));
     }
-    let flush_coalescing = changes.flush().request();
+    let flush_coalescing = changes.profile.flush_coalescing();
     let request = VolumeModify {
         name: changes.new_name,
         size_bytes: None,
         io_priority: changes.class,
         class_policy: arguments.class_policy,
         replicas: changes.replicas,
-        io_profile: changes.io_profile,
+        io_profile: changes.profile.io_profile,
         flush_coalescing,
         template: changes.template,
         qos_policy_group: fixed.filter(|name| !name.is_empty()),

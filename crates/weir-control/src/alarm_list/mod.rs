@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use weir_store::{ExtentFault, Faults};
-use weir_types::{DriveId, IoProfile, VolumeId};
+use weir_types::{DriveId, VolumeId};
 
 use crate::absences::Absences;
 use crate::alarms::{ActiveAlarm, AlarmSource};
@@ -84,10 +84,8 @@ impl AlarmList {
     fn coalesced_flush_alarms(&self) -> Vec<ActiveAlarm> {
         let model = self.core.model();
         let volumes = model.volumes.values().map(|volume| &volume.record);
-        // A volume that has the profile by choice of Weir ('auto') was promised nothing.
-        let is_promised =
-            |volume: &&VolumeRecord| volume.io_profile == IoProfile::DbRemote && volume.coalesces_flushes();
-        let owing = volumes.filter(|volume| volume.state == VolumeState::Online).filter(is_promised);
+        let owing =
+            volumes.filter(|volume| volume.state == VolumeState::Online && volume.is_promised_coalescing());
         let alarm = |volume: &VolumeRecord| {
             // Only extents that always had one replica can be in the set, and these have one anyway.
             let extents_alone = health(&model, volume, &FailedExtents::new()).extents_alone;

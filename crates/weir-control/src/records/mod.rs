@@ -402,6 +402,11 @@ impl VolumeRecord {
         has_profile && self.snapshot.is_none()
     }
 
+    /// True if this was asked for by name. A volume that leaves the choice to Weir (`auto`) is promised nothing.
+    pub fn is_promised_coalescing(&self) -> bool {
+        self.io_profile == IoProfile::DbRemote && self.coalesces_flushes()
+    }
+
     /// False if it never had a write journal, so that no drive is searched for one. A volume that was changed may have
     /// had another template or I/O profile.
     pub fn may_have_journals(&self) -> bool {

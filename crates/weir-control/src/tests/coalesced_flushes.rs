@@ -313,3 +313,11 @@ fn window_closes_even_if_a_later_step_of_the_change_fails() {
     assert!(modify(&world, "vol1", change).is_err());
     assert_eq!(window(&world, "vol1"), None);
 }
+
+#[test]
+fn records_from_before_keep_their_promise() {
+    assert_eq!(IoProfile::default(), IoProfile::None, "a record that names no profile had this one");
+    let terms = serde_json::json!({ "window_ms": 50, "may_share_failure_domain": true });
+    let terms: FlushTerms = serde_json::from_value(terms).unwrap();
+    assert!(!terms.covers_fua && terms.may_share_failure_domain && terms.window_ms == 50);
+}
