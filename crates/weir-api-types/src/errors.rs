@@ -29,7 +29,7 @@ pub enum ErrorCode {
     MethodNotAllowed,
     /// The body is larger than the request may have.
     TooLarge,
-    /// The body is not JSON.
+    /// The request does not say that its body is JSON (`Content-Type: application/json`).
     UnsupportedMediaType,
     /// The idempotency key was used for another request.
     IdempotencyKeyReused,

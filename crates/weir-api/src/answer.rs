@@ -8,7 +8,8 @@ use weir_types::control_bounds::API_POLICIES_BYTES_MAX;
 
 use super::error::ApiError;
 
-/// JSON body of a request; an unreadable one is answered with an error of kind `invalid`.
+/// JSON body of a request; one that is not JSON is refused as `invalid`, one that is too large as `too_large`,
+/// and one without the header for JSON as `unsupported_media_type`.
 #[derive(FromRequest)]
 #[from_request(via(axum::Json), rejection(ApiError))]
 pub(super) struct Body<T>(pub T);

@@ -72,7 +72,8 @@ fn is_same(seen: &Path, place: &Path) -> bool {
     place.strip_prefix("/").is_ok_and(|inside| seen.ends_with(inside))
 }
 
-pub(crate) fn parse(table: &[u8]) -> Vec<Mount> {
+/// The mounts in a table, in its order. Lines that are no mount are left out.
+pub fn parse(table: &[u8]) -> Vec<Mount> {
     table.split(|byte| *byte == b'\n').filter_map(mount_in).collect()
 }
 

@@ -162,7 +162,7 @@ impl Background {
         let transaction = Transaction::default().compare(&key, revision).put(&key, &policy)?;
         let revision = self.core.catalogue.commit(transaction)?;
         self.core.update(|model| model.put_background(kind, policy, revision));
-        self.core.engine.change_background(kind, policy)?;
+        self.core.engine.change_background(kind, policy).map_err(ControlError::not_in_effect)?;
         Ok(BackgroundPolicyView { kind, policy, is_built_in: false, version: revision.0 })
     }
 
@@ -176,7 +176,10 @@ impl Background {
         refuse_other_version(format!("background policy '{kind}'"), version.0, if_version)?;
         self.core.catalogue.commit(Transaction::default().delete(keys::background_policy(kind)))?;
         self.core.update(|model| model.background.remove(&kind));
-        Ok(self.core.engine.change_background(kind, BackgroundPolicy::default())?)
+        self.core
+            .engine
+            .change_background(kind, BackgroundPolicy::default())
+            .map_err(ControlError::not_in_effect)
     }
 
     /// Puts the policies of the catalogue into effect, before any background work begins.

@@ -6,7 +6,7 @@ use weir_engine_interface::CgroupLimit;
 use weir_types::{PolicyGroupId, Scope, Terms, Throughput};
 
 use crate::core::Core;
-use crate::error::Outcome;
+use crate::error::{ControlError, Outcome};
 use crate::figures::Figures;
 use crate::model::levels::path;
 use crate::records::{PolicyGroupRecord, VolumeRecord};
@@ -32,7 +32,7 @@ impl Bindings {
         let used_bytes = self.used_for_policy(volume);
         let levels = self.core.model().levels(volume, used_bytes);
         let own = levels.last().map(|level| level.terms).unwrap_or_default();
-        self.core.engine.bind(volume.id, path(volume, levels))?;
+        self.core.engine.bind(volume.id, path(volume, levels)).map_err(ControlError::not_in_effect)?;
         self.remember_own_terms(volume, own);
         self.limit_cgroups(volume)
     }
@@ -51,7 +51,7 @@ impl Bindings {
                 .map(|group| without_floor(group.terms))
                 .unwrap_or_default(),
         });
-        Ok(self.core.engine.limit_cgroups(volume.id, limits.collect())?)
+        self.core.engine.limit_cgroups(volume.id, limits.collect()).map_err(ControlError::not_in_effect)
     }
 
     /// Applies the recorded terms of volumes whose place in the policy tree is unchanged.
@@ -62,7 +62,7 @@ impl Bindings {
         };
         let served: Vec<_> = volumes.iter().filter(|volume| self.is_served(volume)).collect();
         let changes: Vec<_> = served.iter().map(|volume| own(volume)).collect();
-        self.core.engine.change_terms(&changes)?;
+        self.core.engine.change_terms(&changes).map_err(ControlError::not_in_effect)?;
         for (volume, (_, terms)) in served.into_iter().zip(changes) {
             self.remember_own_terms(volume, terms);
         }
@@ -110,7 +110,7 @@ impl Bindings {
             if tenant == Some(new.id) {
                 changes.push((Scope::Tenant(new.tenant.clone()), new.terms));
             }
-            self.core.engine.change_terms(&changes)?;
+            self.core.engine.change_terms(&changes).map_err(ControlError::not_in_effect)?;
         }
         let volumes = self.volumes_under(new.id);
         self.limit_cgroups_of(new.id)?;

@@ -107,6 +107,12 @@ impl ControlError {
         ControlError::new(ErrorKind::Full, message)
     }
 
+    /// A change is recorded, and the data plane did not take it: it is in effect from the next start on.
+    pub(crate) fn not_in_effect(error: EngineError) -> ControlError {
+        let message = format!("the change is recorded, but not in effect before the next start: {error}");
+        ControlError::internal(message).caused_by(error)
+    }
+
     /// An operation failed unexpectedly.
     pub fn internal(message: impl Into<String>) -> ControlError {
         ControlError::new(ErrorKind::Internal, message)
@@ -139,8 +145,7 @@ impl From<StoreError> for ControlError {
 
 impl From<EngineError> for ControlError {
     fn from(error: EngineError) -> ControlError {
-        ControlError::internal(format!("recorded, but not in effect before the next start: {error}"))
-            .caused_by(error)
+        ControlError::internal(error.to_string()).caused_by(error)
     }
 }
 

@@ -213,8 +213,8 @@ pub trait Engine: Send + Sync {
     /// not durable yet. The caller adds and removes no replicas until then. Writes wait at most 50 ms for all
     /// volumes to begin.
     ///
-    /// `at_instant` is called once the instant is fixed: what is written from then on is not in the snapshot. It is
-    /// not called if there is no snapshot.
+    /// `at_instant` is called once the instant is fixed: what is written from then on is not in the snapshot. The
+    /// snapshot may still fail after that.
     ///
     /// # Errors
     /// If a volume is not open or cannot be in a snapshot now. Then no snapshot stays in progress.

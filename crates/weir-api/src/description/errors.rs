@@ -55,7 +55,7 @@ const ERRORS: [ErrorAnswer; 12] = [
     ),
     (
         "UnsupportedMediaType",
-        "The body is not JSON",
+        "The request does not say that its body is JSON",
         &[(ErrorCode::UnsupportedMediaType, "expected request with `Content-Type: application/json`")],
     ),
     (

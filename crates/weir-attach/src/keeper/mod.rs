@@ -6,7 +6,7 @@
 //! An upgrade replaces the daemon and not the keeper, so the messages ([`message`]) never change their meaning.
 
 mod client;
-mod message;
+pub mod message;
 mod server;
 
 pub use client::{Keeper, KeeperError};

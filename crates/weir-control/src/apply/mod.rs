@@ -717,7 +717,10 @@ impl PolicySets {
 
     fn put_policies_in_effect(&self, change: &mut Change<'_>, changes: &Changes) -> Outcome<()> {
         for (kind, policy) in &changes.background {
-            self.core.engine.change_background(*kind, policy.unwrap_or_default())?;
+            self.core
+                .engine
+                .change_background(*kind, policy.unwrap_or_default())
+                .map_err(ControlError::not_in_effect)?;
         }
         for (old, new) in &changes.volumes {
             self.bindings.leave_policy(old);

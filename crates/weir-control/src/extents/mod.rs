@@ -81,7 +81,7 @@ impl Extents {
         }
         let homes = self.homes(volume)?;
         let read_costs = homes.iter().map(|home| (home.drive.id, home.read_cost)).collect();
-        Ok(self.core.engine.set_read_costs(volume.id, read_costs)?)
+        self.core.engine.set_read_costs(volume.id, read_costs).map_err(ControlError::not_in_effect)
     }
 
     /// Makes the files of a new volume.

@@ -265,7 +265,8 @@ impl Volumes {
         let recovered_extents = self.extents.new_recovered_extents(&record, old_count, epoch);
         let (layout, noted) = (self.extents.layout(&record)?, bindings.clone());
         change
-            .beside(|| self.core.engine.resize(record.id, size_bytes, layout, recovered_extents, bindings))?;
+            .beside(|| self.core.engine.resize(record.id, size_bytes, layout, recovered_extents, bindings))
+            .map_err(ControlError::not_in_effect)?;
         self.journals.cut(record.id, extent_count(size_bytes));
         noted.into_iter().for_each(|(replica, drive)| self.journals.note(record.id, replica, Some(drive)));
         if self.core.model().adapted.contains_key(&record.id) {
@@ -388,11 +389,11 @@ impl Volumes {
     /// Publishes a volume so that no client is ever told that it may write where it may not.
     fn publish_access(&self, volume: &VolumeRecord) -> Outcome<()> {
         if !volume.is_read_only {
-            self.core.engine.set_read_only(volume.id, false)?;
+            self.core.engine.set_read_only(volume.id, false).map_err(ControlError::not_in_effect)?;
         }
         self.core.publish(volume);
         if volume.is_read_only {
-            self.core.engine.set_read_only(volume.id, true)?;
+            self.core.engine.set_read_only(volume.id, true).map_err(ControlError::not_in_effect)?;
         }
         Ok(())
     }

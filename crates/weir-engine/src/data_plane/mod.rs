@@ -374,7 +374,7 @@ impl DataPlane {
             let mut policies = locked(&self.policies);
             let policy = policies.entry(volume).or_default();
             change(policy);
-            let policy_tree = policy.tree_scope().map(|scope| self.domain_of(scope));
+            let policy_tree = policy.tree_scope().map(|scope| self.policy_tree_of(scope));
             let binding = PolicyBinding { policy: policy.clone(), policy_tree };
             self.reactors[reactor].send(Command::Bind { volume, binding, done });
         }
@@ -382,7 +382,7 @@ impl DataPlane {
     }
 
     /// The one policy tree below a level.
-    pub(crate) fn domain_of(&self, scope: Scope) -> Arc<PolicyTree> {
+    pub(crate) fn policy_tree_of(&self, scope: Scope) -> Arc<PolicyTree> {
         let mut policy_trees = locked(&self.policy_trees);
         policy_trees.retain(|_, policy_tree| policy_tree.strong_count() > 0);
         let known = policy_trees.get(&scope).and_then(Weak::upgrade);

@@ -1,8 +1,8 @@
 //! Snapshots, also of several volumes at one instant.
 //!
 //! [`DataPlane::quiesce_all`] quiesces all of the volumes, so that no write begins. Only when all are quiesced does
-//! the snapshot of any of them begin. Writes that have begun are not waited for: none of them is acknowledged yet, and each
-//! may be in the snapshot or not. A snapshot of one volume quiesces nothing, unless its filesystem is frozen.
+//! the snapshot of any of them begin. Writes that have begun are in it, and those that wait are not. A
+//! snapshot of one volume quiesces nothing, unless its filesystem is frozen.
 
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
@@ -45,8 +45,8 @@ impl DataPlane {
     /// not durable yet. The caller adds and removes no replicas until then. Writes wait at most 50 ms at a time
     /// for all volumes to begin.
     ///
-    /// `at_instant` is called once the instant is fixed: what is written from then on is not in the snapshot. It is
-    /// not called if there is no snapshot.
+    /// `at_instant` is called once the instant is fixed: what is written from then on is not in the snapshot. The
+    /// snapshot may still fail after that.
     ///
     /// # Errors
     /// If a volume is not open or cannot be in a snapshot now. Then no snapshot stays in progress.

@@ -300,7 +300,7 @@ impl VolumeSnapshot {
 
     /// Abandons the snapshot in progress or the quiesce, if there is one.
     pub fn abandon(&mut self, why: &str, desk: &mut Desk<'_>) {
-        if !desk.mirror.has_snapshot_in_progress() {
+        if !desk.mirror.is_busy_with_snapshot() {
             return;
         }
         if let Some(current) = &mut self.current {

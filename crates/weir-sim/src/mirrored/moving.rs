@@ -31,7 +31,7 @@ impl MirrorWorld {
     /// Begins the next step for an extent.
     fn begin_moving(&mut self, extent: ExtentIndex) -> Result<(), String> {
         // A snapshot reads the files of replicas as they are.
-        if self.daemon.mirror.has_snapshot_in_progress() {
+        if self.daemon.mirror.is_busy_with_snapshot() {
             return Ok(());
         }
         self.delete_stray_extents(extent);

@@ -70,7 +70,7 @@ impl MirrorWorld {
         }
         self.daemon.machine.drives[slot].is_broken = false;
         let mut effects = Vec::new();
-        if self.daemon.mirror.has_snapshot_in_progress() {
+        if self.daemon.mirror.is_busy_with_snapshot() {
             return Ok(());
         }
         for extent in ExtentIndex::first(EXTENTS) {

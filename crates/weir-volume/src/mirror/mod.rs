@@ -1,8 +1,8 @@
 //! Mirror: keeps the replicas of a volume's extents equal.
 //!
-//! Every change goes to all replicas, and every read to one replica that is up to date. Each replica is a
-//! [`Replica`] of its own, and the mirror stands above them. The mirror takes the same requests as a single
-//! volume and guarantees:
+//! Every change goes to all replicas that must or can take it, and every read to one replica that is up to date.
+//! Each replica is a [`Replica`] of its own, and the mirror stands above them. The mirror takes the same requests
+//! as a single volume and guarantees:
 //!
 //! * Where there are several replicas, two changes of the same blocks are never under way together, so that all replicas
 //!   end with the same one.
@@ -246,8 +246,8 @@ impl Mirror {
         has_begun
     }
 
-    /// Begins a change of a replica of an extent. False if it cannot begin now: a snapshot is in progress,
-    /// orphaned I/O may still reach the file of a replica that comes, or no replica in sync would be left.
+    /// Begins a change of a replica of an extent. False if it cannot begin now: a snapshot is in progress or
+    /// prepared, orphaned I/O may still reach the file of a replica that comes, or no replica in sync would be left.
     /// The change is durable once an [`AwaitedChange`] says so. The file of a replica that goes stays until
     /// then, and until [`Mirror::has_answered`] is true.
     pub fn change_replica(
@@ -258,7 +258,7 @@ impl Mirror {
         effects: &mut Vec<Effect>,
     ) -> bool {
         // A snapshot reads the files of replicas as they are.
-        let has_begun = !self.has_snapshot_in_progress()
+        let has_begun = !self.is_busy_with_snapshot()
             && self.parts.replica_changes(effects).begin(extent, slot, change, files);
         self.run(effects);
         has_begun

@@ -133,7 +133,7 @@ impl Mirror {
     }
 
     /// True while a snapshot is in progress, or the volume is quiesced for one.
-    pub fn has_snapshot_in_progress(&self) -> bool {
+    pub fn is_busy_with_snapshot(&self) -> bool {
         self.parts.snapshot.is_busy()
     }
 

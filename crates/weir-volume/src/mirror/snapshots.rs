@@ -20,9 +20,9 @@ impl Snapshots<'_> {
         self.0.run(effects);
     }
 
-    /// Begins a snapshot of the volume's present data: everything acknowledged, and a part of the changes
-    /// under way. It continues by [`Effect::Snapshot`] and ends with [`Effect::SnapshotEnded`]. One snapshot
-    /// is in progress at a time.
+    /// Begins a snapshot of the volume's present data: everything acknowledged, and the changes that have
+    /// begun, if they succeed. It continues by [`Effect::Snapshot`] and ends with [`Effect::SnapshotEnded`]. One
+    /// snapshot is in progress at a time.
     ///
     /// # Errors
     /// If an extent has no replica that a snapshot could be taken from; then nothing was begun. In either

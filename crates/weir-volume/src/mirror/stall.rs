@@ -1,4 +1,5 @@
-//! Replicas on drives that do not answer: which are failed, and what becomes of the operations that were asked of them.
+//! Stalls: which replicas are failed because an operation on them is overdue, and what becomes of those
+//! operations.
 //!
 //! An operation that was given up is orphaned I/O: the drive may carry it out at any later time. So its buffer stays
 //! where it is until the drive answers, and a replica comes or returns only after that

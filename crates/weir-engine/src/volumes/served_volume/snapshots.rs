@@ -18,7 +18,7 @@ impl ServedVolume {
     }
 
     fn can_be_in_snapshot(&self, desk: &Desk<'_>) -> bool {
-        !self.is_ending() && !self.mirror.has_snapshot_in_progress() && !desk.io.is_stopping
+        !self.is_ending() && !self.mirror.is_busy_with_snapshot() && !desk.io.is_stopping
     }
 
     pub(super) fn begin_snapshot(&mut self, new: NewSnapshot, desk: &mut Desk<'_>) {

@@ -1,6 +1,6 @@
-//! Stalls: failing a replica that does not answer, while another replica has all of its data.
+//! Stalls: failing a replica with an overdue operation, while another replica has all of its data.
 //!
-//! Operations on a silent replica are given up after [`STALL_NS`], and the replica is failed. The kernel may
+//! Operations on a replica are given up after [`STALL_NS`], and the replica is failed. The kernel may
 //! still carry out orphaned I/O at any later time. So its buffers stay in place until it has ended. The replica
 //! comes back only after all of its orphaned I/O has ended.
 
