@@ -29,7 +29,7 @@ const ALLOWED_EDGES: [(&str, &[&str]); 27] = [
     ),
     ("weir-reactor", &["weir-types"]),
     ("weir-host", &["weir-types", "weir-testkit"]),
-    ("weir-attach", &["weir-types"]),
+    ("weir-attach", &["weir-types", "weir-testkit"]),
     ("weir-store", &["weir-types", "weir-volume", "weir-journal", "weir-reactor", "weir-testkit"]),
     (
         "weir-engine-interface",
@@ -94,7 +94,7 @@ const ALLOWED_EDGES: [(&str, &[&str]); 27] = [
         ],
     ),
     ("weir-client", &["weir-types", "weir-api-types", "weir-host"]),
-    ("weir-volume-options", &["weir-types", "weir-api-types", "weir-attach"]),
+    ("weir-volume-options", &["weir-types", "weir-api-types", "weir-attach", "weir-testkit"]),
     (
         "weir-docker",
         &["weir-types", "weir-api-types", "weir-client", "weir-host", "weir-attach", "weir-volume-options"],

@@ -1,6 +1,6 @@
 //! Failures around the daemon, as clients, `status` and the operator see them.
 //!
-//! Each test is a row of the table in `docs/reference/failures.md`, by its name.
+//! Each test is a row of a table in `docs/reference/failures.md`.
 
 mod shown;
 mod small;
