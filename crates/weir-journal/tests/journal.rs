@@ -173,7 +173,7 @@ fn destage_writes_newest_versions_sorted_and_merged() {
     }
     machine.change(one, 200, 1000, Kind::Release);
     machine.run();
-    assert!(machine.slow.is_empty(), "little is in the journal, so nothing is brought");
+    assert!(machine.slow.is_empty(), "little is in the journal, so nothing is destaged");
     machine.with(|journal, actions| journal.set_draining(true, actions));
     let expected = [
         (one, 6, 1),
@@ -216,7 +216,7 @@ fn young_records_stay_while_the_log_has_room() {
     write_pass(&mut machine, 1);
     write_pass(&mut machine, 2);
     write_pass(&mut machine, 3);
-    assert!(machine.slow.values().all(|byte| *byte == 0), "nothing was brought in vain");
+    assert!(machine.slow.values().all(|byte| *byte == 0), "nothing was destaged in vain");
     assert_eq!(machine.content(file, 399, 1), [3]);
 }
 
@@ -279,9 +279,9 @@ fn nearly_full_journal_accepts_writes_at_the_destage_rate() {
         left.push(run_log(&mut machine));
     }
     let went = left[0] - left[left.len() - 1];
-    assert!((100..1600).contains(&went), "{went} writes went ahead while 100 were brought");
+    assert!((100..1600).contains(&went), "{went} writes went ahead while 100 were destaged");
     let longest = left.chunk_by(|one, next| one == next).map(<[usize]>::len).max();
-    assert!(longest < Some(8), "at times nobody went ahead while {longest:?} were brought");
+    assert!(longest < Some(8), "at times nobody went ahead while {longest:?} were destaged");
     machine.run();
     assert_eq!(machine.ends.len(), 4000);
 }
@@ -331,7 +331,7 @@ fn failed_file_keeps_its_records_until_forgotten() {
     machine.run();
     machine.with(|journal, actions| journal.set_draining(true, actions));
     let Some(Action::Destage { operation, .. }) = machine.asked.pop_front() else {
-        panic!("something is brought")
+        panic!("something is destaged")
     };
     let broken = Err(DestageFault::Slow(SlowFault::Broken));
     machine.with(|journal, actions| journal.destaged(operation, broken, actions));

@@ -55,7 +55,7 @@ fn main() -> Result<(), String> {
         sum.doubtful_answers += report.doubtful_answers;
         sum.invalidated += report.invalidated;
         sum.journals_failed += report.journals_failed;
-        sum.brought += report.brought;
+        sum.destaged += report.destaged;
         sum.given_up += report.given_up;
         sum.late_writes += report.late_writes;
         sum.sections_scrubbed += report.sections_scrubbed;
@@ -89,7 +89,7 @@ fn tell(count: u64, sum: &Report) {
     );
     println!(
         "{} pieces destaged, {} replicas invalidated, {} journals failed; {} sections scrubbed, {} validated; {} bad blocks, {} repaired; {} damaged",
-        sum.brought,
+        sum.destaged,
         sum.invalidated,
         sum.journals_failed,
         sum.sections_scrubbed,

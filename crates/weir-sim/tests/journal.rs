@@ -17,7 +17,7 @@ fn synced_data_survives_power_cuts_and_reads_back() {
     let reports = check(400, Settings::quiet);
     assert!(reports.iter().all(|report| report.failed == 0));
     assert!(sum(&reports, |report| report.crashes) > 1000, "hardly any world crashed");
-    assert!(sum(&reports, |report| report.destaged) > 10_000, "hardly anything was brought to slow files");
+    assert!(sum(&reports, |report| report.destaged) > 10_000, "hardly anything was destaged to slow files");
     assert!(sum(&reports, |report| report.passed_by) > 1000, "hardly anything passed by");
     assert!(sum(&reports, |report| report.tail_moves) > 1000, "space was hardly used again");
 }

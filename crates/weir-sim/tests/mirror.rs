@@ -83,9 +83,9 @@ fn doubtful_answer_is_never_taken_as_proof() {
 #[test]
 fn journaled_replica_keeps_all_promises() {
     let reports = check(150, Settings::journaled);
-    let (brought, invalidated) =
-        (sum(&reports, |report| report.brought), sum(&reports, |report| report.invalidated));
-    assert!(brought > 2000, "only {brought} pieces were brought from journals");
+    let (destaged, invalidated) =
+        (sum(&reports, |report| report.destaged), sum(&reports, |report| report.invalidated));
+    assert!(destaged > 2000, "only {destaged} pieces were destaged from journals");
     assert!(invalidated > 50, "only {invalidated} replicas lost what was acknowledged with their journals");
 }
 

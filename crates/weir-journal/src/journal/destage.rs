@@ -175,7 +175,7 @@ impl Destage {
 
 impl Journal {
     /// Advances the batch as far as possible, and begins one if it is time.
-    pub(super) fn bring(&mut self, actions: &mut Vec<Action>) {
+    pub(super) fn destage(&mut self, actions: &mut Vec<Action>) {
         if self.destage.stage == Stage::Idle && self.operations_allowed() > 0 {
             self.begin_batch();
         }

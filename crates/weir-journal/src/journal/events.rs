@@ -211,7 +211,7 @@ impl Journal {
         if self.is_starved && self.drop_records(true) {
             self.write_record(actions);
         }
-        self.bring(actions);
+        self.destage(actions);
         self.sync_journal(actions);
     }
 }

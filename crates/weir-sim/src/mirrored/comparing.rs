@@ -24,9 +24,9 @@ impl MirrorWorld {
             let reachable = self.daemon.machine.reachable;
             let is_stale = |slot: &usize| reachable[*slot] && replica_states[*slot] == ReplicaState::Stale;
             if let Some(slot) = (0..REPLICA_SLOTS_MAX).find(is_stale) {
-                let lacks = self.daemon.mirror.lacks(extent, slot);
+                let out_of_sync = self.daemon.mirror.regions_out_of_sync(extent, slot);
                 return Err(format!(
-                    "replica {slot} of extent {extent} cannot be made up: it lacks {lacks} regions"
+                    "replica {slot} of extent {extent} cannot be resynced: {out_of_sync} regions are out of sync"
                 ));
             }
             let readable = self.daemon.mirror.readable(extent, 0, EXTENT_BYTES as u32);

@@ -52,7 +52,7 @@ pub struct Report {
     /// Number of write journals that failed.
     pub journals_failed: u64,
     /// Number of pieces that a write journal destaged.
-    pub brought: u64,
+    pub destaged: u64,
     /// Number of replicas that rejoined with metadata other than the last written.
     pub swapped: u64,
     /// Number of bad blocks of replicas where another replica was good.

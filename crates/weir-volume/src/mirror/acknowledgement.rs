@@ -21,7 +21,7 @@ impl Requests<'_> {
         let states = self.extents[request.extent].replica_states();
         let has_failed = !operation.succeeded().iter().any(|slot| states[slot] == ReplicaState::InSync);
         if has_failed && fault != Some(Fault::Unsupported) && self.starts_over(id) {
-            return self.mark(id);
+            return self.make_dirty(id);
         }
         if has_failed || fault == Some(Fault::Unsupported) {
             // The change was not acknowledged, but replicas may differ now.

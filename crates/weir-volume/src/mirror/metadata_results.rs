@@ -266,7 +266,7 @@ mod tests {
         while world.mirror.resync_region(FIRST, 1, &mut world.effects).is_some() {
             world.carry_out();
         }
-        assert_eq!(world.mirror.lacks(FIRST, 1), 0);
+        assert_eq!(world.mirror.regions_out_of_sync(FIRST, 1), 0);
         assert!(!world.mirror.promote(FIRST, 1, &mut world.effects));
         world.mirror.confirm_added(FIRST, 1);
         assert!(world.mirror.promote(FIRST, 1, &mut world.effects));

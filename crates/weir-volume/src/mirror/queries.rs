@@ -81,8 +81,8 @@ impl Mirror {
     }
 
     /// Number of regions that a replica of an extent still lacks.
-    pub fn lacks(&self, extent: ExtentIndex, slot: usize) -> u32 {
-        self.parts.extents[extent].lacks(slot).len()
+    pub fn regions_out_of_sync(&self, extent: ExtentIndex, slot: usize) -> u32 {
+        self.parts.extents[extent].out_of_sync(slot).len()
     }
 
     /// Replica that the regions of a resync are read from, except regions in which it is behind.

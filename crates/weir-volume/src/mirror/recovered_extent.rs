@@ -30,7 +30,7 @@ pub struct RecoveredExtent {
     /// By replica, regions that it may lack because the metadata beside it is older than the newest. All
     /// regions, if it is older than the metadata that the replica is known to have taken: an older state of
     /// its drive is back. None for the authoritative replica.
-    pub lacks: [RegionSet; REPLICA_SLOTS_MAX],
+    pub out_of_sync: [RegionSet; REPLICA_SLOTS_MAX],
     /// Highest epoch that any metadata may have.
     pub epoch_allocated: u64,
     /// True if the metadata is the newest that can exist, and complete. Otherwise newer metadata, whose write
@@ -79,7 +79,7 @@ impl RecoveredExtent {
     pub fn new(metadata: ReplicaMetadata) -> RecoveredExtent {
         RecoveredExtent {
             is_there: metadata.replica_states.map(|replica_state| replica_state == ReplicaState::InSync),
-            lacks: Default::default(),
+            out_of_sync: Default::default(),
             epoch_allocated: metadata.epoch,
             is_confirmed: true,
             metadata,
@@ -147,23 +147,23 @@ impl RecoveredExtent {
         let mut metadata = newest.reduce(ReplicaMetadata::join).expect("one has the epoch that was found");
         metadata.number =
             all_metadata.iter().flatten().map(|metadata| metadata.number).max().unwrap_or_default();
-        let mut lacks: [RegionSet; REPLICA_SLOTS_MAX] =
+        let mut out_of_sync: [RegionSet; REPLICA_SLOTS_MAX] =
             std::array::from_fn(|slot| match &all_metadata[slot] {
                 Some(own) if own.number < metadata.taken[slot] => RegionSet::all(),
                 // This includes regions that only its own metadata names: other metadata may be older and have
                 // the same number.
-                Some(own) if own.number < metadata.number || own.epoch < found => own.may_lack(slot),
+                Some(own) if own.number < metadata.number || own.epoch < found => own.maybe_out_of_sync(slot),
                 _ => RegionSet::default(),
             });
         let authoritative =
-            metadata.authoritative(&all_metadata, &lacks).ok_or(Unservable::NoReplicaInSync)?;
+            metadata.authoritative(&all_metadata, &out_of_sync).ok_or(Unservable::NoReplicaInSync)?;
         // No other replica has more, least of all one in an older state.
-        lacks[authoritative] = RegionSet::default();
+        out_of_sync[authoritative] = RegionSet::default();
         let is_confirmed = found == epoch_record.committed && found == epoch_record.allocated;
         Ok(RecoveredExtent {
             metadata,
             is_there,
-            lacks,
+            out_of_sync,
             epoch_allocated: epoch_record.allocated,
             is_confirmed,
         })
@@ -237,14 +237,14 @@ mod tests {
                 ..metadata(2, both, dirty).unwrap()
             })
         };
-        let lacks = |own: Option<ReplicaMetadata>| {
+        let out_of_sync = |own: Option<ReplicaMetadata>| {
             let settled =
                 RecoveredExtent::settle([own, numbered(9, 8, &[]), None, None], committed(2)).unwrap();
-            settled.lacks[0].len()
+            settled.out_of_sync[0].len()
         };
-        assert_eq!(lacks(numbered(7, 6, &[3])), RegionSet::all().len(), "an older state is back");
-        assert_eq!(lacks(numbered(8, 7, &[3])), 1, "the last write was under way");
-        assert_eq!(lacks(numbered(9, 8, &[])), 0);
+        assert_eq!(out_of_sync(numbered(7, 6, &[3])), RegionSet::all().len(), "an older state is back");
+        assert_eq!(out_of_sync(numbered(8, 7, &[3])), 1, "the last write was under way");
+        assert_eq!(out_of_sync(numbered(9, 8, &[])), 0);
         let only_older = [numbered(7, 6, &[]), None, None, None];
         assert!(
             RecoveredExtent::settle(only_older, committed(2)).is_ok(),
@@ -294,7 +294,7 @@ mod tests {
                 mirror.readable(ExtentIndex(0), 0, EXTENT_BYTES as u32).iter().eq([3 - older]),
                 "{older} is older"
             );
-            assert_eq!(mirror.lacks(ExtentIndex(0), older), RegionSet::all().len());
+            assert_eq!(mirror.regions_out_of_sync(ExtentIndex(0), older), RegionSet::all().len());
         }
     }
 
@@ -312,7 +312,7 @@ mod tests {
             let own = numbered(12, number, &[3, 5]);
             let settled =
                 RecoveredExtent::settle([own, numbered(14, 19, &[4]), None, None], committed(14)).unwrap();
-            assert_eq!(settled.lacks[0].iter().collect::<Vec<_>>(), [3, 5], "number {number}");
+            assert_eq!(settled.out_of_sync[0].iter().collect::<Vec<_>>(), [3, 5], "number {number}");
         }
     }
 
@@ -340,7 +340,10 @@ mod tests {
             (new.epoch, new.number) = (first + later, first + later);
             let own = [Some(old.clone()), Some(new.clone()), None, None];
             let settled = RecoveredExtent::settle(own, committed(new.epoch)).unwrap();
-            assert_eq!((&settled.metadata.replica_states, &settled.lacks[0]), (&both, &RegionSet::all()));
+            assert_eq!(
+                (&settled.metadata.replica_states, &settled.out_of_sync[0]),
+                (&both, &RegionSet::all())
+            );
         }
         let alone = EpochRecord { allocated: first, ..EpochRecord::default() };
         let alone = RecoveredExtent::find(vec![(0, Found::Bare)], alone).unwrap();

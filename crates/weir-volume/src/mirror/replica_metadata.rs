@@ -90,7 +90,7 @@ impl ReplicaMetadata {
     }
 
     /// Regions that a replica may lack by the metadata beside it.
-    pub fn may_lack(&self, slot: usize) -> RegionSet {
+    pub fn maybe_out_of_sync(&self, slot: usize) -> RegionSet {
         let mut regions = self.dirty.clone();
         regions.add(&self.out_of_sync[slot]);
         regions
@@ -101,16 +101,16 @@ impl ReplicaMetadata {
     pub(super) fn authoritative(
         &self,
         found: &[Option<ReplicaMetadata>; REPLICA_SLOTS_MAX],
-        lacks: &[RegionSet; REPLICA_SLOTS_MAX],
+        out_of_sync: &[RegionSet; REPLICA_SLOTS_MAX],
     ) -> Option<usize> {
         let all = RegionSet::all();
         let serves = |slot: &usize| {
             let own = found[*slot].as_ref().filter(|_| self.replica_states[*slot] == ReplicaState::InSync);
             // A replica may lack all regions by its own metadata and have everything by now. It qualifies if
             // `taken` shows that this metadata was written with knowledge of that one.
-            own.is_some_and(|own| lacks[*slot] != all || own.number == self.taken[*slot])
+            own.is_some_and(|own| out_of_sync[*slot] != all || own.number == self.taken[*slot])
         };
-        (0..REPLICA_SLOTS_MAX).filter(serves).min_by_key(|slot| lacks[*slot].len())
+        (0..REPLICA_SLOTS_MAX).filter(serves).min_by_key(|slot| out_of_sync[*slot].len())
     }
 
     /// Joins two metadata of the same epoch: all regions that either names count.

@@ -60,15 +60,15 @@ impl Requests<'_> {
 
     /// Begins a change whose turn it is, of an extent with one replica or with several.
     pub fn begin(&mut self, id: MirrorId, is_alone: bool) {
-        if is_alone { self.change(id) } else { self.mark(id) }
+        if is_alone { self.change(id) } else { self.make_dirty(id) }
     }
 
-    pub fn mark(&mut self, id: MirrorId) {
+    pub fn make_dirty(&mut self, id: MirrorId) {
         let operation = &mut self.operations[id];
         operation.stage = Stage::Marking;
         let request = operation.request;
         let extent = &mut self.extents[request.extent];
-        if extent.mark(&request) || extent.in_sync().is_empty() {
+        if extent.make_dirty(&request) || extent.in_sync().is_empty() {
             self.change(id);
         } else {
             self.extents.write_metadata(request.extent, self.outcome.effects);

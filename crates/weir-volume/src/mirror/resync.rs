@@ -43,7 +43,7 @@ impl Resync<'_> {
             return None;
         }
         let is_under_way = |region: &u32| self.order.is_resyncing(extent, slot, *region, self.operations);
-        let region = state.lacks(slot).iter().find(|region| !is_under_way(region))?;
+        let region = state.out_of_sync(slot).iter().find(|region| !is_under_way(region))?;
         let (offset, length) = range_of(region);
         let request = Request { kind: Kind::Write { is_durable: false }, extent, offset, length };
         let (incarnation, sources) = (state.incarnation(slot), Slots::default());
@@ -67,9 +67,9 @@ impl Resync<'_> {
             let source = state.readable(offset, length).without(Slots::one(slot)).first();
             source.is_some_and(|source| is_hole(source, *region) && is_hole(slot, *region))
         };
-        let lacks = state.lacks(slot);
+        let out_of_sync = state.out_of_sync(slot);
         let same: Vec<u32> =
-            lacks.iter().filter(|region| !under_way.contains(*region)).filter(is_same).collect();
+            out_of_sync.iter().filter(|region| !under_way.contains(*region)).filter(is_same).collect();
         same.into_iter().for_each(|region| self.extents[extent].resynced(slot, region));
     }
 
@@ -344,7 +344,7 @@ mod tests {
         recovered_extent.is_there[..3].fill(true);
         let mut mirror = Mirror::new(EXTENT_BYTES, 3, vec![recovered_extent]);
         let request = Request { kind: Kind::Zero, extent: FIRST, offset: 0, length: REGION_BYTES as u32 };
-        mirror.parts.extents[FIRST].mark(&request);
+        mirror.parts.extents[FIRST].make_dirty(&request);
         mirror.parts.extents[FIRST].diverge(&request);
         let mut effects = Vec::new();
         mirror.resync_region(FIRST, 2, &mut effects).unwrap();

@@ -91,7 +91,7 @@ impl ResyncQueue {
         };
         let mut replicas = self.wanting.iter().flat_map(of_extent);
         let replica = replicas.find(|replica| !self.resting.contains_key(replica))?;
-        let is_whole = mirror.lacks(replica.0, replica.1) == 0;
+        let is_whole = mirror.regions_out_of_sync(replica.0, replica.1) == 0;
         Some(if is_whole { Next::Promote(replica) } else { Next::Resync(replica) })
     }
 
@@ -104,7 +104,7 @@ impl ResyncQueue {
     pub fn regions_left(&self, mirror: &Mirror) -> u64 {
         let out_of_sync = |extent: &ExtentIndex| {
             let slots = mirror.wanting(*extent);
-            slots.iter().map(|slot| u64::from(mirror.lacks(*extent, slot))).sum::<u64>()
+            slots.iter().map(|slot| u64::from(mirror.regions_out_of_sync(*extent, slot))).sum::<u64>()
         };
         self.wanting.iter().map(out_of_sync).sum()
     }

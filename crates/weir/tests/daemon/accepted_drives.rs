@@ -116,7 +116,7 @@ fn replica_behind_journal_on_accepted_drive_is_resynced_in_full() {
     let daemon = state.start(&[]);
     journals.iter().for_each(|(drive, _)| _ = daemon.ok(&["drive", "accept", drive]));
     settle(&daemon);
-    // The journals bring what was resynced to the slow files a moment later.
+    // The journals destage what was resynced a moment later.
     wait_until("the changed blocks to be replaced", || !files.iter().any(|path| is_changed(path)));
     daemon.stop();
     assert_eq!(assert_alike(&files), 3);

@@ -461,7 +461,7 @@ fn missing_replica_is_not_destaged_to_until_it_returns() {
     client.flush().unwrap();
     // Writing has stopped for both journals. The one whose disk is present has destaged everything.
     wait_until("a journal to be empty", || journals(&daemon).iter().any(|one| one["is_empty"] == true));
-    assert!(journals(&daemon).iter().any(|one| one["is_empty"] == false), "something was brought to {disk}");
+    assert!(journals(&daemon).iter().any(|one| one["is_empty"] == false), "something was destaged to {disk}");
     bring_back(daemon.state(), disk);
     wait_for_replicas(&daemon);
     wait_for_empty_journals(&daemon);

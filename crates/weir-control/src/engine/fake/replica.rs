@@ -82,14 +82,14 @@ impl FakeExtent {
         let Some(recovered) = recovered else {
             return FakeExtent { index, metadata: ReplicaMetadata::default(), epoch_allocated: 0, replicas };
         };
-        let RecoveredExtent { metadata, is_there, lacks, epoch_allocated, .. } = recovered;
+        let RecoveredExtent { metadata, is_there, out_of_sync, epoch_allocated, .. } = recovered;
         let mut extent = FakeExtent { index, metadata, epoch_allocated, replicas };
-        for (slot, lacks) in lacks.into_iter().enumerate() {
+        for (slot, out_of_sync) in out_of_sync.into_iter().enumerate() {
             extent.replicas[slot].is_there = is_there[slot];
-            if !lacks.is_empty() || !is_there[slot] {
+            if !out_of_sync.is_empty() || !is_there[slot] {
                 extent.make_stale(slot);
             }
-            extent.metadata.out_of_sync[slot].add(&lacks);
+            extent.metadata.out_of_sync[slot].add(&out_of_sync);
         }
         extent
     }

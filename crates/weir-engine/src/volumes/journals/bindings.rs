@@ -17,7 +17,7 @@ use super::desk::{Desk, JournalEffect};
 use super::{Binding, SlowFile, VolumeJournal, VolumeJournals, key_of, replica_of};
 
 /// Message for a replica whose journal failed, or to which the journal could not destage.
-const FAILED: &str = "is behind a write journal that failed, or could not be brought from it what it holds";
+const FAILED: &str = "is behind a write journal that failed, or cannot be destaged from its journal";
 
 impl VolumeJournals {
     /// Adds a journal, with its home in the volume and the homes of the replicas behind it.

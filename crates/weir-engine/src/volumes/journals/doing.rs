@@ -58,7 +58,7 @@ impl VolumeJournals {
                 self.park(journal_index, file, action, desk);
             }
             Action::Destage { operation, file, offset, length, content } => {
-                self.all.at_mut(journal_index).bring((operation, file), (offset, length), content, desk);
+                self.all.at_mut(journal_index).destage((operation, file), (offset, length), content, desk);
             }
             Action::SyncSlow { file } => self.all.at_mut(journal_index).sync_slow_file(file, desk),
             Action::PassBy { ticket, file, offset, length, is_durable } => {
@@ -209,7 +209,7 @@ impl VolumeJournal {
         desk.io.ring.write(token, &file, position_bytes, Payload::Own(buffer), 0..length as usize, true);
     }
 
-    fn bring(
+    fn destage(
         &mut self,
         (operation, file): (DestageId, FileId),
         (offset, length): (u32, u32),

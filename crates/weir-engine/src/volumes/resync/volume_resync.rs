@@ -122,7 +122,9 @@ impl VolumeResync {
                 on_pace(home, desk, |pace| pace.asked(now_ns, STEP));
             }
             // What it lacks is under way, cannot be reached, or was found to be a hole everywhere.
-            None if desk.mirror.lacks(extent, slot) > 0 => self.queue.rest((extent, slot), now_ns),
+            None if desk.mirror.regions_out_of_sync(extent, slot) > 0 => {
+                self.queue.rest((extent, slot), now_ns)
+            }
             None => {}
         }
         true

@@ -104,7 +104,7 @@ impl ServedVolume {
     /// callers of the extent get a negative answer.
     pub fn answer_changes(&mut self, extent: ExtentIndex, replica_states: Option<&ReplicaStates>) {
         let ServedVolume { waiters, journals, mirror, .. } = self;
-        // A journal may still bring something there, or a request reads it.
+        // A journal may still destage something there, or a request reads it.
         let is_file_needed =
             |slot| journals.is_forgetting(extent, slot) || !mirror.has_answered(extent, slot);
         waiters.answer(extent, replica_states, is_file_needed);

@@ -50,7 +50,7 @@ impl Machine {
             fault = fault.filter(|fault| *fault != SlowFault::NoSpace || self.random.chance(1, 20));
             self.drives[slot].has_failed |= fault.is_some();
         }
-        self.report.brought += u64::from(matches!(work, Work::Destage { .. }));
+        self.report.destaged += u64::from(matches!(work, Work::Destage { .. }));
         let journal = self.journaling.as_mut().expect("it asked for this");
         journal.work_on_slow(work, &mut self.drives[slot], fault, &mut self.random)
     }

@@ -21,7 +21,7 @@ impl DirtyLog {
     /// A client that writes in two regions of a group soon writes in more of them. The price is a resync of
     /// the whole group after a crash. The group stays dirty while anything in it changes, except for regions
     /// that were about to leave the log.
-    pub fn mark(&mut self, region: u32, dirty: &mut RegionSet) {
+    pub fn make_dirty(&mut self, region: u32, dirty: &mut RegionSet) {
         self.leaving.iter_mut().for_each(|leaving| leaving.remove(region));
         let is_new = dirty.insert(region);
         if dirty.count_in_group(region) == 1 {
@@ -63,25 +63,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn second_dirty_region_marks_the_whole_group() {
+    fn second_dirty_region_makes_the_whole_group_dirty() {
         let (mut log, mut dirty) = (DirtyLog::default(), RegionSet::default());
-        log.mark(3, &mut dirty);
-        log.mark(20, &mut dirty);
+        log.make_dirty(3, &mut dirty);
+        log.make_dirty(20, &mut dirty);
         assert!(dirty.iter().eq([3, 20]));
-        log.mark(5, &mut dirty);
+        log.make_dirty(5, &mut dirty);
         assert!(dirty.iter().eq((0..16).chain([20])));
     }
 
     #[test]
     fn whole_group_stays_while_any_region_of_it_changes() {
         let (mut log, mut dirty) = (DirtyLog::default(), RegionSet::default());
-        [3, 5].into_iter().for_each(|region| log.mark(region, &mut dirty));
+        [3, 5].into_iter().for_each(|region| log.make_dirty(region, &mut dirty));
         log.forget_recent();
-        log.mark(9, &mut dirty);
+        log.make_dirty(9, &mut dirty);
         assert!(log.recent.iter().eq(0..16));
         assert!(!log.begin_tidying(dirty.clone()));
         assert!(log.begin_tidying(dirty.clone()), "nothing changed since");
-        log.mark(7, &mut dirty);
+        log.make_dirty(7, &mut dirty);
         assert!(log.end_tidying().iter().eq((0..7).chain(8..16)));
     }
 }

@@ -75,7 +75,8 @@ impl MirroredExtent {
     /// is read. Otherwise a client could act on data that it read, and find other data once the replica is
     /// lost.
     pub fn new(recovered_extent: RecoveredExtent) -> MirroredExtent {
-        let RecoveredExtent { metadata, is_there, lacks, epoch_allocated, is_confirmed } = recovered_extent;
+        let RecoveredExtent { metadata, is_there, out_of_sync, epoch_allocated, is_confirmed } =
+            recovered_extent;
         let mut extent = MirroredExtent {
             durable: DurableMetadata::new(metadata.clone(), epoch_allocated, is_confirmed),
             wanted: metadata,
@@ -91,11 +92,14 @@ impl MirroredExtent {
             extent.new_epoch();
         }
         // Replicas with the newest metadata are authoritative.
-        lacks.iter().enumerate().for_each(|(slot, lacks)| extent.lack(slot, lacks));
+        out_of_sync
+            .iter()
+            .enumerate()
+            .for_each(|(slot, out_of_sync)| extent.add_out_of_sync(slot, out_of_sync));
         let dirty = extent.wanted.dirty.clone();
         let first = extent.in_sync().first();
         for slot in (0..REPLICA_SLOTS_MAX).filter(|slot| !dirty.is_empty() && Some(*slot) != first) {
-            extent.lack(slot, &dirty);
+            extent.add_out_of_sync(slot, &dirty);
         }
         extent
     }
@@ -213,25 +217,25 @@ impl MirroredExtent {
     }
 
     /// Regions that a replica still needs.
-    pub fn lacks(&self, slot: usize) -> RegionSet {
-        let mut lacks = match self.wanted.replica_states[slot] {
+    pub fn out_of_sync(&self, slot: usize) -> RegionSet {
+        let mut out_of_sync = match self.wanted.replica_states[slot] {
             ReplicaState::InSync => return self.differences.behind(slot).clone(),
             ReplicaState::Stale => self.wanted.out_of_sync[slot].clone(),
             ReplicaState::Absent => return RegionSet::default(),
         };
-        lacks.subtract(self.differences.caught_up(slot));
-        lacks
+        out_of_sync.subtract(self.differences.caught_up(slot));
+        out_of_sync
     }
 
     /// True if a reachable replica can be resynced or promoted.
     pub fn is_wanting(&self, slot: usize) -> bool {
         let is_stale = self.wanted.replica_states[slot] == ReplicaState::Stale;
-        self.is_there[slot] && (is_stale || !self.lacks(slot).is_empty())
+        self.is_there[slot] && (is_stale || !self.out_of_sync(slot).is_empty())
     }
 
     /// Enters a change in the dirty region log. Replicas that it does not go to become stale, and lack it. True if the
     /// metadata says all of this durably already.
-    pub fn mark(&mut self, request: &Request) -> bool {
+    pub fn make_dirty(&mut self, request: &Request) -> bool {
         for slot in Slots::ALL.without(self.targets(request)).iter() {
             self.make_stale(slot);
             if self.wanted.replica_states[slot] == ReplicaState::Stale {
@@ -239,12 +243,12 @@ impl MirroredExtent {
             }
         }
         let regions = regions_of(request.offset, request.length);
-        regions.for_each(|region| self.dirty_log.mark(region, &mut self.wanted.dirty));
-        self.is_marked(request)
+        regions.for_each(|region| self.dirty_log.make_dirty(region, &mut self.wanted.dirty));
+        self.is_made_dirty(request)
     }
 
     /// True if a change is durably in the dirty region log, and no write in progress removes it.
-    fn is_marked(&self, request: &Request) -> bool {
+    fn is_made_dirty(&self, request: &Request) -> bool {
         let losers = Slots::ALL.without(self.targets(request));
         self.durable.all().all(|metadata| contains(&metadata.dirty, request))
             && self.is_lost_to(losers, request)

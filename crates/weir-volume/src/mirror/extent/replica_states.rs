@@ -50,7 +50,7 @@ impl MirroredExtent {
     }
 
     /// Makes a replica stale in these regions, if another replica is in sync.
-    pub(super) fn lack(&mut self, slot: usize, regions: &RegionSet) {
+    pub(super) fn add_out_of_sync(&mut self, slot: usize, regions: &RegionSet) {
         if regions.is_empty() {
             return;
         }
@@ -123,7 +123,7 @@ impl MirroredExtent {
         let is_stale = self.is_there[slot] && self.wanted.replica_states[slot] == ReplicaState::Stale;
         // Without a replica in sync, it is unknown whether the stale one has everything.
         let may_count = is_stale && !self.unconfirmed.contains(slot);
-        may_count && self.lacks(slot).is_empty() && !self.in_sync().is_empty()
+        may_count && self.out_of_sync(slot).is_empty() && !self.in_sync().is_empty()
     }
 
     /// True if checksums may be valid beside a replica. They are invalidated before it becomes in sync.
@@ -204,9 +204,9 @@ impl MirroredExtent {
     pub fn rejoin(&mut self, slot: usize, found: &ReplicaMetadata) {
         self.make_stale(slot);
         // Regions that left the metadata since then may be missing from the returning data.
-        self.wanted.out_of_sync[slot].add(&found.may_lack(slot));
+        self.wanted.out_of_sync[slot].add(&found.maybe_out_of_sync(slot));
         if self.is_foreign(slot, found) {
-            self.lack(slot, &RegionSet::all());
+            self.add_out_of_sync(slot, &RegionSet::all());
         }
         self.is_there[slot] = true;
         self.checksums.get_or_insert_default().distrust(slot);
@@ -244,7 +244,7 @@ mod tests {
         recovered_extent.metadata.replica_states[3] = ReplicaState::Stale;
         recovered_extent.is_there = [true; REPLICA_SLOTS_MAX];
         let mut extent = MirroredExtent::new(recovered_extent);
-        extent.mark(&write(region));
+        extent.make_dirty(&write(region));
         extent.diverge(&write(region));
         extent
     }
@@ -277,7 +277,7 @@ mod tests {
             }
             extent.fail(0);
             assert_eq!(readable(&extent, 3), [1]);
-            assert_eq!(extent.lacks(3).contains(3), !agrees);
+            assert_eq!(extent.out_of_sync(3).contains(3), !agrees);
         }
     }
 
