@@ -19,10 +19,10 @@ mod error;
 mod events;
 mod explain;
 mod health;
+mod history;
 mod idempotency;
 mod journals;
 mod listen;
-mod looks;
 mod metrics;
 mod operations;
 mod paging;
@@ -60,6 +60,7 @@ use utoipa_axum::routes;
 
 pub use audit::Caller;
 pub use description::openapi_document;
+pub use history::History;
 pub use listen::{ApiListeners, ListenError};
 pub use policy_set::read_set;
 
@@ -221,7 +222,7 @@ fn routes() -> OpenApiRouter<Context> {
         .routes(routes!(description::openapi))
 }
 
-/// Serves the API of a running daemon until `stop` becomes true, and watches for events meanwhile.
+/// Serves the API of a running daemon until `stop` becomes true.
 ///
 /// # Errors
 /// If a socket can no longer be served.
@@ -229,15 +230,11 @@ pub async fn serve(
     listeners: &ApiListeners,
     control: Arc<Control>,
     facts: Facts,
+    history: &History,
     stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
-    let events = events::Events::begin();
-    let operations = operations::Operations::begin(events.clone());
-    let watching = looks::look(control.clone(), events.clone(), operations.clone());
-    tokio::select! {
-        served = listeners.serve(router(control, facts, events, operations), stop) => served,
-        never = watching => match never {},
-    }
+    let (events, operations) = (history.events.clone(), history.operations.clone());
+    listeners.serve(router(control, facts, events, operations), stop).await
 }
 
 /// The operations with what holds for all of them.

@@ -35,6 +35,7 @@ struct World {
     thread: Option<JoinHandle<()>>,
     data_plane: Arc<DataPlane>,
     control: Arc<Control>,
+    history: Arc<History>,
     folder: tempfile::TempDir,
 }
 
@@ -58,10 +59,11 @@ impl World {
         let builder = Client::builder().no_proxy().default_headers(HeaderMap::from_iter([shown]));
         let client = if tcp { builder } else { builder.unix_socket(socket) }.build().unwrap();
         let (stop, stopped) = watch::channel(false);
-        let served = control.clone();
+        let history = Arc::new(History::begin());
+        let (served, shown) = (control.clone(), history.clone());
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(serve(&listeners, served, Facts::default(), stopped)).unwrap();
+            runtime.block_on(serve(&listeners, served, Facts::default(), &shown, stopped)).unwrap();
         });
         let called = BTreeSet::new();
         let mut world = World {
@@ -73,6 +75,7 @@ impl World {
             thread: Some(thread),
             data_plane,
             control,
+            history,
             folder,
         };
         world.description =

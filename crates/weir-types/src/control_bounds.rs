@@ -134,7 +134,8 @@ pub const EVENTS_MAX: usize = 10_000;
 /// Maximum age of an event, in seconds: a week, so that a weekend is not lost.
 pub const EVENT_SECONDS: i64 = 7 * 24 * 3600;
 
-/// Time between two looks for new alarms and background work, in seconds.
+/// Least time between two looks for new alarms and background work, in seconds. A look that takes much of a core is
+/// rarer.
 pub const EVENT_LOOK_SECONDS: u64 = 1;
 
 /// Maximum number of clients that follow events. Each holds a connection of the API.

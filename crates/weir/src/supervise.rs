@@ -1,4 +1,4 @@
-//! Supervision of the daemon's own threads: the API, checks of extent files, policies that follow the used
+//! Supervision of the daemon's own threads: the API, its events, checks of extent files, policies that follow the used
 //! space, and the completion of background work.
 //!
 //! A thread that fails raises an alarm and is started again. The data plane serves on in any case.
@@ -14,9 +14,10 @@ use tokio::sync::watch;
 
 use self::Rhythm::{Look, Work};
 use crate::notify;
-use weir_api::{ApiListeners, Facts};
+use weir_api::{ApiListeners, Facts, History};
 use weir_control::Control;
 use weir_host::processor;
+use weir_types::control_bounds::EVENT_LOOK_SECONDS;
 
 /// Pause before a failed thread is started again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -110,12 +111,19 @@ impl Supervised {
                 control.credits.save_credits()
             })?,
         ];
+        let history = Arc::new(History::begin());
+        let look = {
+            let history = history.clone();
+            move |control: &Control| history.look(control)
+        };
+        let interval = Duration::from_secs(EVENT_LOOK_SECONDS);
+        repeated.push(Repeated::start("events", Look(interval), control.clone(), look)?);
         if let Some(interval) = notify::watchdog_interval() {
             repeated.push(Repeated::start("watchdog", Work(interval), control.clone(), notify::is_alive)?);
         }
         let keeper = control.clone();
         let api = move || {
-            serve_until_stopped(&control, &listeners, &facts, &api_stopped);
+            serve_until_stopped(&control, &listeners, (&facts, &history), &api_stopped);
             listeners
         };
         let api = std::thread::Builder::new().name("weir-api".to_owned()).spawn(api)?;
@@ -139,11 +147,11 @@ impl Supervised {
 fn serve_until_stopped(
     control: &Arc<Control>,
     listeners: &ApiListeners,
-    facts: &Facts,
+    (facts, history): (&Facts, &History),
     stop: &watch::Receiver<bool>,
 ) {
     loop {
-        let serve = || serve_api(control.clone(), listeners, facts.clone(), stop.clone());
+        let serve = || serve_api(control.clone(), listeners, (facts.clone(), history), stop.clone());
         let failure = match catch_unwind(AssertUnwindSafe(serve)) {
             Ok(Ok(())) => return,
             Ok(Err(error)) => error.to_string(),
@@ -158,11 +166,11 @@ fn serve_until_stopped(
 fn serve_api(
     control: Arc<Control>,
     listeners: &ApiListeners,
-    facts: Facts,
+    (facts, history): (Facts, &History),
     stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let served = runtime.block_on(weir_api::serve(listeners, control, facts, stop));
+    let served = runtime.block_on(weir_api::serve(listeners, control, facts, history, stop));
     runtime.shutdown_timeout(RETRY_INTERVAL);
     served
 }
@@ -186,10 +194,15 @@ impl Rhythm {
 
 impl Repeated {
     /// Starts a thread that runs at once and then in its rhythm.
-    fn start(name: &str, rhythm: Rhythm, control: Arc<Control>, work: fn(&Control)) -> io::Result<Repeated> {
+    fn start(
+        name: &str,
+        rhythm: Rhythm,
+        control: Arc<Control>,
+        work: impl Fn(&Control) + Send + 'static,
+    ) -> io::Result<Repeated> {
         let (stop, stopped) = channel();
         let what = name.to_owned();
-        let repeat = move || repeat_until_stopped(&what, rhythm, &stopped, &control, work);
+        let repeat = move || repeat_until_stopped(&what, rhythm, &stopped, &control, &work);
         let thread = std::thread::Builder::new().name(format!("weir-{name}")).spawn(repeat)?;
         Ok(Repeated { stop, thread })
     }
@@ -206,7 +219,7 @@ fn repeat_until_stopped(
     rhythm: Rhythm,
     stop: &Receiver<()>,
     control: &Control,
-    work: fn(&Control),
+    work: &dyn Fn(&Control),
 ) {
     let mut pause = Duration::ZERO;
     while stop.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
