@@ -2,8 +2,10 @@
 //!
 //! A round runs the bench with both daemons, one after the other. In the bench `nbd` both run, in turns of a
 //! second. The figures of each row are compared by the median of the ratios of the rounds, so that a slow round
-//! cancels out. A figure is worse only if the difference exceeds both a fixed part and the spread of the rounds. Rows
-//! of other servers are compared too, and not judged: they show how much the machine changes by itself.
+//! cancels out. A figure is worse only if the difference exceeds both a fixed part and the spread of the rounds. A
+//! figure that the earlier daemon does not have in all rounds is beyond the machine, and a figure that only the earlier
+//! one has in all of them is worse. Rows of other servers are compared too, and not judged: they show how much the
+//! machine changes by itself.
 
 use std::path::{Path, PathBuf};
 
@@ -56,14 +58,16 @@ pub fn run(name: &str, bench: Bench, options: &Options, rounds: usize) -> Result
         };
         rows.iter().enumerate().for_each(|(which, rows)| add_rows(&mut all, which, rows));
     }
-    // A cell of the matrix of ceilings may be out of reach in all rounds of one daemon.
-    let is_on_both_sides = |series: &Series| series.rounds.iter().all(|figures| !figures.is_empty());
-    for series in all.iter().filter(|series| !is_on_both_sides(series)) {
-        println!("left out: {}, {}: only one daemon was measured", series.row, series.figure);
+    // A cell of the matrix of ceilings may be out of this machine's reach.
+    let is_within_reach = |series: &Series| series.rounds[1].len() >= rounds;
+    for series in all.iter().filter(|series| !is_within_reach(series)) {
+        println!("left out: {}, {}: out of reach in some rounds before", series.row, series.figure);
     }
-    all.retain(is_on_both_sides);
+    all.retain(is_within_reach);
     ensure!(!all.is_empty(), "bench '{name}' has no figure that can be compared");
     let mut report = Report::new(&format!("{name} in turn"));
+    let (all, lost): (Vec<_>, Vec<_>) = all.into_iter().partition(|series| series.rounds[0].len() >= rounds);
+    lost.iter().for_each(|series| judge_lost(series, &mut report));
     let rows: Vec<_> = all.iter().map(|series| judge(series, &mut report)).collect();
     print_table(&["row", "figure", "now", "before", "ratio", "rounds of before"], rows);
     Ok(report)
@@ -135,11 +139,19 @@ fn is_weirs(row: &Value) -> bool {
     servers.into_iter().all(|server| server.starts_with("weir"))
 }
 
+/// Judges a figure that only the earlier daemon has in all rounds: it is worse if it is Weir's.
+fn judge_lost(Series { row, figure, is_weir, rounds, .. }: &Series, report: &mut Report) {
+    let found = format!("reached in {} of {} rounds", rounds[0].len(), rounds[1].len());
+    if *is_weir {
+        report.claim(format!("{row}: {figure} not worse"), found, false);
+    }
+}
+
 /// Returns the table row of a figure, and judges it if it is Weir's.
 fn judge(series: &Series, report: &mut Report) -> Vec<String> {
     let Series { row, figure, .. } = series;
     let [now, before] = series.rounds.each_ref().map(|rounds| median(rounds.iter().copied()));
-    let ratio = ratio(series, now, before);
+    let ratio = ratio(series);
     let spread = series.rounds[1].iter().copied();
     let (low, high) = (spread.clone().fold(f64::MAX, f64::min), spread.fold(0.0, f64::max));
     report.row(json!({"row": row, "figure": figure, "now": series.rounds[0], "before": series.rounds[1]}));
@@ -152,16 +164,10 @@ fn judge(series: &Series, report: &mut Report) -> Vec<String> {
     cells.chain([format!("{ratio:.3}"), format!("{low:.2} to {high:.2}")]).collect()
 }
 
-/// Returns the median of the rounds' ratios of now to before. Rounds in which only one daemon has the figure leave
-/// nothing to pair; the medians are compared then.
-fn ratio(series: &Series, now: f64, before: f64) -> f64 {
-    let of = |now: f64, before: f64| if before == 0.0 { 1.0 } else { now / before };
-    match &series.rounds {
-        [all, others] if all.len() == others.len() => {
-            median(all.iter().zip(others).map(|(now, before)| of(*now, *before)))
-        }
-        _ => of(now, before),
-    }
+/// Returns the median of the rounds' ratios of now to before.
+fn ratio(series: &Series) -> f64 {
+    let of = |(now, before): (&f64, &f64)| if *before == 0.0 { 1.0 } else { now / before };
+    median(series.rounds[0].iter().zip(&series.rounds[1]).map(of))
 }
 
 /// Returns true if the ratio is worse by a counted difference, and lies outside the rounds of before.
@@ -196,6 +202,19 @@ mod tests {
         assert!(!is_good(&series(true, [94.0; 3], [95.0, 100.0, 101.0])));
         assert!(is_good(&series(false, [104.0; 3], [95.0, 100.0, 105.0])));
         assert!(!is_good(&series(false, [106.0; 3], [95.0, 100.0, 105.0])));
+    }
+
+    #[test]
+    fn figure_that_is_reached_no_more_is_worse() {
+        let rounds = [vec![100.0, 100.0], vec![100.0; 3]];
+        let lost = Series { rounds, ..series(true, [0.0; 3], [0.0; 3]) };
+        let mut report = Report::new("test");
+        judge_lost(&lost, &mut report);
+        assert!(report.finish(None).is_err());
+        let mut report = Report::new("test");
+        judge_lost(&Series { is_weir: false, ..lost }, &mut report);
+        judge(&series(true, [100.0; 3], [100.0; 3]), &mut report);
+        assert!(report.finish(None).is_ok(), "other servers are not judged");
     }
 
     #[test]
