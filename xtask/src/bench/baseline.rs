@@ -1,5 +1,5 @@
-//! Baseline bench: processor time per request, compared with an earlier daemon whose binary `WEIR_BASELINE`
-//! names.
+//! Baseline bench: processor time per request, and of an idle daemon, compared with an earlier daemon whose binary
+//! `WEIR_BASELINE` names.
 //!
 //! Both daemons run and serve the same load in turn, some milliseconds each. A slow moment of the machine
 //! therefore hits both alike. With the daemon's own binary as baseline, the bench shows its exactness on a
@@ -22,6 +22,11 @@ use crate::world::folder::Folder;
 /// Largest processor time per request, as a fraction of that of the earlier daemon. The margin is the
 /// difference between two runs of one daemon.
 const PROCESSOR_MOST: f64 = 1.03;
+/// Largest processor time of an idle daemon, as a fraction of that of the earlier one. Checks of once in some seconds fall
+/// into one measurement and not into another.
+const IDLE_MOST: f64 = 1.1;
+/// How long both daemons have nothing to do in each round.
+const IDLE: Duration = Duration::from_secs(5);
 /// Rounds at full length and in a quick run. Two started daemons differ more than two moments of one daemon.
 const ROUNDS: usize = 30;
 const ROUNDS_QUICK: usize = 2;
@@ -85,20 +90,21 @@ pub fn run(options: &Options) -> Result<Report> {
         return Ok(report);
     };
     let rounds = if options.is_quick { ROUNDS_QUICK } else { ROUNDS };
-    let mut costs: Vec<[Vec<f64>; 2]> = vec![Default::default(); WORKLOADS.len()];
+    let mut costs: Vec<[Vec<f64>; 2]> = vec![Default::default(); WORKLOADS.len() + 1];
     for round in 0..rounds {
         let measured = measure([&options.binary, &baseline], round)?;
         for (costs, measured) in costs.iter_mut().zip(measured) {
             costs.iter_mut().zip(measured).for_each(|(costs, cost)| costs.push(cost));
         }
     }
-    let judged = WORKLOADS.iter().zip(costs).map(|(workload, costs)| judge(workload, costs, &mut report));
-    let rows = judged.collect::<Vec<_>>();
-    print_table(&["load", "processor us per request", "before", "ratio", "half of the rounds"], rows);
+    let loads = WORKLOADS.iter().map(|workload| (workload.name, PROCESSOR_MOST));
+    let rows = loads.chain([("idle for a second", IDLE_MOST)]);
+    let judged: Vec<_> = rows.zip(costs).map(|(row, costs)| judge(row, costs, &mut report)).collect();
+    print_table(&["load", "processor us per request", "before", "ratio", "half of the rounds"], judged);
     Ok(report)
 }
 
-/// Returns the processor time per request of each load, in microseconds, for two daemons.
+/// Returns the processor time per request of each load, and of an idle second, in microseconds, for two daemons.
 ///
 /// Both daemons are started for this round. Their placement in memory causes a difference of a tenth or more,
 /// which changes from round to round.
@@ -114,7 +120,18 @@ fn measure(binaries: [&Path; 2], round: usize) -> Result<Vec<[f64; 2]>> {
             [start_one(0)?, before]
         }
     };
-    WORKLOADS.iter().map(|workload| compare_patiently(workload, &mut daemons, &folders, round)).collect()
+    let loads = WORKLOADS.iter().map(|workload| compare_patiently(workload, &mut daemons, &folders, round));
+    let mut costs = loads.collect::<Result<Vec<_>>>()?;
+    costs.push(compare_idle(&mut daemons)?);
+    Ok(costs)
+}
+
+/// Returns the processor time of both daemons in a second without requests, in microseconds.
+fn compare_idle(daemons: &mut [Daemon; 2]) -> Result<[f64; 2]> {
+    let before = processor_times(daemons)?;
+    sleep(IDLE);
+    let after = processor_times(daemons)?;
+    Ok([0, 1].map(|which| (after[which] - before[which]).as_secs_f64() * 1e6 / IDLE.as_secs_f64()))
 }
 
 /// Compares, and again if a load ended by itself: the end of a pause sometimes interrupts a wait of fio, which takes that
@@ -210,17 +227,17 @@ fn start(binary: &Path, folder: &Folder) -> Result<Daemon> {
 }
 
 /// Returns the table row of a load, from its costs in each round now and before.
-fn judge(workload: &Workload, costs: [Vec<f64>; 2], report: &mut Report) -> Vec<String> {
+fn judge((name, most): (&str, f64), costs: [Vec<f64>; 2], report: &mut Report) -> Vec<String> {
     // Ratios are taken within rounds: a slowdown of a whole round cancels out.
     let ratios: Vec<f64> = costs[0].iter().zip(&costs[1]).map(|(now, before)| now / before).collect();
     let (low, high) = (quantile(&ratios, 0.25), quantile(&ratios, 0.75));
     let ratio = median(ratios);
-    let ([now_us, before_us], name) = (costs.map(median), workload.name);
+    let [now_us, before_us] = costs.map(median);
     report.row(
         json!({"workload": name, "now_us": now_us, "before_us": before_us, "ratio_quartiles": [low, high]}),
     );
-    let what = format!("{name}: at most {PROCESSOR_MOST} of the processor time of before");
-    report.claim(what, format!("{ratio:.3}"), ratio <= PROCESSOR_MOST);
+    let what = format!("{name}: at most {most} of the processor time of before");
+    report.claim(what, format!("{ratio:.3}"), ratio <= most);
     let half = format!("{low:.3} to {high:.3}");
     vec![name.to_owned(), format!("{now_us:.2}"), format!("{before_us:.2}"), format!("{ratio:.3}"), half]
 }

@@ -3,8 +3,8 @@
 //! A round runs the bench with both daemons, one after the other. In the bench `nbd` both run, in turns of a
 //! second. The figures of each row are compared by the median of the ratios of the rounds, so that a slow round
 //! cancels out. A figure is worse only if the difference exceeds both a fixed part and the spread of the rounds. A
-//! figure that the earlier daemon does not have in all rounds is beyond the machine, and a figure that only the earlier
-//! one has in all of them is worse. Rows of other servers are compared too, and not judged: they show how much the
+//! figure that the earlier daemon lacks in some rounds is beyond the machine, unless the daemon now has it in half as many
+//! at most. Then, and if only the earlier one has it in all rounds, it is worse. Rows of other servers are compared too, and not judged: they show how much the
 //! machine changes by itself.
 
 use std::path::{Path, PathBuf};
@@ -58,18 +58,19 @@ pub fn run(name: &str, bench: Bench, options: &Options, rounds: usize) -> Result
         };
         rows.iter().enumerate().for_each(|(which, rows)| add_rows(&mut all, which, rows));
     }
-    // A cell of the matrix of ceilings may be out of this machine's reach.
-    let is_within_reach = |series: &Series| series.rounds[1].len() >= rounds;
-    for series in all.iter().filter(|series| !is_within_reach(series)) {
-        println!("left out: {}, {}: out of reach in some rounds before", series.row, series.figure);
-    }
-    all.retain(is_within_reach);
-    ensure!(!all.is_empty(), "bench '{name}' has no figure that can be compared");
     let mut report = Report::new(&format!("{name} in turn"));
-    let (all, lost): (Vec<_>, Vec<_>) = all.into_iter().partition(|series| series.rounds[0].len() >= rounds);
-    lost.iter().for_each(|series| judge_lost(series, &mut report));
-    let rows: Vec<_> = all.iter().map(|series| judge(series, &mut report)).collect();
-    print_table(&["row", "figure", "now", "before", "ratio", "rounds of before"], rows);
+    let mut table = Vec::new();
+    for series in &all {
+        match reach(series, rounds) {
+            Reach::Both => table.push(judge(series, &mut report)),
+            Reach::Lost => judge_lost(series, &mut report),
+            Reach::Beyond => {
+                println!("left out: {}, {}: out of reach in some rounds before", series.row, series.figure);
+            }
+        }
+    }
+    ensure!(!table.is_empty(), "bench '{name}' has no figure that can be compared");
+    print_table(&["row", "figure", "now", "before", "ratio", "rounds of before"], table);
     Ok(report)
 }
 
@@ -139,7 +140,28 @@ fn is_weirs(row: &Value) -> bool {
     servers.into_iter().all(|server| server.starts_with("weir"))
 }
 
-/// Judges a figure that only the earlier daemon has in all rounds: it is worse if it is Weir's.
+/// In which rounds the daemons have a figure. A cell of the matrix of ceilings may be out of a machine's reach.
+#[derive(Debug, PartialEq, Eq)]
+enum Reach {
+    /// Both have it in all rounds.
+    Both,
+    /// The daemon now has it in fewer rounds, by more than chance explains.
+    Lost,
+    /// The earlier daemon lacks it in some rounds as well: the rest are too few for a median.
+    Beyond,
+}
+
+fn reach(series: &Series, rounds: usize) -> Reach {
+    let [now, before] = series.rounds.each_ref().map(Vec::len);
+    match (now >= rounds, before >= rounds) {
+        (true, true) => Reach::Both,
+        (false, true) => Reach::Lost,
+        _ if 2 * now <= before && 2 * before > rounds => Reach::Lost,
+        _ => Reach::Beyond,
+    }
+}
+
+/// Judges a figure that the daemon now reaches no more: it is worse if it is Weir's.
 fn judge_lost(Series { row, figure, is_weir, rounds, .. }: &Series, report: &mut Report) {
     let found = format!("reached in {} of {} rounds", rounds[0].len(), rounds[1].len());
     if *is_weir {
@@ -208,6 +230,15 @@ mod tests {
     fn figure_that_is_reached_no_more_is_worse() {
         let rounds = [vec![100.0, 100.0], vec![100.0; 3]];
         let lost = Series { rounds, ..series(true, [0.0; 3], [0.0; 3]) };
+        let reach_of = |now, before| {
+            reach(
+                &Series { rounds: [vec![1.0; now], vec![1.0; before]], ..series(true, [0.0; 3], [0.0; 3]) },
+                5,
+            )
+        };
+        assert_eq!((reach_of(5, 5), reach_of(4, 5)), (Reach::Both, Reach::Lost));
+        assert_eq!((reach_of(0, 3), reach_of(0, 2)), (Reach::Lost, Reach::Beyond));
+        assert_eq!((reach_of(3, 4), reach_of(5, 0)), (Reach::Beyond, Reach::Beyond));
         let mut report = Report::new("test");
         judge_lost(&lost, &mut report);
         assert!(report.finish(None).is_err());

@@ -80,7 +80,7 @@ impl Mirror {
         self.parts.extents[extent].readable(offset, length)
     }
 
-    /// Number of regions that a replica of an extent still lacks.
+    /// Number of regions of an extent that are out of sync on a replica.
     pub fn regions_out_of_sync(&self, extent: ExtentIndex, slot: usize) -> u32 {
         self.parts.extents[extent].out_of_sync(slot).len()
     }

@@ -92,10 +92,9 @@ impl MirroredExtent {
             extent.new_epoch();
         }
         // Replicas with the newest metadata are authoritative.
-        out_of_sync
-            .iter()
-            .enumerate()
-            .for_each(|(slot, out_of_sync)| extent.add_out_of_sync(slot, out_of_sync));
+        for (slot, regions) in out_of_sync.iter().enumerate() {
+            extent.add_out_of_sync(slot, regions);
+        }
         let dirty = extent.wanted.dirty.clone();
         let first = extent.in_sync().first();
         for slot in (0..REPLICA_SLOTS_MAX).filter(|slot| !dirty.is_empty() && Some(*slot) != first) {
@@ -244,11 +243,11 @@ impl MirroredExtent {
         }
         let regions = regions_of(request.offset, request.length);
         regions.for_each(|region| self.dirty_log.make_dirty(region, &mut self.wanted.dirty));
-        self.is_made_dirty(request)
+        self.is_durably_dirty(request)
     }
 
     /// True if a change is durably in the dirty region log, and no write in progress removes it.
-    fn is_made_dirty(&self, request: &Request) -> bool {
+    fn is_durably_dirty(&self, request: &Request) -> bool {
         let losers = Slots::ALL.without(self.targets(request));
         self.durable.all().all(|metadata| contains(&metadata.dirty, request))
             && self.is_lost_to(losers, request)
