@@ -10,6 +10,12 @@ use super::programs::Program;
 
 /// Beginning of the line with which a test program ends.
 const RESULT: &str = "test result: ok. ";
+/// Beginning of the heading above what a failed test printed.
+const TEST: &str = "---- ";
+/// Words in the line before what a panic said.
+const PANIC: &str = " panicked at ";
+/// Longest cause, in characters.
+const CAUSE_LENGTH_MAX: usize = 200;
 /// Words before which a guest case's line says that it holds.
 const HOLDS: &str = ": holds (";
 
@@ -80,6 +86,24 @@ impl Outcome {
         let holding = self.output.lines().filter(|line| line.contains(HOLDS)).count();
         format!("{} passed", counts.sum::<usize>() + holding)
     }
+
+    /// Returns a line for each test that failed: its name and the first line of what its panic said.
+    pub fn causes(&self) -> Vec<String> {
+        let mut causes = Vec::new();
+        let mut test = None;
+        let mut lines = self.output.lines();
+        while let Some(line) = lines.next() {
+            if let Some(heading) = line.strip_prefix(TEST) {
+                test = heading.split(' ').next();
+            } else if line.contains(PANIC)
+                && let Some(test) = test.take()
+            {
+                let cause: String = lines.next().unwrap_or_default().chars().take(CAUSE_LENGTH_MAX).collect();
+                causes.push(format!("{test}: {cause}"));
+            }
+        }
+        causes
+    }
 }
 
 #[cfg(test)]
@@ -92,5 +116,13 @@ mod tests {
             "test result: ok. 3 passed; 0 failed\ntest result: ok. 4 passed\nguest: ring: holds (2 s)\n";
         let outcome = Outcome { is_passed: true, output: output.to_owned() };
         assert_eq!(outcome.summary(), "8 passed");
+    }
+
+    #[test]
+    fn failed_tests_have_the_first_line_of_their_panics_as_cause() {
+        let output = "\n---- drives::a stdout ----\nlogged\n\nthread 'drives::a' (7) panicked at a.rs:1:2:\n\
+                      assertion failed: x\nthread 'other' panicked at b.rs:1:2:\ny\n\n---- b stdout ----\nError\n";
+        let outcome = Outcome { is_passed: false, output: output.to_owned() };
+        assert_eq!(outcome.causes(), ["drives::a: assertion failed: x"]);
     }
 }

@@ -40,7 +40,17 @@ pub fn run(arguments: Arguments) -> Result<()> {
         println!("{count} of {count} test programs pass");
         return Ok(());
     }
-    bail!("{} of {count} test programs fail: {}", failed.len(), failed.join(", "))
+    // The end of a long log is what a reader sees first.
+    failed.iter().flat_map(|failed| &failed.causes).for_each(|cause| println!("{cause}"));
+    let names: Vec<_> = failed.into_iter().map(|failed| failed.name).collect();
+    bail!("{} of {count} test programs fail: {}", names.len(), names.join(", "))
+}
+
+/// A job that failed.
+struct Failed {
+    name: String,
+    /// A line for each test of it that failed.
+    causes: Vec<String>,
 }
 
 /// Puts the long jobs first.
@@ -50,15 +60,16 @@ fn in_order(mut jobs: Vec<Job>) -> Vec<Job> {
     jobs
 }
 
-/// Runs the jobs, some at once, and reports each as it ends. Returns the names of those that fail.
-fn run_all(jobs: Vec<Job>, folder: &Path) -> Vec<String> {
+/// Runs the jobs, some at once, and reports each as it ends. Returns those that fail.
+fn run_all(jobs: Vec<Job>, folder: &Path) -> Vec<Failed> {
     let failed = Mutex::new(Vec::new());
     work_on(jobs, JOBS_AT_ONCE, &|job: Job| {
         let begun = Instant::now();
         let outcome = job.run(folder).unwrap_or_else(|error| Outcome::failed(format!("{error:#}")));
         println!("{}", report(&job.name, &outcome, begun.elapsed().as_secs()));
         if !outcome.is_passed {
-            failed.lock().expect("nobody panics with the list in hand").push(job.name);
+            let (name, causes) = (job.name, outcome.causes());
+            failed.lock().expect("nobody panics with the list in hand").push(Failed { name, causes });
         }
     });
     failed.into_inner().expect("nobody panics with the list in hand")
@@ -85,7 +96,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("xtask-tests-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let jobs = [shell("one", "exit 1"), shell("two", "echo fine"), shell("three", "no-such-program")];
-        let mut failed = run_all(jobs.into(), &folder);
+        let failed = run_all(jobs.into(), &folder);
+        let mut failed: Vec<_> = failed.into_iter().map(|failed| failed.name).collect();
         failed.sort();
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!(failed, ["one", "three"]);

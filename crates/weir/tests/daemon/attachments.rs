@@ -12,6 +12,7 @@ use crate::common::attached::{
     AttachedFile, alone, assert_no_mount_in_sight, assert_nothing_left, can_be_tested, devices, visible_files,
 };
 use crate::common::daemon::{Daemon, State, end_keeper, keeper};
+use crate::common::loops::Loop;
 use crate::common::program::{find, has, tool};
 use crate::common::{setting, wait_until};
 
@@ -202,6 +203,41 @@ fn attachment_without_its_keeper_is_cleared() {
     again.make_filesystem();
     daemon.ok(&["detach", "v1"]);
     assert_nothing_left(&daemon);
+}
+
+/// A device like those of attachments, which another owner made: on a file whose mount nobody sees any more.
+fn device_of_another_owner(state: &State) -> Loop {
+    let (file, place) = (state.beside("file"), state.beside("place"));
+    fs::File::create(&file).unwrap().set_len(1 << 20).unwrap();
+    fs::File::create(&place).unwrap();
+    tool("mount", &["--bind", file.to_str().unwrap(), place.to_str().unwrap()]);
+    let device = Loop::attach(&place, &[]);
+    tool("umount", &["-l", place.to_str().unwrap()]);
+    device
+}
+
+#[test]
+fn device_of_another_owner_is_left_alone() {
+    if !can_be_tested() {
+        return;
+    }
+    let state = State::new();
+    let foreign = {
+        let _alone = alone();
+        device_of_another_owner(&state)
+    };
+    let _alone = alone();
+    let backing_file = Path::new("/sys/block").join(foreign.name()).join("loop/backing_file");
+    assert_eq!(fs::read_to_string(&backing_file).unwrap(), "/\n");
+    let daemon = state.start(&[]);
+    daemon.create("v1", "64MiB");
+    let _disk = Disk::attach(&daemon, "v1", &[]);
+    assert_eq!(devices().len(), 1);
+    let state = daemon.kill();
+    end_keeper(&state.path());
+    let daemon = state.start(&[]);
+    assert_nothing_left(&daemon);
+    assert_eq!(fs::read_to_string(&backing_file).unwrap(), "/\n");
 }
 
 #[test]

@@ -20,11 +20,21 @@ pub fn can_be_tested() -> bool {
     has(&["mkfs.ext4", "fsck.ext4", "losetup", "fio", "blkdiscard", "blockdev", "fstrim"]) && is_root()
 }
 
-/// The right to attach. Devices of hidden mounts do not tell whose they are, so one test at a time has any.
+/// Devices that were there before the test whose turn it is: other daemons serve them, or a killed run left them.
+static DEVICES_BEFORE: Mutex<Vec<HiddenDevice>> = Mutex::new(Vec::new());
+
+/// The right to attach. Devices of hidden mounts do not tell whose they are, so one test at a time has any, and those
+/// from before it are not its own.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     // A test that failed has cleared what it made.
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    let turn = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    *devices_before() = hidden_devices();
+    turn
+}
+
+fn devices_before() -> MutexGuard<'static, Vec<HiddenDevice>> {
+    DEVICES_BEFORE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Files of mounts that are in sight.
@@ -59,13 +69,33 @@ impl Drop for AttachedFile {
     }
 }
 
-/// Block devices on files of hidden mounts.
-pub fn devices() -> Vec<PathBuf> {
-    let is_hidden = |device: &PathBuf| {
-        fs::read_to_string(device.join("loop/backing_file")).is_ok_and(|file| file.trim_end() == "/")
-    };
+/// A block device on a file of a hidden mount.
+#[derive(PartialEq)]
+struct HiddenDevice {
+    path: PathBuf,
+    /// The kernel's number of this use of the path: another use of it has a greater one.
+    sequence: String,
+}
+
+impl HiddenDevice {
+    fn at(path: PathBuf) -> Option<HiddenDevice> {
+        let file = fs::read_to_string(path.join("loop/backing_file")).ok()?;
+        let sequence = fs::read_to_string(path.join("diskseq")).ok()?;
+        (file.trim_end() == "/").then_some(HiddenDevice { path, sequence })
+    }
+}
+
+fn hidden_devices() -> Vec<HiddenDevice> {
     let entries = fs::read_dir("/sys/block").unwrap();
-    entries.map(|entry| entry.unwrap().path()).filter(is_hidden).collect()
+    entries.filter_map(|entry| HiddenDevice::at(entry.unwrap().path())).collect()
+}
+
+/// Block devices on files of hidden mounts that the test made whose turn it is.
+pub fn devices() -> Vec<PathBuf> {
+    let mut devices = hidden_devices();
+    let before = devices_before();
+    devices.retain(|device| !before.contains(device));
+    devices.into_iter().map(|device| device.path).collect()
 }
 
 pub fn assert_no_mount_in_sight(state: &State) {
