@@ -63,7 +63,7 @@ pub fn run(options: &Options) -> Result<Report> {
         rows.extend(measure_batch(&stage, &batch, Times { seconds, start_seconds }, &mut report)?);
     }
     print_matrix(rows);
-    if !options.is_in_turn && options.cell.is_none() {
+    if !options.is_in_turn && options.cells.is_empty() {
         measure_idle_credit(&stage, &mut report)?;
         drop(stage);
         peers::measure(options, seconds, &mut report)?;
@@ -188,7 +188,7 @@ fn record(report: &mut Report, cell: &Combination, verdict: &Verdict, error: i64
         verdict.p99_us,
         verdict.ideal_us,
     );
-    report.row(json!({"limit": cell.limit.text(), "depth": cell.depth, "pattern": cell.pattern,
+    report.row(json!({"cell": name_of(cell), "limit": cell.limit.text(), "depth": cell.depth, "pattern": cell.pattern,
         "completed": verdict.count, "expected": verdict.expected, "worst_second": verdict.worst_second,
         "ahead": verdict.ahead, "p50_us": verdict.p50_us, "p99_us": verdict.p99_us,
         "ideal_us": verdict.ideal_us, "error": error}));

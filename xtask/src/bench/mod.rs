@@ -98,8 +98,8 @@ pub struct Options {
     /// True if the bench is one round of a comparison with an earlier daemon. It then has no rounds of its
     /// own, and leaves out what the comparison does not judge: other servers, and policies without effect.
     is_in_turn: bool,
-    /// The one cell of a matrix that is measured, by its name in the claims; `None` for all.
-    cell: Option<String>,
+    /// The cells of a matrix that are measured, by their names in the claims; none for all.
+    cells: Vec<String>,
     disk: Option<PathBuf>,
     binary: PathBuf,
 }
@@ -112,7 +112,7 @@ impl Options {
 
     /// Returns true if a cell of a matrix is measured.
     fn wants(&self, cell: &str) -> bool {
-        self.cell.as_ref().is_none_or(|wanted| wanted == cell)
+        self.cells.is_empty() || self.cells.iter().any(|wanted| wanted == cell)
     }
 }
 
@@ -128,7 +128,7 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
     let is_quick = arguments.flag("--quick");
     let json = arguments.option("--json")?.map(PathBuf::from);
     let disk = arguments.option("--disk")?.map(PathBuf::from);
-    let cell = arguments.option("--cell")?;
+    let cells: Vec<_> = arguments.option("--cell")?.into_iter().collect();
     let in_turn = arguments.option("--in-turn")?.map(|rounds| rounds.parse()).transpose();
     let in_turn: Option<usize> = in_turn.context("--in-turn needs a number of rounds")?;
     arguments.finish()?;
@@ -141,9 +141,9 @@ pub fn run(mut arguments: Arguments) -> Result<()> {
     }
     tools::require(&["fio", "nbdkit", "qemu-nbd", "qemu-storage-daemon", "setpriv"])?;
     let is_in_turn = in_turn.is_some();
-    ensure!(cell.is_none() || name == "ceiling", "only the bench 'ceiling' has cells");
+    ensure!(cells.is_empty() || name == "ceiling", "only the bench 'ceiling' has cells");
     let options =
-        Options { is_quick, is_in_turn, cell, disk, binary: tools::weir_binary(&repository_root())? };
+        Options { is_quick, is_in_turn, cells, disk, binary: tools::weir_binary(&repository_root())? };
     let mut verdict = Ok(());
     for (name, bench) in chosen {
         println!(

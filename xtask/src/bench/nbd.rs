@@ -120,8 +120,12 @@ fn measure_medium(options: &Options, folder: Folder, is_disk: bool, report: &mut
 
 fn row(medium: &str, workload: &Workload, server: &str, figures: &Figures) -> Value {
     let Figures { iops, p50_us, p99_us, processor_us } = figures;
-    json!({"medium": medium, "workload": workload.name, "server": server, "iops": iops, "p50_us": p50_us,
-        "p99_us": p99_us, "processor_us_per_request": processor_us})
+    json!({"cell": cell_of(medium, workload), "server": server, "iops": iops, "p50_us": p50_us, "p99_us": p99_us,
+        "processor_us_per_request": processor_us})
+}
+
+fn cell_of(medium: &str, workload: &Workload) -> String {
+    format!("{medium} {}", workload.name)
 }
 
 /// Measures two daemons that both run, in short turns: a slow moment of the machine hits both alike. Both are
@@ -139,7 +143,7 @@ pub fn compare(options: &Options, binaries: [&Path; 2], round: usize) -> Result<
                 [start(0)?, before]
             }
         };
-        for workload in &WORKLOADS {
+        for workload in WORKLOADS.iter().filter(|workload| options.wants(&cell_of(medium, workload))) {
             let mut figures = [Rounds::new(), Rounds::new()];
             let turns = if options.is_quick { 1 } else { TURNS };
             for turn in round..round + turns {

@@ -1,7 +1,7 @@
-//! Acknowledgement: all replicas have answered a change. When does it end, and with which result?
+//! Acknowledgement: all replicas that a change went to have answered. When does it end, and with which result?
 //!
-//! A change is acknowledged once the metadata names the replicas that missed it. If none has it, it begins anew or fails.
-//! This module does not know how a change reaches the replicas.
+//! A change is acknowledged once the metadata names the replicas that missed it. If no replica in sync has it, it begins
+//! anew or fails. This module does not know how a change reaches the replicas, or its answer the client.
 
 use super::mirror_id::MirrorId;
 use super::operation::{Operation, Stage};

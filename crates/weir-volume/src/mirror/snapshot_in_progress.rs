@@ -112,7 +112,7 @@ impl SnapshotWork<'_> {
         waiting.for_each(|extent| self.outcome.steps.add(Step::EnqueueWaiting(extent)));
     }
 
-    /// Begins a snapshot of the volume's present data: everything acknowledged, and a part of the changes
+    /// Begins a snapshot of the volume's present data: everything acknowledged, and the changes
     /// under way.
     ///
     /// # Errors

@@ -4,6 +4,8 @@
 //! An operation that was given up is orphaned I/O: the drive may carry it out at any later time. So its buffer stays
 //! where it is until the drive answers, and a replica comes or returns only after that
 //! (see [`FileState::has_orphaned_io`](super::FileState)).
+//!
+//! This module decides. The engine's `served_volume/stalls.rs` looks at the clock and carries it out.
 
 use weir_types::ExtentIndex;
 
