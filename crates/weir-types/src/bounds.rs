@@ -1,6 +1,4 @@
-//! Every bound of the system in one place, with its unit and its reason.
-//!
-//! Nothing in Weir may queue, buffer or allocate without a bound named here.
+//! Bounds of the data path that several crates share, each with its unit and its reason.
 
 /// Size of an extent, in bytes: the unit of placement, moves and scrubs of a volume.
 pub const EXTENT_BYTES: u64 = 1 << 30;

@@ -61,6 +61,9 @@ pub const RESERVE_PERCENT: RangeInclusive<u32> = 0..=50;
 /// mistake, and a hundred times is no limit.
 pub const OVER_PROVISION_PERCENT: RangeInclusive<u32> = 100..=10_000;
 
+/// Data-plane threads of a daemon: one per core of the largest hosts.
+pub const REACTORS: RangeInclusive<i64> = 1..=1024;
+
 /// Range of the fill level from which a pool raises an alarm, in percent. Below half there is nothing to
 /// report. At 100, only a pool without free space raises it.
 pub const POOL_FULL_PERCENT: RangeInclusive<u8> = 50..=100;

@@ -20,7 +20,7 @@ use weir_engine::exports::listener::Listeners;
 use weir_host::folders::{default_state, sockets_folder};
 use weir_host::socket::SocketAccess;
 use weir_host::token::{Token, read_token};
-use weir_types::control_bounds::{POOL_FULL_PERCENT, POOL_FULL_PERCENT_DEFAULT};
+use weir_types::control_bounds::{POOL_FULL_PERCENT, POOL_FULL_PERCENT_DEFAULT, REACTORS};
 
 /// File name of the socket for NBD clients.
 pub(crate) const NBD_SOCKET: &str = "nbd.sock";
@@ -232,7 +232,10 @@ fn absolute(path: PathBuf) -> Result<PathBuf, CommandError> {
 fn reactors(wanted: Option<u16>) -> Result<usize, CommandError> {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     match wanted {
-        Some(0) => Err(CommandError::Usage("0 reactors are not accepted; 1 or more are".to_owned())),
+        Some(count) if !REACTORS.contains(&i64::from(count)) => {
+            let (from, to) = (REACTORS.start(), REACTORS.end());
+            Err(CommandError::Usage(format!("{count} reactors are not accepted; {from} to {to} are")))
+        }
         wanted => Ok(wanted.map_or_else(cores, usize::from)),
     }
 }

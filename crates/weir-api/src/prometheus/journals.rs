@@ -47,7 +47,7 @@ const COUNTERS: [Metric; 5] = [
 fn labels(view: &JournalView) -> Labels {
     vec![
         ("tenant", view.volume.tenant.to_string()),
-        ("volume", view.volume.export_name()),
+        ("volume", view.volume.name.to_string()),
         ("drive", view.drive.to_string()),
     ]
 }

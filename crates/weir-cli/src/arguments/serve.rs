@@ -8,6 +8,7 @@ use clap::builder::TypedValueParser as _;
 
 use weir_api_types::IoMethod;
 use weir_host::logging::LogFormat;
+use weir_types::control_bounds::REACTORS;
 
 /// Options of the daemon.
 #[derive(Clone, Debug, Args)]
@@ -22,7 +23,7 @@ pub struct ServeArguments {
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
     /// Data-plane threads [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(REACTORS))]
     pub reactors: Option<u16>,
     /// How they carry out operations on files: by 'io_uring', or by 'threads', which take more processor time
     /// [default: io_uring, or threads where it is forbidden]

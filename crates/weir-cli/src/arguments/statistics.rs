@@ -100,7 +100,8 @@ pub struct Pace {
     /// Seconds that each table covers [default: 1]
     #[arg(long, value_name = "SECONDS", value_parser = interval)]
     pub interval: Option<f64>,
-    /// Number of tables, 0 for no end [default: 1, or no end if --interval is given]
+    /// Number of tables, 0 for no end [default: 1, or no end if --interval is given or the table is
+    /// refreshed in place]
     #[arg(long, value_name = "N")]
     pub iterations: Option<u64>,
 }

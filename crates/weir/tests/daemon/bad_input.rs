@@ -261,6 +261,10 @@ fn configuration_files_are_read_strictly() {
     let missing = run(&mut state.serve(&["--config", missing.to_str().unwrap()])).refused(1);
     assert!(missing.contains("none.toml"), "{missing}");
     run(&mut state.serve(&["--reactors", "0"])).refused(2);
+    let many = state.beside("many.toml");
+    std::fs::write(&many, "reactors = 5000\n").unwrap();
+    let many = run(&mut state.serve(&["--config", many.to_str().unwrap()])).refused(2);
+    assert!(many.contains("5000 reactors"), "{many}");
     run(&mut state.serve(&["--nbd-listen", "here"])).refused(2);
     run(&mut state.serve(&["--log-level", "=="])).refused(2);
     let without = run(std::process::Command::new(crate::common::daemon::WEIR).args([
