@@ -121,6 +121,10 @@ impl Stage {
         let valid = self.cluster.apply_text(&rendered, &["--dry-run=server"]);
         let found = valid.as_ref().map_or_else(|error| format!("{error:#}"), |()| "valid".to_owned());
         report.claim("the API server takes all objects of the chart", found, valid.is_ok());
+        // Without them, a snapshot finds no filesystem to freeze, and succeeds.
+        let daemon = rendered.split("- name: ").find(|container| container.starts_with("daemon\n"));
+        let sees_mounts = daemon.is_some_and(|daemon| daemon.contains("mountPropagation: HostToContainer"));
+        report.claim("the chart's daemon sees the kubelet's mounts", sees_mounts.to_string(), sees_mounts);
         let is_driver = |document: &&str| document.contains("kind: CSIDriver");
         let driver = rendered.split("\n---").find(is_driver).context("the chart has no CSIDriver")?;
         self.cluster.apply_text(driver, &[])

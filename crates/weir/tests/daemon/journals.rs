@@ -602,3 +602,17 @@ fn removal_blocked_by_a_journal_is_refused_at_once() {
     wait_for_replicas(&daemon);
     daemon.stop();
 }
+
+#[test]
+fn metrics_of_journals_name_their_volume_as_those_of_volumes_do() {
+    let daemon = start(&State::new());
+    add_drives(&daemon, &["disk1", "journal1"]);
+    daemon.ok(&words("tenant create svm01"));
+    daemon.ok(&words("volume create vol1 --tenant svm01 --size 1 --class low --io-profile journal"));
+    let metrics = daemon.get_text("/metrics");
+    for family in ["weir_volume_size_bytes{", "weir_journal_size_bytes{"] {
+        let series = format!("{family}tenant=\"svm01\",volume=\"vol1\"");
+        assert!(metrics.contains(&series), "{series} in:\n{metrics}");
+    }
+    daemon.stop();
+}
