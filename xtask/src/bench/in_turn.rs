@@ -5,13 +5,14 @@
 //! cancels out. A figure is worse only if the difference exceeds both a fixed part and the spread of the rounds.
 //! Rows of other servers are compared too, and not judged: they show how much the machine changes by itself.
 //!
-//! A figure that the earlier daemon lacks in some rounds is beyond the machine, unless the daemon now has it in half as
-//! many at most. Then, and if only the earlier one has it in all rounds, it is worse.
+//! A daemon may lack a figure in some rounds, because a limit is near what the machine reaches. Rounds that both have are
+//! compared, if they are half of all at least. A figure is lost, and so worse, if the earlier daemon has it in half of the
+//! rounds and the daemon now in half as many at most. Anything else is beyond the machine, and left out.
 //!
 //! Of two equal daemons, the median of five rounds of one lies outside the five rounds of the other in each direction in
 //! a case of twelve: the three greatest of ten figures are all of one (10/120). A bench of hundreds of figures always
-//! has such cases. So what looks worse is measured again, alone and in twice as many rounds, where the same happens by
-//! chance in a case of sixty. The second measurement decides. [`WEIR_BASELINE`](BASELINE) may be the daemon itself: that run
+//! has such cases. So what looks worse, or is reached in fewer rounds, is measured again, alone and in twice as many
+//! rounds, where the same happens by chance in a case of sixty. The second measurement decides. [`WEIR_BASELINE`](BASELINE) may be the daemon itself: that run
 //! shows what a machine can tell apart.
 
 use std::collections::BTreeSet;
@@ -42,7 +43,7 @@ const FIGURES: [(&str, bool); 8] = [
 /// Fields of a row that hold the server. Rows without them are Weir's.
 const SERVER_FIELDS: [&str; 3] = ["server", "what", "peer"];
 
-/// Figure of a row, measured in each round now and before.
+/// Figure of a row in each round, now and before. None means that the daemon did not have it in that round.
 #[derive(Debug)]
 struct Series {
     row: String,
@@ -51,10 +52,35 @@ struct Series {
     cell: Option<String>,
     is_weir: bool,
     is_more_better: bool,
-    rounds: [Vec<f64>; 2],
+    rounds: [Vec<Option<f64>>; 2],
 }
 
 impl Series {
+    /// Returns the figures of the rounds that both daemons have: now, and before.
+    fn pairs(&self) -> Vec<(f64, f64)> {
+        let [now, before] = &self.rounds;
+        now.iter().zip(before).filter_map(|(now, before)| (*now).zip(*before)).collect()
+    }
+
+    /// Returns the number of rounds that have the figure: now, and before.
+    fn counts(&self) -> [usize; 2] {
+        self.rounds.each_ref().map(|rounds| rounds.iter().flatten().count())
+    }
+
+    /// Returns the figures before, of all rounds that have one.
+    fn before(&self) -> impl Iterator<Item = f64> + Clone {
+        self.rounds[1].iter().flatten().copied()
+    }
+
+    /// Sets the figure of one daemon in a round.
+    fn set(&mut self, which: usize, round: usize, figure: f64) {
+        let rounds = &mut self.rounds[which];
+        if rounds.len() <= round {
+            rounds.resize(round + 1, None);
+        }
+        rounds[round] = Some(figure);
+    }
+
     /// True if the figure is one of Weir's. Bare files have one in the same row.
     fn is_judged(&self) -> bool {
         self.is_weir && self.figure != "files_iops"
@@ -109,18 +135,18 @@ fn measure(
             "nbd" => nbd::compare(options, binaries, round)?,
             _ => one_after_the_other(bench, options, binaries, round)?,
         };
-        rows.iter().enumerate().for_each(|(which, rows)| add_rows(&mut series, which, rows));
+        rows.iter().enumerate().for_each(|(which, rows)| add_rows(&mut series, which, index, rows));
     }
     Ok(Measured { series, rounds: count })
 }
 
 impl Measured {
-    /// Returns the figures of Weir's that are worse, or reached no more.
+    /// Returns the figures of Weir's that are worse, or reached in fewer rounds.
     fn doubtful(&self) -> Vec<&Series> {
-        let is_doubtful = |series: &&Series| match reach(series, self.rounds) {
-            Reach::Both => series.is_judged() && is_worse(series),
-            Reach::Lost => series.is_weir,
-            Reach::Beyond => false,
+        let is_doubtful = |series: &&Series| {
+            let [now, before] = series.counts();
+            let is_worse = now < before || reach(series, self.rounds) == Reach::Both && is_worse(series);
+            series.is_judged() && is_worse
         };
         self.series.iter().filter(is_doubtful).collect()
     }
@@ -150,10 +176,7 @@ fn judge_all(first: &Measured, second: Option<&Measured>, report: &mut Report) -
         match reach(series, rounds) {
             Reach::Both => table.push(judge(series, report)),
             Reach::Lost => judge_lost(series, report),
-            Reach::Beyond if is_doubtful => judge_lost(series, report),
-            Reach::Beyond => {
-                println!("left out: {}, {}: out of reach in some rounds before", series.row, series.figure);
-            }
+            Reach::Beyond => println!("left out: {}, {}: out of reach", series.row, series.figure),
         }
     }
     table
@@ -176,8 +199,8 @@ fn one_after_the_other(
     Ok(rows)
 }
 
-/// Adds the figures of a round to those of the rounds before it.
-fn add_rows(all: &mut Vec<Series>, which: usize, rows: &[Value]) {
+/// Adds the figures of one daemon in a round.
+fn add_rows(all: &mut Vec<Series>, which: usize, round: usize, rows: &[Value]) {
     for (index, row) in rows.iter().enumerate() {
         // Two tables of a bench may have rows of one name.
         let earlier = rows[..index].iter().filter(|earlier| name_of(earlier) == name_of(row)).count();
@@ -192,7 +215,7 @@ fn add_rows(all: &mut Vec<Series>, which: usize, rows: &[Value]) {
                     all.push(Series { row: name, figure, cell, is_weir, is_more_better, rounds });
                     all.len() - 1
                 });
-                all[index].rounds[which].push(value);
+                all[index].set(which, round, value);
             }
         }
     }
@@ -230,28 +253,31 @@ fn is_weirs(row: &Value) -> bool {
 /// In which rounds the daemons have a figure. A cell of the matrix of ceilings may be out of a machine's reach.
 #[derive(Debug, PartialEq, Eq)]
 enum Reach {
-    /// Both have it in all rounds.
+    /// Both have it in half of the rounds at least.
     Both,
-    /// The daemon now has it in fewer rounds, by more than chance explains.
+    /// The earlier daemon has it in half of the rounds, the daemon now in half as many at most.
     Lost,
-    /// The earlier daemon lacks it in some rounds as well: the rest are too few for a median.
+    /// The rounds that both have are too few for a median.
     Beyond,
 }
 
 fn reach(series: &Series, rounds: usize) -> Reach {
-    let [now, before] = series.rounds.each_ref().map(Vec::len);
-    match (now >= rounds, before >= rounds) {
-        (true, true) => Reach::Both,
-        (false, true) => Reach::Lost,
-        _ if 2 * now <= before && 2 * before > rounds => Reach::Lost,
-        _ => Reach::Beyond,
+    let [now, before] = series.counts();
+    if 2 * now <= before && 2 * before >= rounds {
+        Reach::Lost
+    } else if 2 * series.pairs().len() >= rounds {
+        Reach::Both
+    } else {
+        Reach::Beyond
     }
 }
 
 /// Judges a figure that the daemon now reaches no more: it is worse if it is Weir's.
-fn judge_lost(Series { row, figure, is_weir, rounds, .. }: &Series, report: &mut Report) {
-    let found = format!("reached in {} of {} rounds", rounds[0].len(), rounds[1].len());
-    if *is_weir {
+fn judge_lost(series: &Series, report: &mut Report) {
+    let Series { row, figure, .. } = series;
+    let [now, before] = series.counts();
+    let found = format!("reached in {now} rounds, after {before}");
+    if series.is_judged() {
         report.claim(format!("{row}: {figure} not worse"), found, false);
     }
 }
@@ -259,9 +285,8 @@ fn judge_lost(Series { row, figure, is_weir, rounds, .. }: &Series, report: &mut
 /// Returns the table row of a figure, and judges it if it is Weir's.
 fn judge(series: &Series, report: &mut Report) -> Vec<String> {
     let Series { row, figure, .. } = series;
-    let [now, before] = series.rounds.each_ref().map(|rounds| median(rounds.iter().copied()));
-    let ratio = ratio(series);
-    let spread = series.rounds[1].iter().copied();
+    let [now, before] = series.rounds.each_ref().map(|rounds| median(rounds.iter().flatten().copied()));
+    let (ratio, spread) = (ratio(series), series.before());
     let (low, high) = (spread.clone().fold(f64::MAX, f64::min), spread.fold(0.0, f64::max));
     report.row(json!({"row": row, "figure": figure, "now": series.rounds[0], "before": series.rounds[1]}));
     if series.is_judged() {
@@ -273,16 +298,16 @@ fn judge(series: &Series, report: &mut Report) -> Vec<String> {
     cells.chain([format!("{ratio:.3}"), format!("{low:.2} to {high:.2}")]).collect()
 }
 
-/// Returns the median of the rounds' ratios of now to before.
+/// Returns the median of the ratios of now to before, of the rounds that both have.
 fn ratio(series: &Series) -> f64 {
-    let of = |(now, before): (&f64, &f64)| if *before == 0.0 { 1.0 } else { now / before };
-    median(series.rounds[0].iter().zip(&series.rounds[1]).map(of))
+    let of = |(now, before)| if before == 0.0 { 1.0 } else { now / before };
+    median(series.pairs().into_iter().map(of))
 }
 
 /// Returns true if the ratio is worse by a counted difference, and lies outside the rounds of before.
 fn is_worse(series: &Series) -> bool {
-    let (before, ratio) = (median(series.rounds[1].iter().copied()), ratio(series));
-    let parts = series.rounds[1].iter().map(|round| if before == 0.0 { 1.0 } else { round / before });
+    let (before, ratio) = (median(series.before()), ratio(series));
+    let parts = series.before().map(|round| if before == 0.0 { 1.0 } else { round / before });
     if series.is_more_better {
         ratio < 1.0 - DIFFERENCE_COUNTED && ratio < parts.fold(f64::MAX, f64::min)
     } else {
@@ -295,8 +320,13 @@ mod tests {
     use super::*;
 
     fn series(is_more_better: bool, now: [f64; 3], before: [f64; 3]) -> Series {
-        let rounds = [now.to_vec(), before.to_vec()];
+        let rounds = [now, before].map(|rounds| rounds.map(Some).to_vec());
         Series { is_more_better, rounds, ..measured_in("r") }
+    }
+
+    /// Returns a figure that the daemons have in the first rounds only.
+    fn reached(now: usize, before: usize) -> Series {
+        Series { rounds: [vec![Some(1.0); now], vec![Some(1.0); before]], ..measured_in("r") }
     }
 
     fn measured_in(cell: &str) -> Series {
@@ -327,30 +357,48 @@ mod tests {
 
     #[test]
     fn figure_that_is_reached_no_more_is_worse() {
-        let rounds = [vec![100.0, 100.0], vec![100.0; 3]];
-        let lost = Series { rounds, ..series(true, [0.0; 3], [0.0; 3]) };
-        let reach_of = |now, before| {
-            reach(
-                &Series { rounds: [vec![1.0; now], vec![1.0; before]], ..series(true, [0.0; 3], [0.0; 3]) },
-                5,
-            )
-        };
-        assert_eq!((reach_of(5, 5), reach_of(4, 5)), (Reach::Both, Reach::Lost));
-        assert_eq!((reach_of(0, 3), reach_of(0, 2)), (Reach::Lost, Reach::Beyond));
-        assert_eq!((reach_of(3, 4), reach_of(5, 0)), (Reach::Beyond, Reach::Beyond));
+        let reach_of = |now, before| reach(&reached(now, before), 10);
+        assert_eq!(
+            (reach_of(10, 10), reach_of(8, 10), reach_of(6, 10)),
+            (Reach::Both, Reach::Both, Reach::Both)
+        );
+        assert_eq!(
+            (reach_of(5, 10), reach_of(0, 5), reach_of(2, 5)),
+            (Reach::Lost, Reach::Lost, Reach::Lost)
+        );
+        assert_eq!(
+            (reach_of(0, 4), reach_of(4, 6), reach_of(10, 0)),
+            (Reach::Beyond, Reach::Beyond, Reach::Beyond)
+        );
         let mut report = Report::new("test");
-        judge_lost(&lost, &mut report);
+        judge_lost(&reached(2, 5), &mut report);
         assert!(report.finish(None).is_err());
         let mut report = Report::new("test");
-        judge_lost(&Series { is_weir: false, ..lost }, &mut report);
+        judge_lost(&Series { is_weir: false, ..reached(2, 5) }, &mut report);
         judge(&series(true, [100.0; 3], [100.0; 3]), &mut report);
         assert!(report.finish(None).is_ok(), "other servers are not judged");
     }
 
     #[test]
+    fn figure_reached_in_fewer_rounds_is_measured_again() {
+        let is_doubtful = |series| !Measured { series: vec![series], rounds: 5 }.doubtful().is_empty();
+        assert!(is_doubtful(reached(4, 5)) && is_doubtful(reached(0, 1)));
+        assert!(!is_doubtful(reached(5, 4)) && !is_doubtful(reached(4, 4)));
+        assert!(!is_doubtful(Series { is_weir: false, ..reached(4, 5) }));
+    }
+
+    #[test]
+    fn figures_of_one_round_are_compared_with_each_other() {
+        let rounds = [vec![Some(100.0), None, Some(50.0)], vec![None, Some(100.0), Some(50.0)]];
+        let series = Series { rounds, ..measured_in("r") };
+        assert_eq!((series.pairs(), series.counts()), (vec![(50.0, 50.0)], [2, 2]));
+        assert!(is_good(&series));
+    }
+
+    #[test]
     fn second_measurement_of_what_looks_worse_decides() {
         let of = |cell, now: f64, before: usize, rounds: usize| Series {
-            rounds: [vec![now; rounds], vec![100.0; before]],
+            rounds: [vec![Some(now); rounds], vec![Some(100.0); before]],
             ..measured_in(cell)
         };
         let first = || Measured { series: vec![of("a", 90.0, 1, 1), of("b", 99.0, 1, 1)], rounds: 1 };
@@ -363,7 +411,7 @@ mod tests {
         assert!(holds(vec![of("a", 99.0, 2, 2), of("b", 90.0, 2, 2)]), "what was good is not judged again");
         assert!(!holds(vec![of("a", 90.0, 2, 2)]));
         assert!(!holds(vec![]), "missing in the second measurement");
-        assert!(!holds(vec![of("a", 99.0, 0, 1)]), "reached in some rounds only");
+        assert!(!holds(vec![of("a", 99.0, 2, 1)]), "reached in half of the rounds only");
         let no_cell = Series { cell: None, ..of("c", 90.0, 1, 1) };
         assert_eq!(cells_of(&[&of("a", 90.0, 1, 1), &no_cell]), Vec::<String>::new());
     }
@@ -378,13 +426,14 @@ mod tests {
     fn rows_of_one_name_are_one_series() {
         let mut all = Vec::new();
         let row = |iops: [u64; 2]| json!({"what": "weir", "load": "equal", "iops": iops, "busy": 0.5});
-        add_rows(&mut all, 0, &[row([1, 2])]);
-        add_rows(&mut all, 1, &[row([3, 4])]);
+        add_rows(&mut all, 0, 0, &[row([1, 2])]);
+        add_rows(&mut all, 1, 0, &[row([3, 4])]);
         let found: Vec<_> = all.iter().map(|series| (series.figure.as_str(), &series.rounds)).collect();
-        assert_eq!(found, [("iops 1", &[vec![1.0], vec![3.0]]), ("iops 2", &[vec![2.0], vec![4.0]])]);
+        let rounds = |now, before| [vec![Some(now)], vec![Some(before)]];
+        assert_eq!(found, [("iops 1", &rounds(1.0, 3.0)), ("iops 2", &rounds(2.0, 4.0))]);
         assert_eq!(all[0].row, "equal, weir");
         let mut twice = Vec::new();
-        add_rows(&mut twice, 0, &[row([1, 2]), row([3, 4])]);
+        add_rows(&mut twice, 0, 0, &[row([1, 2]), row([3, 4])]);
         assert_eq!((twice.len(), twice[3].row.as_str()), (4, "equal, weir (2)"));
         let cell = json!({"cell": "1IOPS QD1 read", "depth": 1, "pattern": "read", "server": "weir"});
         assert_eq!(name_of(&cell), "1IOPS QD1 read, weir");
