@@ -2,7 +2,7 @@
 
 use weir_journal::Kind;
 use weir_types::bounds::BLOCK_BYTES;
-use weir_volume::Action;
+use weir_volume::{Action, Fault};
 
 use super::Disk;
 use crate::memory::scratch_start;
@@ -32,8 +32,13 @@ impl Disk<'_> {
         result
     }
 
-    /// Passes an action on a replica to the replica's journal.
-    pub(super) fn ask_journal(&mut self, replica: ReplicaIndex, number: AskNumber, action: &Action) {
+    /// Passes an action on a replica to the replica's journal. `home` is that of the slow file.
+    pub(super) fn ask_journal(
+        &mut self,
+        (replica, number): (ReplicaIndex, AskNumber),
+        home: usize,
+        action: &Action,
+    ) {
         let binding = action.extent().and_then(|extent| self.journals.binding(extent, replica.slot));
         let binding = binding.expect("it was looked whether the replica is behind a journal");
         if matches!(action, Action::Write { .. } | Action::Zero { .. } | Action::Release { .. }) {
@@ -47,6 +52,10 @@ impl Disk<'_> {
             Action::Write { operation, offset, buffer_offset, length, is_durable, .. } => {
                 let range = buffer_offset as usize..(buffer_offset + length) as usize;
                 let is_needed = self.journals.needs_checksum(binding, offset, length);
+                if !is_needed && self.files.homes[home].is_away {
+                    // A log keeps a write until the slow drive is back. A write that bypasses the log needs that drive.
+                    return self.refuse(replica.slot, number, action, Fault::Away);
+                }
                 let checksum = match is_needed {
                     true => self.operations.checksum_of(replica.slot, operation, &range),
                     false => 0,

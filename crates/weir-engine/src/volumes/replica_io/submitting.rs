@@ -30,7 +30,7 @@ impl Disk<'_> {
             let number = self.number(slot, &action, (now_ns, None));
             return match is_refused {
                 true => self.refuse(slot, number, &action, Fault::Away),
-                false => self.ask_journal(replica, number, &action),
+                false => self.ask_journal((replica, number), home, &action),
             };
         }
         let Home { is_away, is_counted, .. } = &self.files.homes[home];
@@ -126,7 +126,7 @@ impl Disk<'_> {
     }
 
     /// Fails an action; the answer follows later.
-    fn refuse(&mut self, slot: usize, number: AskNumber, action: &Action, fault: Fault) {
+    pub(super) fn refuse(&mut self, slot: usize, number: AskNumber, action: &Action, fault: Fault) {
         let replica = ReplicaIndex { volume: self.volume, slot };
         let refused = match *action {
             Action::Open { extent, .. } => Refused::Open { replica, number, extent },
