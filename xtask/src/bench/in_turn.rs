@@ -1,9 +1,10 @@
 //! Any bench in turn with an earlier daemon (`--in-turn ROUNDS`), whose binary `WEIR_BASELINE` names.
 //!
 //! A round runs the bench with both daemons, one after the other. In the bench `nbd` both run, in turns of a
-//! second. The figures of each row are compared by the median of the ratios of the rounds, so that a slow round
-//! cancels out. A figure is worse only if the difference exceeds both a fixed part and the spread of the rounds.
-//! Rows of other servers are compared too, and not judged: they show how much the machine changes by itself.
+//! second. The bench `scheduler` runs the examples beside the two daemons. The figures of each row are compared by the
+//! median of the ratios of the rounds, so that a slow round cancels out. A figure is worse only if the difference exceeds
+//! both a fixed part and the spread of the rounds. Rows of other servers are compared too, and not judged: they show how
+//! much the machine changes by itself.
 //!
 //! A daemon may lack a figure in some rounds, because a limit is near what the machine reaches. Rounds that both have are
 //! compared, if they are half of all at least. A figure is lost, and so worse, if the earlier daemon has it in half of the
@@ -30,7 +31,7 @@ use crate::report::{Report, print_table};
 const DIFFERENCE_COUNTED: f64 = 0.03;
 
 /// Figures that are compared, and whether more is better.
-const FIGURES: [(&str, bool); 8] = [
+const FIGURES: [(&str, bool); 12] = [
     ("iops", true),
     ("replicas_iops", true),
     ("files_iops", true),
@@ -39,6 +40,10 @@ const FIGURES: [(&str, bool); 8] = [
     ("p50_us", false),
     ("p99_us", false),
     ("processor_us_per_request", false),
+    ("median_ns", false),
+    ("mean_ns", false),
+    ("p99_ns", false),
+    ("bytes_per_workload", false),
 ];
 /// Fields of a row that hold the server. Rows without them are Weir's.
 const SERVER_FIELDS: [&str; 3] = ["server", "what", "peer"];
@@ -232,7 +237,7 @@ fn numbers(value: &Value) -> Vec<(String, f64)> {
     }
 }
 
-/// Returns the name of a row: its cell and server, or its texts and its queue depth.
+/// Returns the name of a row: its cell and server, or its texts, its queue depth and its number of workloads.
 fn name_of(row: &Value) -> String {
     let is_of_cell = row["cell"].is_string();
     let names = |key: &str| !is_of_cell || key == "cell" || SERVER_FIELDS.contains(&key);
@@ -240,6 +245,7 @@ fn name_of(row: &Value) -> String {
     let words = fields.filter_map(|(key, value)| match value {
         Value::String(text) => Some(text.clone()),
         value if key == "depth" => Some(format!("QD{value}")),
+        value if key == "workloads" => Some(format!("{value} workloads")),
         _ => None,
     });
     words.collect::<Vec<_>>().join(", ")
@@ -437,6 +443,7 @@ mod tests {
         assert_eq!((twice.len(), twice[3].row.as_str()), (4, "equal, weir (2)"));
         let cell = json!({"cell": "1IOPS QD1 read", "depth": 1, "pattern": "read", "server": "weir"});
         assert_eq!(name_of(&cell), "1IOPS QD1 read, weir");
+        assert_eq!(name_of(&json!({"workloads": 1000, "median_ns": 40})), "1000 workloads");
         assert!(all[0].is_weir && is_weirs(&json!({"limit": "1IOPS"})));
         assert!(!is_weirs(&json!({"server": "nbdkit file"})) && !is_weirs(&json!({"peer": "QEMU"})));
     }

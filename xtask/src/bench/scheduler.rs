@@ -1,17 +1,20 @@
 //! Scheduler bench: cost of one scheduling decision, from a thousand to a million workloads.
 //!
-//! The simulator's example measures it in one process on one core. This bench shows the example's figures and
-//! compares them with the promises.
+//! The simulator's example, which lies beside the daemon's binary, measures it in one process on one core. This bench shows
+//! the example's figures and compares them with the promises.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::Options;
 use crate::report::{Report, grouped, print_table};
 use crate::repository::repository_root;
 
+/// Command that builds the example.
+const BUILD: [&str; 5] = ["cargo", "build", "--release", "--package=weir-sim", "--example=scheduler"];
 /// First columns, in this order. Other values that the example prints come after them.
 const COLUMNS: [&str; 5] = ["workloads", "median_ns", "mean_ns", "p99_ns", "bytes_per_workload"];
 /// Numbers of workloads between which the median may grow, and its largest growth.
@@ -24,10 +27,12 @@ const P99_NS_MAX: f64 = 1000.0;
 const WORKLOAD_BYTES_MAX: f64 = 512.0;
 
 /// Runs the example and judges its output. A quick run is not shorter: the example takes under a minute.
-pub fn run(_options: &Options) -> Result<Report> {
-    let mut command = Command::new(env!("CARGO"));
-    let words = ["run", "--release", "--quiet", "--package=weir-sim", "--example=scheduler"];
-    let output = command.args(words).current_dir(repository_root()).output().context("cannot run cargo")?;
+pub fn run(options: &Options) -> Result<Report> {
+    build()?;
+    let example = example_beside(&options.binary);
+    let output = Command::new(&example).output();
+    let output = output
+        .with_context(|| format!("cannot run {}; '{}' makes it", example.display(), BUILD.join(" ")))?;
     if !output.status.success() {
         let errors = String::from_utf8_lossy(&output.stderr);
         bail!("the example scheduler ended with {}: {}", output.status, errors.trim());
@@ -40,6 +45,19 @@ pub fn run(_options: &Options) -> Result<Report> {
         report.row(row);
     }
     Ok(report)
+}
+
+/// Builds the example of this tree. That of an earlier daemon must be there.
+fn build() -> Result<()> {
+    let mut command = Command::new(env!("CARGO"));
+    let status = command.args(&BUILD[1..]).arg("--quiet").current_dir(repository_root()).status();
+    ensure!(status.context("cannot run cargo")?.success(), "cannot build the example scheduler");
+    Ok(())
+}
+
+/// Returns the example's place in the target folder that a daemon's binary lies in.
+fn example_beside(binary: &Path) -> PathBuf {
+    binary.with_file_name("examples").join("scheduler")
 }
 
 /// Reads one object from each line that holds one. Other lines are for people.
