@@ -13,8 +13,8 @@
 //! Of two equal daemons, the median of five rounds of one lies outside the five rounds of the other in each direction in
 //! a case of twelve: the three greatest of ten figures are all of one (10/120). A bench of hundreds of figures always
 //! has such cases. So what looks worse, or is reached in fewer rounds, is measured again, alone and in twice as many
-//! rounds, where the same happens by chance in a case of sixty. The second measurement decides. [`WEIR_BASELINE`](BASELINE) may be the daemon itself: that run
-//! shows what a machine can tell apart.
+//! rounds, where the same happens by chance in a case of sixty. The second measurement decides.
+//! [`WEIR_BASELINE`](BASELINE) may be the daemon itself: that run shows what a machine can tell apart.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -150,8 +150,8 @@ impl Measured {
     fn doubtful(&self) -> Vec<&Series> {
         let is_doubtful = |series: &&Series| {
             let [now, before] = series.counts();
-            let is_worse = now < before || reach(series, self.rounds) == Reach::Both && is_worse(series);
-            series.is_judged() && is_worse
+            let is_compared = reach(series, self.rounds) == Reach::Both;
+            series.is_judged() && (now < before || is_compared && is_worse(series))
         };
         self.series.iter().filter(is_doubtful).collect()
     }

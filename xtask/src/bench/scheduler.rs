@@ -31,8 +31,13 @@ pub fn run(options: &Options) -> Result<Report> {
     build()?;
     let example = example_beside(&options.binary);
     let output = Command::new(&example).output();
-    let output = output
-        .with_context(|| format!("cannot run {}; '{}' makes it", example.display(), BUILD.join(" ")))?;
+    let output = output.with_context(|| {
+        format!(
+            "cannot run {}; in the tree of that daemon, '{}' makes it",
+            example.display(),
+            BUILD.join(" ")
+        )
+    })?;
     if !output.status.success() {
         let errors = String::from_utf8_lossy(&output.stderr);
         bail!("the example scheduler ended with {}: {}", output.status, errors.trim());

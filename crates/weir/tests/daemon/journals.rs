@@ -38,6 +38,8 @@ const DRIVES: [(&str, &str, &str); 9] = [
 ];
 /// Length from which a write may bypass a journal, in bytes.
 const PIECE: u64 = 128 << 10;
+/// Pieces that take three quarters of the smallest journal.
+const PIECES: u64 = 384;
 /// Configuration with the smallest journals, so that a test can fill them.
 const CONFIGURATION: &str = "[storage]\njournal_size = \"64MiB\"\n";
 /// Settings of a daemon with these journals.
@@ -443,16 +445,16 @@ fn missing_slow_drive_does_not_block_full_journals() {
     daemon.stop();
 }
 
-/// Writes this many pieces from 128 KiB on, all at once, each with FUA. Returns the error of each, or 0, by its offset.
-fn write_pieces(client: &mut Client, count: u64, value: u8) -> BTreeMap<u64, u32> {
+/// Writes all pieces from 128 KiB on at once, each with FUA. Returns the error of each, or 0, by its offset.
+fn write_pieces(client: &mut Client, value: u8) -> BTreeMap<u64, u32> {
     let mut send = |offset| client.send(WRITE, FUA, offset, PIECE as u32, &[value; PIECE as usize]).unwrap();
-    let sent: BTreeMap<u64, u64> = (1..=count).map(|piece| (send(piece * PIECE), piece * PIECE)).collect();
+    let sent: BTreeMap<u64, u64> = (1..=PIECES).map(|piece| (send(piece * PIECE), piece * PIECE)).collect();
     let answered = sent.iter().map(|_| client.reply().unwrap());
     answered.map(|(cookie, error)| (sent[&cookie], error)).collect()
 }
 
-/// The last replica stays in service while its slow drive is missing, because the journal keeps what is written. A large
-/// write that bypasses the journal would go to the missing drive.
+/// The last replica stays in service while its slow drive is missing, because its journal takes writes. A large write that
+/// bypasses the journal would go to the missing drive alone.
 #[test]
 fn write_that_bypasses_a_journal_is_refused_while_the_slow_drive_is_missing() {
     // A disk so slow that the journal fills.
@@ -466,13 +468,13 @@ fn write_that_bypasses_a_journal_is_refused_while_the_slow_drive_is_missing() {
     daemon.ok(&words("volume create vol1 --size 1 --class low --io-profile journal"));
     let mut client = Client::attach(&daemon.nbd_socket(), "vol1");
     // A write that needs space of a missing drive is refused anyway, so all have their space before.
-    assert!(write_pieces(&mut client, 384, 1).values().all(|error| *error == 0));
+    assert!(write_pieces(&mut client, 1).values().all(|error| *error == 0));
     wait_for_empty_journals(&daemon);
     hide(daemon.state(), "slow");
     wait_until("the drive to be missing", || daemon.json(&["drive", "show", "slow"])["state"] == "missing");
     let mut written = BTreeSet::new();
     wait_until("a write to be refused", || {
-        let answers = write_pieces(&mut client, 384, 2);
+        let answers = write_pieces(&mut client, 2);
         written.extend(answers.iter().filter(|(_, error)| **error == 0).map(|(offset, _)| *offset));
         answers.values().any(|error| *error == EIO)
     });
@@ -480,11 +482,11 @@ fn write_that_bypasses_a_journal_is_refused_while_the_slow_drive_is_missing() {
     assert_eq!(client.write(0, &[2; BLOCK as usize]), Ok(()), "small writes go to the journal");
     bring_back(daemon.state(), "slow");
     wait_until("the drive to be back", || daemon.json(&["drive", "show", "slow"])["state"] == "online");
-    for offset in (1..=384).map(|piece| piece * PIECE) {
+    for offset in (1..=PIECES).map(|piece| piece * PIECE) {
         let expected = if written.contains(&offset) { 2 } else { 1 };
         assert_eq!(client.read(offset, PIECE as u32).unwrap(), [expected; PIECE as usize], "at {offset}");
     }
-    assert!(write_pieces(&mut client, 384, 3).values().all(|error| *error == 0));
+    assert!(write_pieces(&mut client, 3).values().all(|error| *error == 0));
     daemon.stop();
 }
 

@@ -53,7 +53,7 @@ impl Disk<'_> {
                 let range = buffer_offset as usize..(buffer_offset + length) as usize;
                 let is_needed = self.journals.needs_checksum(binding, offset, length);
                 if !is_needed && self.files.homes[home].is_away {
-                    // A log keeps a write until the slow drive is back. A write that bypasses the log needs that drive.
+                    // A write that goes through the log is stable there first. One that bypasses it is stable nowhere else.
                     return self.refuse(replica.slot, number, action, Fault::Away);
                 }
                 let checksum = match is_needed {
