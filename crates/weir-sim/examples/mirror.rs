@@ -24,9 +24,10 @@ fn main() -> Result<(), String> {
         Some("resized") => Settings::resized,
         Some("doubtful") => Settings::doubtful,
         Some("journaled") => Settings::journaled,
+        Some("reprofiled") => Settings::reprofiled,
         Some("coalesced") => Settings::coalesced,
         Some(other) => {
-            let kinds = "all, scrubbed, rotting, snapshotted, stalled, absent, moved, killed, mixed, resized, doubtful, journaled and coalesced";
+            let kinds = "all, scrubbed, rotting, snapshotted, stalled, absent, moved, killed, mixed, resized, doubtful, journaled, reprofiled and coalesced";
             return Err(format!("'{other}' is no kind; {kinds} are"));
         }
     };

@@ -90,6 +90,14 @@ fn journaled_replica_keeps_all_promises() {
 }
 
 #[test]
+fn promises_hold_while_replicas_move_behind_a_journal_and_away_from_it() {
+    let reports = check(300, Settings::reprofiled);
+    let (destaged, moves) = (sum(&reports, |report| report.destaged), sum(&reports, |report| report.moves));
+    assert!(destaged > 2000, "only {destaged} pieces were destaged from journals");
+    assert!(moves > 500, "only {moves} replicas were added or removed");
+}
+
+#[test]
 fn promises_hold_while_drives_are_away_and_return() {
     let reports = check(300, Settings::absent);
     let absences = sum(&reports, |report| report.absences);
@@ -156,7 +164,7 @@ const FRESH_WORLDS: u64 = 20;
 #[test]
 fn promises_hold_for_fresh_seeds() {
     let first = weir_testkit::seed::fresh();
-    let kinds: [fn(u64) -> Settings; 13] = [
+    let kinds: [fn(u64) -> Settings; 14] = [
         Settings::all_at_once,
         Settings::swapped,
         Settings::snapshotted,
@@ -167,6 +175,7 @@ fn promises_hold_for_fresh_seeds() {
         Settings::killed,
         Settings::mixed,
         Settings::journaled,
+        Settings::reprofiled,
         Settings::absent,
         Settings::resized,
         Settings::doubtful,

@@ -59,13 +59,13 @@ impl MirrorWorld {
         self.daemon.machine.orphans.forget_unfenced();
         let is_kill = kills > 0 && self.is_by_chance(kills, 10);
         forget_lost_flushes(&mut self.daemon, is_kill);
-        let Daemon { machine, .. } = &mut self.daemon;
+        let Daemon { machine, failures, .. } = &mut self.daemon;
         if is_kill {
             machine.kill_daemon();
         }
         machine.end_orphans();
         machine.end_operations();
-        machine.restart(is_kill);
+        machine.restart(is_kill, |replica| failures.is_file_replaced(replica));
         self.daemon.stop();
         self.is_resizing = false;
     }

@@ -70,6 +70,11 @@ impl MirrorWorld {
         let invalidated = self.daemon.machine.journal().invalidated().clone();
         let mut effects = Vec::new();
         for extent in invalidated {
+            if self.daemon.machine.settings.is_moved {
+                // Control makes another one, here or elsewhere.
+                self.daemon.control.is_damaged(extent, slot);
+                continue;
+            }
             match self.daemon.mirror.replica_states(extent)[slot] {
                 ReplicaState::Absent => self.add_replica((slot, extent), &mut effects),
                 // It cannot be used, so it goes, as soon as another one is in sync.

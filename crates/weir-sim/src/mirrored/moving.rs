@@ -11,7 +11,7 @@ use weir_volume::mirror::{AwaitedChange, FileState, ReplicaChange as Change, Rep
 
 use super::MirrorWorld;
 use super::daemon::{Daemon, Doing, slot_of};
-use super::machine::Machine;
+use super::machine::{Journaling, Machine};
 use crate::requests::{EXTENTS, random_extent};
 
 impl MirrorWorld {
@@ -111,6 +111,7 @@ impl MirrorWorld {
         let mut effects = Vec::new();
         if self.daemon.mirror.change_replica(replica, change, files, &mut effects) {
             if matches!(change, Change::Add) {
+                self.daemon.machine.attach((doing.slot, doing.extent));
                 self.daemon.failures.replica_added((doing.slot, doing.extent));
             }
         } else {
@@ -131,9 +132,20 @@ impl MirrorWorld {
         }
     }
 
+    /// Starts the daemon again if its journal was lost: only a start finds one.
+    fn bring_journal_back(&mut self) -> Result<(), String> {
+        let is_lost = self.daemon.machine.journaling.as_ref().is_some_and(Journaling::is_away);
+        if is_lost {
+            self.daemon.machine.settings.breaks_per_ten_thousand = 0;
+            self.crash()?;
+        }
+        Ok(())
+    }
+
     /// Finishes all moves, without faults.
     pub(super) fn finish_moves(&mut self) -> Result<(), String> {
         for _ in 0..60 {
+            self.bring_journal_back()?;
             for slot in 0..REPLICA_SLOTS_MAX {
                 self.take_back(slot)?;
             }

@@ -284,6 +284,26 @@ impl Settings {
         }
     }
 
+    /// Changes of the I/O profile: control moves all replicas behind the journal of a drive, and away from it.
+    pub fn reprofiled(seed: u64) -> Settings {
+        let of_base = seed / 4;
+        let base =
+            if of_base.is_multiple_of(2) { Settings::moved(of_base) } else { Settings::absent(of_base) };
+        Settings {
+            seed,
+            replicas: 1 + (seed % 2) as usize,
+            is_moved: true,
+            moves_per_mille: 0,
+            swaps_per_mille: 0,
+            journaled_slot: Some((seed / 2 % 2) as usize),
+            journal_blocks: [264, 700][(seed / 4 % 2) as usize],
+            snapshots_per_mille: 0,
+            kills_per_ten: 4,
+            steps: 3000,
+            ..base
+        }
+    }
+
     /// Two or three replicas whose flushes are owed, beside the events of another kind of world and many kills.
     pub fn coalesced(seed: u64) -> Settings {
         let of_base = seed / 8;

@@ -111,6 +111,7 @@ impl MirrorWorld {
         };
         if self.daemon.mirror.change_replica(replica, ReplicaChange::Rejoin(&found), files, effects) {
             let machine = &mut self.daemon.machine;
+            machine.replaced_files.open(&mut machine.drives[slot], (slot, extent));
             machine.drives[slot].files[index].crash(&mut machine.random);
             machine.attach((slot, extent));
             self.daemon.resume_journaled((slot, extent))?;

@@ -12,9 +12,9 @@ mod journal_work;
 mod journaled_replicas;
 mod metadata;
 mod operations;
-mod originals;
 mod orphans;
 mod record;
+mod replaced_files;
 mod rotting;
 mod work;
 
@@ -35,9 +35,9 @@ pub(super) use journal::{
     Asked, Asker, BLOCK, Consequence, ExtentReplica, Journaling, Reading, Target, Work,
 };
 pub(super) use operations::Operations;
-use originals::Originals;
 use orphans::Orphans;
 use record::EpochRecords;
+use replaced_files::ReplacedFiles;
 use rotting::Rotten;
 use weir_types::ExtentIndex;
 pub(super) use work::{Pending, Piece};
@@ -58,7 +58,7 @@ pub(super) struct Machine {
     pub journaling: Option<Journaling>,
     pub operations: Operations,
     pub orphans: Orphans,
-    pub originals: Originals,
+    pub replaced_files: ReplacedFiles,
     pub backups: Backups,
     pub rotten: Rotten,
     /// Step up to which power is likely to fail, because of a doubtful answer (see `doubting`).
@@ -85,7 +85,7 @@ impl Machine {
             journaling: Journaling::new(settings),
             operations: Operations::default(),
             orphans: Orphans::default(),
-            originals: Originals::default(),
+            replaced_files: ReplacedFiles::default(),
             backups: Backups::default(),
             rotten: Rotten::new(settings),
             doubtful_until: 0,
@@ -99,14 +99,14 @@ impl Machine {
         if self.touches(extent, slot) {
             return FoundFile::Same;
         }
-        self.originals.replace(&mut self.drives[slot], (slot, extent), &mut self.random)
+        self.replaced_files.replace(&self.drives[slot], (slot, extent), &mut self.random)
     }
 
     /// Deletes the files of a replica, unless its drive cannot be reached.
     pub fn delete_files(&mut self, (slot, extent): ExtentReplica) {
         if !self.drives[slot].is_away() {
             self.drives[slot].delete_files(extent);
-            self.originals.forget((slot, extent));
+            self.replaced_files.forget((slot, extent));
         }
     }
 
@@ -179,12 +179,12 @@ impl Machine {
 
     /// Ends the daemon or the power of the machine. Power costs the files what was not stable. A kill costs them
     /// nothing, and the start makes durable all data that it finds.
-    pub fn restart(&mut self, is_kill: bool) {
+    pub fn restart(&mut self, is_kill: bool, is_noticed: impl Fn(ExtentReplica) -> bool) {
         let is_journal_kept = is_kill && !self.drives[JOURNAL_DRIVE].has_failed;
         if let Some(journal) = &mut self.journaling {
             journal.stop(is_journal_kept, &mut self.random);
         }
-        self.originals.put_back(&mut self.drives);
+        self.replaced_files.open_all(&mut self.drives, is_noticed);
         let is_flushed = self.settings.sabotage != Sabotage::StartsUnflushed;
         for drive in &mut self.drives {
             for file in &mut drive.files {
