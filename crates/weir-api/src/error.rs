@@ -1,5 +1,5 @@
 //! Errors of the API: every error answer is a problem document (RFC 9457). Here errors of all kinds become one.
-//! The words of most come from the control plane, and those of the rest are made here.
+//! The words of most come from the control plane, others from the part of the API that refuses, the rest from here.
 
 use std::error::Error;
 

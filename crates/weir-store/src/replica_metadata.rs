@@ -1,8 +1,8 @@
 //! Replica metadata file beside a replica of an extent. This module knows bytes and files, not their use.
 //!
 //! The file has two blocks that are written in turn, each complete in itself. A block has a magic, a format,
-//! a sequence number that grows with each write, the metadata, and a checksum. So a torn write leaves the
-//! previous metadata. Both blocks have space from the beginning, so replica metadata can be written on a full
+//! a sequence number that grows with each write to this file, the metadata, and a checksum. So a torn write leaves
+//! the previous metadata. Both blocks have space from the beginning, so replica metadata can be written on a full
 //! drive.
 
 use std::fs::{self, File, OpenOptions};
@@ -16,8 +16,7 @@ use weir_volume::mirror::{REGIONS, RegionSet, ReplicaMetadata, ReplicaState};
 
 use super::{Context, StoreError, extent_file_name};
 
-/// Size of a block, in bytes. Drives write a block whole or not at all. It has space for all regions of all
-/// replicas.
+/// Size of a block, in bytes: it has space for all regions of all replicas. A torn block is told by its checksum.
 const BLOCK_BYTES: usize = 4096;
 /// Number of blocks.
 const BLOCKS: usize = 2;

@@ -1,8 +1,8 @@
 //! Moves: bringing extent replicas to their desired drives under running I/O.
 //!
-//! Reasons are another number of replicas, another class, another template, or a drive that drains.
-//! [`weir_plan::replica_plan`] decides the next step from the current state, and this module carries it out. No
-//! state of a move is kept: each pass, in this daemon or the next, continues from what it finds.
+//! Reasons are another number of replicas, another class, template or I/O profile, and a drive that drains, returns or
+//! holds a damaged replica. [`weir_plan::replica_plan`] decides the next step from the current state, and this module
+//! carries it out. Nothing about a move is recorded: each pass, in this daemon or the next, continues from what it finds.
 //!
 //! A replica is added in the order file, metadata (by the data plane), record. It is removed in the order
 //! metadata, record, file. So no replica counts as in sync that the record lacks. A replica that only the record names

@@ -1,7 +1,8 @@
 //! Acknowledgement: all replicas that a change went to have answered. When does it end, and with which result?
 //!
 //! A change is acknowledged once the metadata names the replicas that missed it. If no replica in sync has it, it begins
-//! anew or fails. This module does not know how a change reaches the replicas, or its answer the client.
+//! anew or fails. It fails too if a drive cannot do what it asks for. This module does not know how a change reaches the
+//! replicas, or its answer the client: the engine's `clients/serving.rs` sends that.
 
 use super::mirror_id::MirrorId;
 use super::operation::{Operation, Stage};

@@ -5,7 +5,8 @@
 //! where it is until the drive answers, and a replica comes or returns only after that
 //! (see [`FileState::has_orphaned_io`](super::FileState)).
 //!
-//! This module decides. The engine's `served_volume/stalls.rs` looks at the clock and carries it out.
+//! This module decides. The engine's `reactor/volume_work.rs` looks each second, and `served_volume/stalls.rs` finds what is
+//! overdue and carries the decision out.
 
 use weir_types::ExtentIndex;
 

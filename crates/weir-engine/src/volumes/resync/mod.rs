@@ -27,7 +27,8 @@ const TIDY_INTERVAL_NS: u64 = 5_000_000_000;
 /// What a step costs under a ceiling before it is known how much it moved.
 const STEP: Cost = Cost { kind: Kind::Write, is_first: true, bytes: 0, drive_ns: 0 };
 
-/// When the volumes of a reactor are resynced.
+/// When the volumes of a reactor are resynced, and checked for missing answers (see
+/// [`missing_answers`](super::missing_answers)).
 #[derive(Debug, Default)]
 pub struct ResyncSchedule {
     /// Volumes with several replicas.
