@@ -108,7 +108,7 @@ pub enum Command {
         #[command(subcommand)]
         command: PoolCommand,
     },
-    /// Show the drives in the form of Portworx's service commands
+    /// Show the drives in Portworx's form, and show or change the log level
     #[command(after_help = "Example:\n  weir service drive show")]
     Service {
         /// The command about the service.

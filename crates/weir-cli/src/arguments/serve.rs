@@ -51,8 +51,7 @@ pub struct ServeArguments {
     /// File with the token of the API over TCP; only its owner may be able to read it
     #[arg(long, value_name = "FILE")]
     pub api_token_file: Option<PathBuf>,
-    /// Only check options and configuration file. Exit status: 0 if they are valid, 1 if not, 2 for an
-    /// option that is not understood
+    /// Only check options and configuration file. Exit status: 0 if they are valid, else 1 or 2
     #[arg(long)]
     pub check: bool,
     /// Restore a lost catalogue from the record backups beside the volumes' extents
