@@ -63,6 +63,8 @@ pub(crate) struct Reactor {
     commands: Receiver<Command>,
     clock: Clock,
     busy_poll: BusyPoll,
+    /// Before this time nothing becomes due by time alone, in nanoseconds. 0 if that is not known.
+    due_ns: u64,
     stop_by_ns: Option<u64>,
     /// The daemon stops, and the last writes of replica metadata have begun.
     is_tidying_up: bool,
@@ -85,6 +87,7 @@ impl Reactor {
             commands,
             clock: Clock,
             busy_poll: BusyPoll::default(),
+            due_ns: 0,
             stop_by_ns: None,
             is_tidying_up: false,
         }
@@ -120,22 +123,32 @@ impl Reactor {
         self.take_messages();
         self.pass_on_refused();
         self.pass_on_due();
-        self.look_at_journals();
-        self.pay_due_flushes();
         self.look_at_background();
-        self.pass_on_due_metadata();
-        self.look_at_resync();
-        self.look_at_snapshots();
         self.look_at_statuses();
-        self.pass_on_due_checksums();
-        self.look_at_scrubs();
-        self.release_due();
+        self.do_due_work();
         self.clients.receive_gathered(&mut self.io);
         self.resume_clients();
         self.end_stalled_clients();
         self.clients.send_outgoing(&mut self.io);
         self.settle_ending();
         self.settle_unsettled();
+    }
+
+    /// Does the work that only time makes due. Most rounds have none, and pass by after one comparison. What a round itself
+    /// makes due is done in the next one, which then begins without a wait.
+    fn do_due_work(&mut self) {
+        let due_ns = std::mem::take(&mut self.due_ns);
+        if self.io.now_ns < due_ns && !self.io.is_stopping {
+            return;
+        }
+        self.look_at_journals();
+        self.pay_due_flushes();
+        self.pass_on_due_metadata();
+        self.look_at_resync();
+        self.look_at_snapshots();
+        self.pass_on_due_checksums();
+        self.look_at_scrubs();
+        self.release_due();
     }
 
     /// Waits for the next arrival, unless a completion for the next round is there already.
@@ -162,7 +175,9 @@ impl Reactor {
     }
 
     fn wait(&mut self) {
-        let mut timeout_ns = self.timeout_ns();
+        let due_ns = self.next_due_ns();
+        self.due_ns = due_ns.unwrap_or(u64::MAX);
+        let mut timeout_ns = self.until_ns(due_ns);
         let near_ns = timeout_ns.filter(|timeout_ns| (1..=NEAR_NS).contains(timeout_ns));
         let poll_ns = near_ns.unwrap_or_else(|| self.poll_ns().min(timeout_ns.unwrap_or(u64::MAX)));
         if poll_ns > 0 {
@@ -170,7 +185,7 @@ impl Reactor {
             if near_ns.is_none() {
                 self.busy_poll.polled(is_found);
             }
-            timeout_ns = if is_found { Some(0) } else { self.timeout_ns() };
+            timeout_ns = if is_found { Some(0) } else { self.until_ns(due_ns) };
         }
         if timeout_ns != Some(0) {
             self.io.space.hand_back();
@@ -192,7 +207,12 @@ impl Reactor {
         if self.clients.count() == 0 || waits_for_others { 0 } else { self.busy_poll.poll_ns() }
     }
 
-    pub(crate) fn timeout_ns(&self) -> Option<u64> {
+    fn until_ns(&self, due_ns: Option<u64>) -> Option<u64> {
+        due_ns.map(|due_ns| due_ns.saturating_sub(self.clock.now_ns()))
+    }
+
+    /// When there is work to do although nothing arrives, in nanoseconds: 0 if there is some already.
+    pub(crate) fn next_due_ns(&self) -> Option<u64> {
         if !self.clients.is_idle(&self.io) || !self.volumes.answers.is_idle() {
             return Some(0);
         }
@@ -205,8 +225,7 @@ impl Reactor {
             self.background.next_ns(),
             self.stop_by_ns,
         ];
-        let at_ns = instants.into_iter().flatten().min()?;
-        Some(at_ns.saturating_sub(self.clock.now_ns()))
+        instants.into_iter().flatten().min()
     }
 
     fn on_completion(&mut self, completion: Completion<Token>) {
