@@ -143,10 +143,9 @@ impl Reactor {
         }
         self.look_at_journals();
         self.pay_due_flushes();
-        self.pass_on_due_metadata();
+        self.pass_on_due_of_helpers();
         self.look_at_resync();
         self.look_at_snapshots();
-        self.pass_on_due_checksums();
         self.look_at_scrubs();
         self.release_due();
     }
@@ -177,7 +176,9 @@ impl Reactor {
     fn wait(&mut self) {
         let due_ns = self.next_due_ns();
         self.due_ns = due_ns.unwrap_or(u64::MAX);
-        let mut timeout_ns = self.until_ns(due_ns);
+        let clock = self.clock;
+        let until_due_ns = || due_ns.map(|due_ns| due_ns.saturating_sub(clock.now_ns()));
+        let mut timeout_ns = until_due_ns();
         let near_ns = timeout_ns.filter(|timeout_ns| (1..=NEAR_NS).contains(timeout_ns));
         let poll_ns = near_ns.unwrap_or_else(|| self.poll_ns().min(timeout_ns.unwrap_or(u64::MAX)));
         if poll_ns > 0 {
@@ -185,7 +186,7 @@ impl Reactor {
             if near_ns.is_none() {
                 self.busy_poll.polled(is_found);
             }
-            timeout_ns = if is_found { Some(0) } else { self.until_ns(due_ns) };
+            timeout_ns = if is_found { Some(0) } else { until_due_ns() };
         }
         if timeout_ns != Some(0) {
             self.io.space.hand_back();
@@ -205,10 +206,6 @@ impl Reactor {
             || self.volumes.answers.is_holding();
         let waits_for_others = self.io.ring.take_drive_use() || waits_for_time;
         if self.clients.count() == 0 || waits_for_others { 0 } else { self.busy_poll.poll_ns() }
-    }
-
-    fn until_ns(&self, due_ns: Option<u64>) -> Option<u64> {
-        due_ns.map(|due_ns| due_ns.saturating_sub(self.clock.now_ns()))
     }
 
     /// When there is work to do although nothing arrives, in nanoseconds: 0 if there is some already.

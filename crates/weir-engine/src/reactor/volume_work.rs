@@ -140,15 +140,11 @@ impl Reactor {
         }
     }
 
-    /// Passes on held answers about replica metadata that are due, or all of them if the daemon ends.
-    pub(super) fn pass_on_due_metadata(&mut self) {
+    /// Passes on held answers about replica metadata and checksum files that are due, or all of them if the daemon ends.
+    pub(super) fn pass_on_due_of_helpers(&mut self) {
         while let Some(answered) = self.volumes.answers.take_due_metadata(&self.io) {
             self.go_on(answered.0.volume, |volume, desk| volume.metadata_written(answered, desk));
         }
-    }
-
-    /// Passes on held answers about checksum files that are due, or all of them if the daemon ends.
-    pub(super) fn pass_on_due_checksums(&mut self) {
         while let Some(answer) = self.volumes.answers.take_due_checksums(&self.io) {
             self.go_on(answer.replica.volume, |volume, desk| volume.checksums_answered(answer, desk));
         }
