@@ -24,6 +24,7 @@ use crate::helper::SpaceAnswer;
 use crate::reactor::{Reactor, Surroundings};
 use crate::shared_state::{DriveGrant, Message, SharedState};
 use crate::token::{AskNumber, ReplicaIndex, VolumeIndex};
+use crate::volumes::Volumes;
 use crate::volumes::command::VolumeCommand;
 use crate::volumes::orphans::Orphan;
 use crate::volumes::orphans::OrphanedIo;
@@ -226,6 +227,34 @@ fn freed_buffer_wakes_starved_requests() {
     drop(held);
     assert_eq!(world.reactor.next_due_ns(), Some(0), "the reactor must not go to sleep");
     assert_eq!(world.answer(&mut client, 4096), [5; 4096]);
+}
+
+/// Fails if work has no time in `next_due_ns`: then rounds with other arrivals would pass it by, and a wait would last for
+/// ever.
+#[test]
+fn work_that_is_due_by_time_ends_the_wait_and_is_done_once() {
+    /// A time in the past.
+    const DUE_NS: u64 = 1;
+    type MakeDue = fn(&mut Volumes, VolumeIndex);
+    let kinds: [(&str, MakeDue); 5] = [
+        ("journals", |volumes, _| volumes.schedules.look_at_journals(DUE_NS)),
+        ("resync", |volumes, _| volumes.schedules.resyncs.wake_at(DUE_NS)),
+        ("scrub", |volumes, _| volumes.schedules.scrubs.wake_at(DUE_NS)),
+        ("coalesced flushes", |volumes, volume| volumes.schedules.coalesced_flushes.owe(volume, DUE_NS)),
+        ("snapshot", |volumes, _| volumes.schedules.snapshot_times.begun(0)),
+    ];
+    for (what, make_due) in kinds {
+        let mut world = World::new(1);
+        world.reactor.begin_round();
+        let idle_until_ns = world.reactor.next_due_ns();
+        let volume = world.volume();
+        make_due(&mut world.reactor.volumes, volume);
+        let due_ns = world.reactor.next_due_ns();
+        assert!(due_ns.is_some_and(|due_ns| due_ns < Clock.now_ns()), "{what}: {due_ns:?}");
+        world.reactor.wait_unless_ended();
+        world.reactor.begin_round();
+        assert_eq!(world.reactor.next_due_ns(), idle_until_ns, "{what}");
+    }
 }
 
 #[test]

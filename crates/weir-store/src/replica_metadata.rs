@@ -16,7 +16,7 @@ use weir_volume::mirror::{REGIONS, RegionSet, ReplicaMetadata, ReplicaState};
 
 use super::{Context, StoreError, extent_file_name};
 
-/// Size of a block, in bytes: it has space for all regions of all replicas. A torn block is told by its checksum.
+/// Size of a block, in bytes: it has space for all regions of all replicas.
 const BLOCK_BYTES: usize = 4096;
 /// Number of blocks.
 const BLOCKS: usize = 2;

@@ -134,8 +134,8 @@ impl Reactor {
         self.settle_unsettled();
     }
 
-    /// Does the work that only time makes due. Most rounds have none, and pass by after one comparison. What a round itself
-    /// makes due is done in the next one, which then begins without a wait.
+    /// Does the work that only time makes due. A round without such work costs one comparison. Work that becomes due within
+    /// the round may stay for the next round, which then begins without a wait.
     fn do_due_work(&mut self) {
         let due_ns = std::mem::take(&mut self.due_ns);
         if self.io.now_ns < due_ns && !self.io.is_stopping {
@@ -143,7 +143,7 @@ impl Reactor {
         }
         self.look_at_journals();
         self.pay_due_flushes();
-        self.pass_on_due_of_helpers();
+        self.pass_on_due_helper_answers();
         self.look_at_resync();
         self.look_at_snapshots();
         self.look_at_scrubs();

@@ -141,7 +141,7 @@ impl Reactor {
     }
 
     /// Passes on held answers about replica metadata and checksum files that are due, or all of them if the daemon ends.
-    pub(super) fn pass_on_due_of_helpers(&mut self) {
+    pub(super) fn pass_on_due_helper_answers(&mut self) {
         while let Some(answered) = self.volumes.answers.take_due_metadata(&self.io) {
             self.go_on(answered.0.volume, |volume, desk| volume.metadata_written(answered, desk));
         }

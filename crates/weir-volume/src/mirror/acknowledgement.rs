@@ -1,7 +1,7 @@
 //! Acknowledgement: all replicas that a change went to have answered. When does it end, and with which result?
 //!
 //! A change is acknowledged once the metadata names the replicas that missed it. If no replica in sync has it, it begins
-//! anew or fails. It fails too if a drive cannot do what it asks for. This module does not know how a change reaches the
+//! anew or fails. A change that a drive cannot carry out fails too. This module does not know how a change reaches the
 //! replicas, or its answer the client: the engine's `clients/serving.rs` sends that.
 
 use super::mirror_id::MirrorId;

@@ -5,7 +5,8 @@
 //! * the states of all replicas as last recorded, with an epoch that grows with each change of them;
 //! * the dirty regions, in which replicas in sync may differ;
 //! * the out-of-sync regions, which stale replicas lack;
-//! * the number of the write, and by replica that of the last metadata that it took, by which recovery tells an older state.
+//! * the number of the write, and by replica the number of the last write that the replica took. By these recovery
+//!   recognises an older state.
 //!
 //! A region becomes dirty in the metadata before data in it changes. It leaves the metadata once the change
 //! is stable on all replicas in sync. So a region outside the metadata is equal on all replicas.
