@@ -31,7 +31,7 @@ use crate::volumes::orphans::OrphanedIo;
 use crate::volumes::replicas::NewChange;
 use crate::volumes::volume_files::NewHome;
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel, sync_channel};
+use std::sync::mpsc::{channel, sync_channel};
 use weir_store::extent_file_name;
 use weir_store::replica_metadata::metadata_file_name;
 use weir_volume::mirror::stall::STALL_NS;
@@ -54,7 +54,6 @@ const NO_HOLE: u8 = 2;
 /// A reactor with a volume of one extent.
 struct World {
     reactor: Reactor,
-    commands: Sender<Command>,
     alarms: Alarms,
     folder: TempDir,
     /// Number of operations in flight that the drive queue aims at, if it is fixed.
@@ -72,13 +71,13 @@ impl World {
         let ring = Ring::new(RingConfig::default(), pool.clone()).unwrap();
         assert!(ring.registered_bytes() > 0, "without registered memory there is nothing to confuse");
         let helper = Helper::start(0, ring.waker()).unwrap();
-        let (sender, commands) = channel();
+        let (_, commands) = channel();
         let (alarms, shared_state) = (Alarms::default(), Arc::new(SharedState::new(1)));
         shared_state.introduce(0, ring.waker());
         let surroundings = Surroundings { index: 0, commands, shared_state, alarms: alarms.clone() };
         let reactor = Reactor::new(ring, pool, helper, surroundings);
         let folder = tempfile::tempdir_in(".").unwrap();
-        let mut world = World { reactor, commands: sender, alarms, folder, queue_target };
+        let mut world = World { reactor, alarms, folder, queue_target };
         world.open(replicas);
         world
     }
@@ -124,7 +123,7 @@ impl World {
     }
 
     fn send(&mut self, command: Command) {
-        self.commands.send(command).unwrap();
+        self.reactor.take_command(command);
         self.reactor.begin_round();
     }
 
@@ -465,6 +464,7 @@ fn take_turn(world: &mut World, turn: Turn, (replica, number, cost): (ReplicaInd
                 let grant = DriveGrant { pending: ticket.pending, waited_ns, waited_for_floors_ns };
                 reactor.shared_state.post(0, Message::Granted(grant));
             });
+            reactor.shared_state.wake(0);
         }
     }
 }

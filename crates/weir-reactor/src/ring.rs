@@ -325,6 +325,16 @@ impl<T> Ring<T> {
         Some(Completion { token, result, carried })
     }
 
+    /// True if a [`Waker`] may have woken the ring since the last call: only then can there be something that
+    /// other threads passed on before they woke it. To be asked after all ended operations were taken.
+    pub fn take_wake_up(&mut self) -> bool {
+        match &mut self.backend {
+            Backend::Uring(uring) => uring.take_wake_up(),
+            // Threads wake the ring for each operation that has ended.
+            Backend::Threads(_) => true,
+        }
+    }
+
     fn cancel_all(&mut self) {
         match &mut self.backend {
             Backend::Uring(uring) => uring.cancel_all(),

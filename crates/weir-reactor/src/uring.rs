@@ -66,6 +66,8 @@ pub(crate) struct Uring {
     waker: Waker,
     wake_count: Box<[u8; 8]>,
     is_waker_armed: bool,
+    /// Somebody has woken it, and nobody has asked for that yet.
+    is_woken: bool,
     /// True once all operations were cancelled: nothing wakes it any more.
     is_ending: bool,
 }
@@ -86,7 +88,15 @@ impl Uring {
         let _ = uring.submitter().register_iowq_max_workers(&mut [WORKERS_MAX, WORKERS_MAX]);
         let registered = (pool.arena().0, register(&uring, pool, registered_bytes));
         let wake_count = Box::new([0; 8]);
-        Ok(Uring { uring, registered, waker, wake_count, is_waker_armed: false, is_ending: false })
+        Ok(Uring {
+            uring,
+            registered,
+            waker,
+            wake_count,
+            is_waker_armed: false,
+            is_woken: false,
+            is_ending: false,
+        })
     }
 
     /// Registered part of the arena, in bytes.
@@ -207,7 +217,13 @@ impl Uring {
                 return Some((entry.user_data(), entry.result()));
             }
             self.is_waker_armed = false;
+            self.is_woken = true;
         }
+    }
+
+    /// True if the waker woke it since the last call.
+    pub fn take_wake_up(&mut self) -> bool {
+        std::mem::take(&mut self.is_woken)
     }
 
     /// Cancels all operations on a descriptor.

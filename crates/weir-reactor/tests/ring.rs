@@ -134,6 +134,31 @@ fn waker_and_timeout_end_a_wait() {
 }
 
 #[test]
+fn wake_up_is_told_until_it_is_asked_for() {
+    for method in METHODS {
+        let (mut ring, _pool) = ring(method, 0);
+        let _ = ring.take_wake_up();
+        // The second wakes the ring before anybody waits for it.
+        for is_early in [false, true] {
+            let waker = ring.waker();
+            let thread = std::thread::spawn(move || waker.wake());
+            let thread = if is_early {
+                thread.join().unwrap();
+                None
+            } else {
+                Some(thread)
+            };
+            while !ring.take_wake_up() {
+                ring.wait(None).unwrap();
+                assert!(ring.next_completion().is_none(), "{method:?}");
+            }
+            thread.into_iter().for_each(|thread| thread.join().unwrap());
+        }
+        assert_eq!(ring.take_wake_up(), method == IoMethod::Threads, "{method:?}: each is told once");
+    }
+}
+
+#[test]
 fn look_finds_ready_completions_or_times_out() {
     for method in METHODS {
         let (mut ring, _pool) = ring(method, 0);

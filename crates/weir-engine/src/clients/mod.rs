@@ -102,6 +102,11 @@ impl Clients {
         (connection, Desk { io, lists: &mut self.lists, volume })
     }
 
+    /// True if there is an effect to carry out.
+    pub fn has_effects(&self) -> bool {
+        self.lists.has_effects()
+    }
+
     /// The next effect to carry out.
     pub fn next_effect(&mut self) -> Option<ClientEffect> {
         self.lists.next_effect()

@@ -21,7 +21,7 @@ const STOP_TIMEOUT_NS: u64 = 5_000_000_000;
 static REFUSALS: LineGate = LineGate::new();
 
 impl Reactor {
-    pub(super) fn take_command(&mut self, command: Command) {
+    pub(crate) fn take_command(&mut self, command: Command) {
         match command {
             Command::Open { spec, homes, journals, open, done } => {
                 self.open_volume(spec, (homes, journals), open);

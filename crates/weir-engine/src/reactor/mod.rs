@@ -37,9 +37,14 @@ use crate::volumes::Volumes;
 /// longer.
 const NEAR_NS: u64 = 5_000;
 
+/// How late work that only time makes due may be begun while rounds follow each other without a wait, in
+/// nanoseconds: about the time of one round.
+const DUE_LOOK_NS: u64 = 20_000;
+
 /// Number of completions taken in one round. While input is ready at once, replies gather and go out
 /// together at the end of the round. This bound limits how long they gather.
 const ROUND_COMPLETIONS_MAX: usize = 32;
+
 /// Links of a reactor to the rest of the daemon.
 pub(crate) struct Surroundings {
     /// Number of the reactor.
@@ -63,7 +68,7 @@ pub(crate) struct Reactor {
     commands: Receiver<Command>,
     clock: Clock,
     busy_poll: BusyPoll,
-    /// Before this time nothing becomes due by time alone, in nanoseconds. 0 if that is not known.
+    /// Work that only time makes due is not looked for before this time, in nanoseconds.
     due_ns: u64,
     stop_by_ns: Option<u64>,
     /// The daemon stops, and the last writes of replica metadata have begun.
@@ -113,14 +118,16 @@ impl Reactor {
             let Some(completion) = self.io.ring.next_completion() else { break };
             self.on_completion(completion);
         }
-        // After the completions, because one of them may have been the wake-up for these.
-        while let Ok(command) = self.commands.try_recv() {
-            self.take_command(command);
+        // After the completions, because one of them may have been the wake-up, which follows each of these.
+        if self.io.ring.take_wake_up() {
+            while let Ok(command) = self.commands.try_recv() {
+                self.take_command(command);
+            }
+            while let Some(answer) = self.io.helper.next_answer() {
+                self.take_answer(answer);
+            }
+            self.take_messages();
         }
-        while let Some(answer) = self.io.helper.next_answer() {
-            self.take_answer(answer);
-        }
-        self.take_messages();
         self.pass_on_refused();
         self.pass_on_due();
         self.look_at_background();
@@ -135,12 +142,12 @@ impl Reactor {
     }
 
     /// Does the work that only time makes due. A round without such work costs one comparison. Work that becomes due within
-    /// the round may stay for the next round, which then begins without a wait.
+    /// the round may stay for a later round, which [`Reactor::wait_unless_ended`] bounds.
     fn do_due_work(&mut self) {
-        let due_ns = std::mem::take(&mut self.due_ns);
-        if self.io.now_ns < due_ns && !self.io.is_stopping {
+        if self.io.now_ns < self.due_ns && !self.io.is_stopping {
             return;
         }
+        self.due_ns = u64::MAX;
         self.look_at_journals();
         self.pay_due_flushes();
         self.pass_on_due_helper_answers();
@@ -150,10 +157,12 @@ impl Reactor {
         self.release_due();
     }
 
-    /// Waits for the next arrival, unless a completion for the next round is there already.
+    /// Waits for the next arrival, unless a completion for the next round is there already. Without a wait, nobody has
+    /// asked what becomes due by time, so it is looked for at an interval.
     pub(crate) fn wait_unless_ended(&mut self) {
-        if !self.io.ring.has_ended() {
-            self.wait();
+        match self.io.ring.has_ended() {
+            true => self.due_ns = self.due_ns.min(self.io.now_ns + DUE_LOOK_NS),
+            false => self.wait(),
         }
     }
 

@@ -56,7 +56,6 @@ impl Disk<'_> {
         let place = (queue.shared(), leaf);
         let pending = || Pending::Volume { replica, number, action };
         let (cost, verdict) = self.desk.queues.arrive(now_ns, place, (kind, bytes, is_first), pending);
-        let context = self.operations.context(slot, operation);
         context.cost = Some(cost);
         context.at_drive_since_ns = now_ns;
         context.asked_ns = 0;
