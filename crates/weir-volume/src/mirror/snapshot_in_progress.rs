@@ -9,8 +9,8 @@
 //! * A change that began before the instant is part of the snapshot. So the executor takes a region only when
 //!   no change is under way in it.
 //!
-//! To take several volumes at the same instant, the caller quiesces all of them first: a quiesced volume
-//! begins no change. This module knows nothing of other volumes.
+//! To take several volumes at the same instant, the engine's `data_plane/snapshots.rs` quiesces all of them first: a
+//! quiesced volume begins no change. This module knows nothing of other volumes, and not how long that may last.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -5,8 +5,9 @@
 //! where it is until the drive answers, and a replica comes or returns only after that
 //! (see [`FileState::has_orphaned_io`](super::FileState)).
 //!
-//! This module decides. The engine's `reactor/volume_work.rs` looks each second, and `served_volume/stalls.rs` finds what is
-//! overdue and carries the decision out.
+//! This module decides, except about metadata that are not written in time (`metadata_write.rs`). The engine's
+//! `reactor/volume_work.rs` looks each second, and `served_volume/stalls.rs` finds what is overdue and carries the decision
+//! out.
 
 use weir_types::ExtentIndex;
 
