@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use weir_engine_interface::{AttachedClient, ServedSocket, VolumeLayout, VolumeSpec};
 use weir_nbd::{ExportInfo, Session};
 use weir_qos::{Cost, DriveModel, DriveQueue, Granted, Kind, Verdict};
-use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Unfilled};
+use weir_reactor::{BufferPool, Clock, Ring, RingConfig, Unfilled, Waker};
 use weir_types::bounds::EXTENT_BYTES;
 use weir_types::{BackgroundKind, BackgroundPolicy, DriveId, ExtentIndex, VolumeId};
 use weir_volume::mirror::{RecoveredExtent, ReplicaMetadata, ReplicaState};
@@ -31,12 +31,13 @@ use crate::volumes::orphans::OrphanedIo;
 use crate::volumes::replicas::NewChange;
 use crate::volumes::volume_files::NewHome;
 use std::sync::Arc;
-use std::sync::mpsc::{channel, sync_channel};
+use std::sync::mpsc::{Sender, channel, sync_channel};
 use weir_store::extent_file_name;
 use weir_store::replica_metadata::metadata_file_name;
 use weir_volume::mirror::stall::STALL_NS;
 
 mod allocations;
+mod busy_clients;
 
 /// Enough memory for a ring to register it.
 const POOL_BYTES: usize = 1 << 20;
@@ -54,6 +55,8 @@ const NO_HOLE: u8 = 2;
 /// A reactor with a volume of one extent.
 struct World {
     reactor: Reactor,
+    commands: Sender<Command>,
+    waker: Waker,
     alarms: Alarms,
     folder: TempDir,
     /// Number of operations in flight that the drive queue aims at, if it is fixed.
@@ -70,14 +73,15 @@ impl World {
         let pool = BufferPool::new(POOL_BYTES).unwrap();
         let ring = Ring::new(RingConfig::default(), pool.clone()).unwrap();
         assert!(ring.registered_bytes() > 0, "without registered memory there is nothing to confuse");
-        let helper = Helper::start(0, ring.waker()).unwrap();
-        let (_, commands) = channel();
+        let waker = ring.waker();
+        let helper = Helper::start(0, waker.clone()).unwrap();
+        let (sender, commands) = channel();
         let (alarms, shared_state) = (Alarms::default(), Arc::new(SharedState::new(1)));
-        shared_state.introduce(0, ring.waker());
+        shared_state.introduce(0, waker.clone());
         let surroundings = Surroundings { index: 0, commands, shared_state, alarms: alarms.clone() };
         let reactor = Reactor::new(ring, pool, helper, surroundings);
         let folder = tempfile::tempdir_in(".").unwrap();
-        let mut world = World { reactor, alarms, folder, queue_target };
+        let mut world = World { reactor, commands: sender, waker, alarms, folder, queue_target };
         world.open(replicas);
         world
     }
@@ -125,6 +129,12 @@ impl World {
     fn send(&mut self, command: Command) {
         self.reactor.take_command(command);
         self.reactor.begin_round();
+    }
+
+    /// Passes a command on as other threads do. The reactor takes it in a later round.
+    fn post(&mut self, command: Command) {
+        self.commands.send(command).unwrap();
+        self.waker.wake();
     }
 
     /// The kernel of this host as a client.

@@ -65,6 +65,10 @@ pub struct Completion<T> {
     pub carried: Carried,
 }
 
+/// How many operations that ended as soon as they were issued are taken before the kernel's completions have their
+/// turn. Each may be followed by another, so without this bound busy sockets would keep all else from ending.
+const ENDED_IN_A_ROW_MAX: u32 = 16;
+
 /// The way to the kernel.
 enum Backend {
     Uring(Uring),
@@ -78,6 +82,8 @@ pub struct Ring<T> {
     in_flight: InFlight<T>,
     /// Operations that ended as soon as they were issued.
     ended: VecDeque<Completion<T>>,
+    /// Number of these that were taken since the kernel's completions were looked at.
+    ended_in_a_row: u32,
     pool: BufferPool,
     waker: Waker,
 }
@@ -96,7 +102,14 @@ impl<T> Ring<T> {
             }
             IoMethod::Threads => Backend::Threads(Threads::new(waker.clone())?),
         };
-        Ok(Ring { backend, in_flight: InFlight::new(), ended: VecDeque::new(), pool, waker })
+        Ok(Ring {
+            backend,
+            in_flight: InFlight::new(),
+            ended: VecDeque::new(),
+            ended_in_a_row: 0,
+            pool,
+            waker,
+        })
     }
 
     /// Returns a handle with which other threads wake this ring.
@@ -310,9 +323,17 @@ impl<T> Ring<T> {
 
     /// Takes one operation that has ended, if any.
     pub fn next_completion(&mut self) -> Option<Completion<T>> {
-        if let Some(ended) = self.ended.pop_front() {
+        if self.ended_in_a_row < ENDED_IN_A_ROW_MAX
+            && let Some(ended) = self.ended.pop_front()
+        {
+            self.ended_in_a_row += 1;
             return Some(ended);
         }
+        self.ended_in_a_row = 0;
+        self.next_of_backend().or_else(|| self.ended.pop_front())
+    }
+
+    fn next_of_backend(&mut self) -> Option<Completion<T>> {
         let (index, result) = match &mut self.backend {
             Backend::Uring(uring) => uring.next()?,
             Backend::Threads(threads) => threads.next()?,

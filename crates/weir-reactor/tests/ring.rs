@@ -134,6 +134,32 @@ fn waker_and_timeout_end_a_wait() {
 }
 
 #[test]
+fn operations_that_end_at_once_do_not_keep_others_from_ending() {
+    const BUSY: u32 = 40;
+    const WAITING: u32 = 1_000;
+    for method in METHODS {
+        let (mut ring, _pool) = ring(method, 0);
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (waiting, mut waited_for) = UnixStream::pair().unwrap();
+        let socket = Descriptor::socket(ours.into());
+        let waiting = Descriptor::socket(waiting.into());
+        drop(theirs);
+        ring.receive(WAITING, &waiting, vec![0; 16].into(), 0..16);
+        let end_at_once =
+            |ring: &mut Ring<u32>, token| ring.receive(token, &socket, vec![0; 16].into(), 0..16);
+        (0..BUSY).for_each(|token| end_at_once(&mut ring, token));
+        waited_for.write_all(&[7; 16]).unwrap();
+        let is_found = (0..1_000).any(|_| {
+            ring.wait(Some(0)).unwrap();
+            let token = ring.next_completion().expect("many have ended").token;
+            end_at_once(&mut ring, token);
+            token == WAITING
+        });
+        assert!(is_found, "{method:?}: only operations that ended at once were taken");
+    }
+}
+
+#[test]
 fn wake_up_is_told_until_it_is_asked_for() {
     for method in METHODS {
         let (mut ring, _pool) = ring(method, 0);

@@ -37,9 +37,9 @@ use crate::volumes::Volumes;
 /// longer.
 const NEAR_NS: u64 = 5_000;
 
-/// How late work that only time makes due may be begun while rounds follow each other without a wait, in
-/// nanoseconds: about the time of one round.
-const DUE_LOOK_NS: u64 = 20_000;
+/// Number of rounds that may follow each other without a wait. Only a wait lets the kernel tell what else has ended, who
+/// has woken the reactor, and when work becomes due.
+const UNWAITED_ROUNDS_MAX: u32 = 4;
 
 /// Number of completions taken in one round. While input is ready at once, replies gather and go out
 /// together at the end of the round. This bound limits how long they gather.
@@ -70,6 +70,8 @@ pub(crate) struct Reactor {
     busy_poll: BusyPoll,
     /// Work that only time makes due is not looked for before this time, in nanoseconds.
     due_ns: u64,
+    /// Number of rounds since the last wait.
+    unwaited_rounds: u32,
     stop_by_ns: Option<u64>,
     /// The daemon stops, and the last writes of replica metadata have begun.
     is_tidying_up: bool,
@@ -93,6 +95,7 @@ impl Reactor {
             clock: Clock,
             busy_poll: BusyPoll::default(),
             due_ns: 0,
+            unwaited_rounds: 0,
             stop_by_ns: None,
             is_tidying_up: false,
         }
@@ -142,7 +145,7 @@ impl Reactor {
     }
 
     /// Does the work that only time makes due. A round without such work costs one comparison. Work that becomes due within
-    /// the round may stay for a later round, which [`Reactor::wait_unless_ended`] bounds.
+    /// the round is done after the next wait, which is at most [`UNWAITED_ROUNDS_MAX`] rounds away.
     fn do_due_work(&mut self) {
         if self.io.now_ns < self.due_ns && !self.io.is_stopping {
             return;
@@ -157,13 +160,14 @@ impl Reactor {
         self.release_due();
     }
 
-    /// Waits for the next arrival, unless a completion for the next round is there already. Without a wait, nobody has
-    /// asked what becomes due by time, so it is looked for at an interval.
+    /// Waits for the next arrival, unless a completion for the next round is there already.
     pub(crate) fn wait_unless_ended(&mut self) {
-        match self.io.ring.has_ended() {
-            true => self.due_ns = self.due_ns.min(self.io.now_ns + DUE_LOOK_NS),
-            false => self.wait(),
+        if self.io.ring.has_ended() && self.unwaited_rounds < UNWAITED_ROUNDS_MAX {
+            self.unwaited_rounds += 1;
+            return;
         }
+        self.unwaited_rounds = 0;
+        self.wait();
     }
 
     fn has_stopped(&mut self) -> bool {
@@ -187,9 +191,12 @@ impl Reactor {
         self.due_ns = due_ns.unwrap_or(u64::MAX);
         let clock = self.clock;
         let until_due_ns = || due_ns.map(|due_ns| due_ns.saturating_sub(clock.now_ns()));
-        let mut timeout_ns = until_due_ns();
+        let mut timeout_ns = if self.io.ring.has_ended() { Some(0) } else { until_due_ns() };
         let near_ns = timeout_ns.filter(|timeout_ns| (1..=NEAR_NS).contains(timeout_ns));
-        let poll_ns = near_ns.unwrap_or_else(|| self.poll_ns().min(timeout_ns.unwrap_or(u64::MAX)));
+        let poll_ns = match timeout_ns {
+            Some(0) => 0,
+            _ => near_ns.unwrap_or_else(|| self.poll_ns().min(timeout_ns.unwrap_or(u64::MAX))),
+        };
         if poll_ns > 0 {
             let is_found = self.io.ring.look(poll_ns);
             if near_ns.is_none() {
