@@ -8,6 +8,7 @@ mod dependencies;
 mod description;
 mod edges;
 mod faults;
+mod files;
 mod links;
 mod programs;
 mod promises;
@@ -66,9 +67,9 @@ impl Complaint {
 type Check = fn(&Tree) -> Result<Vec<Complaint>>;
 
 /// Number of checks, from the first on, that look at sources alone.
-const SOURCE_CHECKS: usize = 11;
+const SOURCE_CHECKS: usize = 12;
 
-const CHECKS: [(&str, Check); 15] = [
+const CHECKS: [(&str, Check); 16] = [
     ("crate edges", edges::check),
     ("unsafe code", unsafety::check),
     ("purity", purity::check),
@@ -80,6 +81,7 @@ const CHECKS: [(&str, Check); 15] = [
     ("interface description", description::check),
     ("planted faults", faults::check),
     ("links", links::check),
+    ("files", files::check),
     ("dependencies", dependencies::check),
     ("formatting", programs::check_formatting),
     ("lints", programs::check_lints),
