@@ -24,6 +24,9 @@ use crate::token::{ConnectionIndex, Token};
 static FAULTS: LineGate = LineGate::new();
 /// Bytes of the longest message.
 const MESSAGE_BYTES_MAX: usize = HEAD_BYTES + IO_BYTES_MAX as usize;
+/// Messages that are taken before others of the reactor have their turn. Many are answered at once, and for each answer
+/// the kernel may have another message.
+const MESSAGES_IN_A_ROW_MAX: u32 = 64;
 /// What a reply has where a read found nothing.
 static ZEROES: [u8; IO_BYTES_MAX as usize] = [0; IO_BYTES_MAX as usize];
 
@@ -35,6 +38,8 @@ pub struct FuseDoor {
     message: Box<[u8]>,
     /// The kernel reports when there are messages.
     is_watched: bool,
+    /// Messages that were taken since there was none, or since others had their turn.
+    messages_in_a_row: u32,
     /// A write that found no buffer, with its payload. Nothing is read before it has one.
     pub unplaced: Option<(ActiveRequest, Vec<u8>)>,
     /// Payloads of writes that wait for limits of cgroups.
@@ -54,6 +59,7 @@ impl FuseDoor {
             file: File { size_bytes: new.size_bytes, is_read_only: new.is_read_only },
             message: vec![0; MESSAGE_BYTES_MAX].into_boxed_slice(),
             is_watched: false,
+            messages_in_a_row: 0,
             unplaced: None,
             held_payloads: HeldBytes::default(),
         }
@@ -78,12 +84,25 @@ impl FuseDoor {
         }
     }
 
+    /// True once so many messages were taken in a row that others have their turn. The count begins anew.
+    pub fn gives_way(&mut self) -> bool {
+        let gives_way = self.messages_in_a_row >= MESSAGES_IN_A_ROW_MAX;
+        if gives_way {
+            self.messages_in_a_row = 0;
+        }
+        gives_way
+    }
+
     /// The next message, decoded, with its length. `None` if there is none.
     ///
     /// # Errors
     /// If the mount has ended, or the kernel broke the protocol.
     pub fn next(&mut self) -> io::Result<Option<(Decoded, usize)>> {
-        let Some(length) = read_message(&self.device, &mut self.message)? else { return Ok(None) };
+        let Some(length) = read_message(&self.device, &mut self.message)? else {
+            self.messages_in_a_row = 0;
+            return Ok(None);
+        };
+        self.messages_in_a_row += 1;
         let head = &self.message[..length.min(HEAD_BYTES)];
         let decoded = decode(head, length, &self.file);
         let decoded = decoded.map_err(|broken| io::Error::other(format!("a broken message: {broken:?}")))?;

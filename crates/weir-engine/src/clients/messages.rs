@@ -26,7 +26,7 @@ static FAULTS: LineGate = LineGate::new();
 
 impl Connection {
     /// Takes messages until the reactor has to do something for one, and answers true. Once there are no
-    /// more, the kernel reports the next.
+    /// more, the kernel reports the next. After many in a row, it goes on at the end of the round.
     pub fn take_messages(&mut self, desk: &mut Desk<'_>) -> bool {
         if self.may_parse() {
             self.place_payload(desk);
@@ -37,6 +37,10 @@ impl Connection {
         while self.may_parse() && self.requests.len() < CONNECTION_REQUESTS_MAX {
             let door = self.door.fuse();
             if door.unplaced.is_some() {
+                return false;
+            }
+            if door.gives_way() {
+                self.holdings.list_resuming(desk.lists);
                 return false;
             }
             match door.next() {

@@ -1,5 +1,7 @@
 //! Busy clients: however many requests they send, others of the reactor have their turn.
 
+use weir_engine_interface::ServedFile;
+
 use super::*;
 
 /// Rounds within which a busy reactor has to take a command. A daemon that stops gives its clients seconds, and a round of
@@ -43,6 +45,50 @@ fn rounds_until_taken(clients: usize) -> Option<usize> {
         round(&mut world);
         answer.try_recv().is_ok()
     })
+}
+
+/// A message of the kernel that is answered at once: it asks for the attributes of the root folder.
+fn attributes_asked(unique: u64) -> Vec<u8> {
+    const GETATTR: u32 = 3;
+    const ROOT: u64 = 1;
+    let (head_bytes, body_bytes) = (40, 16);
+    let mut message = (head_bytes + body_bytes as u32).to_ne_bytes().to_vec();
+    message.extend(GETATTR.to_ne_bytes());
+    message.extend(unique.to_ne_bytes());
+    message.extend(ROOT.to_ne_bytes());
+    message.resize(head_bytes as usize + body_bytes, 0);
+    message
+}
+
+#[test]
+fn messages_of_a_busy_kernel_leave_others_their_turn() {
+    const MESSAGES: u64 = 200;
+    let mut world = World::new(1);
+    let (kernel, device) = rustix::net::socketpair(
+        rustix::net::AddressFamily::UNIX,
+        rustix::net::SocketType::SEQPACKET,
+        rustix::net::SocketFlags::NONBLOCK,
+        None,
+    )
+    .unwrap();
+    let served = ServedFile { device, size_bytes: EXTENT_BYTES, is_read_only: false, is_taken_over: false };
+    let (done, answer) = sync_channel(1);
+    let client = Box::new(AttachedClient::File(served));
+    world.send(Command::ServeAttached { volume: VOLUME, client, done });
+    assert_eq!(answer.try_recv(), Ok(true));
+    for unique in 0..MESSAGES {
+        let message = attributes_asked(unique);
+        assert_eq!(rustix::io::write(&kernel, &message), Ok(message.len()), "the socket holds all messages");
+    }
+    let (mut replies, mut rounds) = (0, 0);
+    world.turn_until("all messages are answered", |_| {
+        rounds += 1;
+        while rustix::io::read(&kernel, &mut [0; 4096]).is_ok() {
+            replies += 1;
+        }
+        replies == MESSAGES
+    });
+    assert!(rounds > 2, "{MESSAGES} messages were taken in {rounds} rounds");
 }
 
 #[test]
