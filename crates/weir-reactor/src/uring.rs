@@ -66,7 +66,7 @@ pub(crate) struct Uring {
     waker: Waker,
     wake_count: Box<[u8; 8]>,
     is_waker_armed: bool,
-    /// Somebody has woken it, and nobody has asked for that yet.
+    /// The waker has woken it since the last question about that.
     is_woken: bool,
     /// True once all operations were cancelled: nothing wakes it any more.
     is_ending: bool,
