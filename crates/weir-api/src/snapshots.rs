@@ -75,7 +75,7 @@ pub(super) async fn list_of_volume(
 pub(super) async fn inspect(
     State(context): State<Context>,
     Path((tenant, volume, name)): Path<(String, String, String)>,
-) -> Answer<Snapshot> {
+) -> Shown<Snapshot> {
     let (tenant, volume, name) = (convert::name(&tenant)?, convert::name(&volume)?, convert::name(&name)?);
     let look = move |control: &Control| {
         let all = control.snapshots.snapshots(Some(&tenant), Some(&volume))?;
@@ -83,7 +83,7 @@ pub(super) async fn inspect(
             all.into_iter().map(Snapshot::from_control).find(|snapshot| snapshot.name == name.as_str());
         found.ok_or_else(|| ControlError::not_found(format!("volume '{volume}' has no snapshot '{name}'")))
     };
-    Ok(Json(context.run(look).await?))
+    Ok(Tagged(context.run(look).await?))
 }
 
 /// Create snapshots of volumes, all at the same instant, while the volumes are in use.

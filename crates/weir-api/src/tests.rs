@@ -113,34 +113,15 @@ impl World {
         };
         let response = request.send().unwrap();
         let found = response.status().as_u16();
+        let headers = response.headers().clone();
         let text = response.text().unwrap();
         assert_eq!(found, status, "{method} {path} {body:?}: {text}");
         self.called.insert(format!("{method} {template}"));
         let answer = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        self.check(method, template, status, &answer);
-        answer
-    }
-
-    fn check(&self, method: &str, template: &str, status: u16, answer: &Value) {
         let operation = &self.description["paths"][template][method.to_ascii_lowercase()];
-        assert!(operation.is_object(), "{method} {template} is not described");
-        let responses = &operation["responses"];
-        let response = responses.get(status.to_string()).unwrap_or_else(|| {
-            panic!("{method} {template} answers {status}, which its description does not have")
-        });
-        let response = match response["$ref"].as_str() {
-            Some(reference) => self.description.pointer(reference.trim_start_matches('#')).unwrap(),
-            None => response,
-        };
-        let Some(content) = response.get("content") else {
-            assert_eq!(answer, &json!(""), "{method} {template} should answer nothing");
-            return;
-        };
-        let mut schema = content.as_object().unwrap().values().next().unwrap()["schema"].clone();
-        schema["components"] = self.description["components"].clone();
-        let validator = jsonschema::validator_for(&schema).unwrap();
-        let faults: Vec<_> = validator.iter_errors(answer).map(|error| error.to_string()).collect();
-        assert!(faults.is_empty(), "{method} {template}: {faults:?} in {answer:#}");
+        let place = format!("{method} {template}");
+        description::check_answer(&self.description, operation, &place, status, &headers, &answer);
+        answer
     }
 
     fn described(&self) -> BTreeSet<String> {

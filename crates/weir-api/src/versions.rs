@@ -10,8 +10,8 @@ use serde::Serialize;
 use super::entity_tag::tagged_version;
 use super::error::ApiError;
 use weir_api_types::{
-    AdaptivePolicyGroup, BackgroundPolicy, CgroupBinding, Drive, IfVersionQuery, PolicyGroup, Pool, Template,
-    Tenant, Volume,
+    AdaptivePolicyGroup, BackgroundPolicy, CgroupBinding, Drive, IfVersionQuery, PolicyGroup, Pool, Snapshot,
+    Template, Tenant, Volume,
 };
 use weir_control::ControlError;
 
@@ -40,7 +40,8 @@ has_version!(
     Pool,
     Drive,
     BackgroundPolicy,
-    CgroupBinding
+    CgroupBinding,
+    Snapshot
 );
 
 /// The answer that shows one object, with the version as the `ETag`.

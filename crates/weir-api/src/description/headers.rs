@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use utoipa::openapi::path::{HttpMethod, Operation, Parameter, ParameterBuilder, ParameterIn};
-use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaType, Type};
 use utoipa::openapi::{Content, Header, HeaderBuilder, Ref, RefOr, Required, Response, ResponseBuilder};
 
 use crate::idempotency;
@@ -103,8 +103,23 @@ pub(super) fn schema_name(content: &RefOr<Content>) -> Option<&str> {
 /// True if an answer is an object with a version.
 fn has_version(response: &Response, schemas: &BTreeMap<String, RefOr<Schema>>) -> bool {
     let mut names = response.content.values().filter_map(schema_name);
-    names.any(|name| match schemas.get(name) {
-        Some(RefOr::T(Schema::Object(object))) => object.properties.contains_key("version"),
+    names.any(|name| schemas.get(name).is_some_and(is_versioned))
+}
+
+/// True for a schema whose objects always have a version that is a number. The version of the daemon is text, and an
+/// exported set of policies may lack its version.
+fn is_versioned(schema: &RefOr<Schema>) -> bool {
+    match schema {
+        RefOr::T(Schema::Object(object)) => {
+            let version = object.properties.get("version");
+            object.required.iter().any(|name| name == "version") && version.is_some_and(is_integer)
+        }
+        RefOr::T(Schema::AllOf(parts)) => parts.items.iter().any(is_versioned),
         _ => false,
-    })
+    }
+}
+
+fn is_integer(schema: &RefOr<Schema>) -> bool {
+    let RefOr::T(Schema::Object(object)) = schema else { return false };
+    matches!(object.schema_type, SchemaType::Type(Type::Integer))
 }
