@@ -208,7 +208,7 @@ pub enum Command {
         #[command(subcommand)]
         command: TenantCommand,
     },
-    /// Compare the replicas of volumes, and repair corrupt blocks from a correct replica
+    /// Compare the replicas of volumes, and repair damaged blocks from a good replica
     #[command(after_help = "Example:\n  weir scrub start vol1 --wait\n  weir scrub list")]
     Scrub {
         /// The command about scrubs.

@@ -86,7 +86,7 @@ fn section(command: &Command, text: &mut String) {
     }
     let common: Vec<String> = COMMON
         .iter()
-        .filter(|name| command.get_arguments().any(|option| option.get_long() == Some(**name)))
+        .filter(|name| command.get_arguments().any(|option| is_common(option, name)))
         .map(|name| format!("`--{name}`"))
         .collect();
     text.push_str(&format!("\nCommon options: {}.\n", common.join(", ")));
@@ -95,8 +95,13 @@ fn section(command: &Command, text: &mut String) {
 
 /// True for an option or a value that the section of its command explains.
 fn is_own(option: &Arg) -> bool {
-    let is_common = option.get_long().is_some_and(|name| COMMON.contains(&name));
+    let is_common = COMMON.iter().any(|name| is_common(option, name));
     !is_common && !option.is_hide_set() && !option.is_global_set()
+}
+
+/// True for the common option of a name. A required option of this name is another one: that of its command.
+fn is_common(option: &Arg, name: &str) -> bool {
+    option.get_long() == Some(name) && !option.is_required_set()
 }
 
 fn about(command: &Command) -> String {

@@ -14,7 +14,7 @@ pub enum JournalCommand {
         after_help = "Example:\n  weir journal add /srv/fast\n  weir journal add /dev/nvme1n1 --format\n  weir journal add /srv/fast --name journal1 --no-measurement"
     )]
     Add(DriveAddArguments),
-    /// List the write journals of volumes, and their fill level
+    /// List the write journals of volumes, and how full they are
     #[command(after_help = "Example:\n  weir journal list\n  weir journal list --tenant svm01 -o wide")]
     List {
         #[command(flatten)]

@@ -145,7 +145,7 @@ impl OptionalTenantName {
 /// The policy group of a new volume.
 #[derive(Clone, Debug, Default, Args)]
 pub struct BindingOptions {
-    /// Policy group of its tenant to bind it to [default: that of the named template, else the tenant's
+    /// Policy group of its tenant to bind it to [default: that of a template that is named too, else the tenant's
     /// default policy group]
     #[arg(
         long,
