@@ -1,5 +1,6 @@
-//! Errors of the API: every error answer is a problem document (RFC 9457). Here errors of all kinds become one.
-//! The words of most come from the control plane, others from the part of the API that refuses, the rest from here.
+//! Errors of the API: here errors of all kinds become problem documents (RFC 9457). The words of most come from the
+//! control plane, others from the part of the API that refuses, the rest from here. Bytes that are no request of HTTP
+//! do not come this far: the HTTP library answers them itself.
 
 use std::error::Error;
 

@@ -1,4 +1,5 @@
-//! Replica metadata file beside a replica of an extent. This module knows bytes and files, not their use.
+//! Replica metadata file beside a replica of an extent. This module knows bytes and files, not their use, which is in
+//! `weir-volume/src/mirror/replica_metadata.rs`.
 //!
 //! The file has two blocks that are written in turn, each complete in itself. A block has a magic, a format,
 //! a sequence number that grows with each write to this file, the metadata, and a checksum. So a torn write leaves

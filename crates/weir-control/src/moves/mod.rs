@@ -352,8 +352,9 @@ impl Moves {
         self.unsettled().entry(volume).or_insert_with(unsettled);
     }
 
-    /// Has all volumes checked whose extents have, or had, several replicas: a move may have been
-    /// interrupted.
+    /// Has all volumes checked of which a move may have been interrupted. Their extents have, or had, several
+    /// replicas. Or a template or the class wants other drives. Or their journals may not be those of their I/O
+    /// profile.
     pub(crate) fn begin_all_moves(&self) {
         let model = self.core.model();
         let volumes = model.volumes.values().map(|volume| &volume.record);

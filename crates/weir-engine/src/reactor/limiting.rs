@@ -1,6 +1,6 @@
 //! Limiting: a request runs now, or waits for its ceilings.
 //!
-//! [`Ceilings`] finds the policy tree above a request, whose rule is `weir-qos/src/tree/mod.rs`.
+//! [`Ceilings`] finds the policy tree above a request. The tree decides, by the rule in `weir-qos/src/tree/mod.rs`.
 
 use weir_qos::{Cost, Kind};
 use weir_types::{CgroupBindingId, Scope};

@@ -1,6 +1,6 @@
 //! The tree of workloads: it decides whose request is next.
 //!
-//! Tenants, groups, volumes and connections are nodes; requests wait at the leaves. A request may go when the
+//! Tenants, groups, volumes, connections and cgroups are nodes; requests wait at the leaves. A request may go when the
 //! ceilings of all nodes from its leaf to the root allow it. Among the requests that may go, one whose floor
 //! is due comes first. Otherwise the choice goes down from the root, at each node to the child that has had
 //! least by weight. This is start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996). Floors come first

@@ -1,4 +1,5 @@
-//! Replica metadata: the durable block beside every replica of an extent.
+//! Replica metadata: what is recorded durably beside a replica of an extent. A replica that was always alone has
+//! none. Its bytes are in `weir-store/src/replica_metadata.rs`.
 //!
 //! It holds:
 //!

@@ -1,5 +1,5 @@
-//! Snapshots in progress: taking the data of a volume at one instant, for a snapshot or clone, while clients
-//! change it.
+//! Snapshots in progress, and the quiesce before one: taking the data that a volume had at one instant, for a
+//! snapshot or clone, while clients change it.
 //!
 //! * At that instant all regions of all extents are owed to the snapshot.
 //! * A change of an owed region waits until the region is in the snapshot. The executor shares the region's
@@ -10,7 +10,8 @@
 //!   no change is under way in it.
 //!
 //! To take several volumes at the same instant, the engine's `data_plane/snapshots.rs` quiesces all of them first: a
-//! quiesced volume begins no change. This module knows nothing of other volumes, and not how long that may last.
+//! quiesced volume begins no change, and changes under way go on. This module knows nothing of other volumes, and not
+//! how long that may last: the engine's `volumes/snapshot.rs` bounds it.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -1,5 +1,5 @@
-//! Transitions of replica states: a replica is added, misses a change, fails, returns, is resynced, is
-//! promoted or is removed.
+//! Transitions of replica states: a replica is added, misses a change and so becomes stale, fails, returns, is
+//! resynced, is promoted or is removed.
 //!
 //! Every state change passes [`MirroredExtent::set_state`]. The other methods say when it happens, and which regions the
 //! replica lacks then. They change the wanted state. It holds for clients once the metadata that records it is durable.
