@@ -118,9 +118,7 @@ impl World {
         assert_eq!(found, status, "{method} {path} {body:?}: {text}");
         self.called.insert(format!("{method} {template}"));
         let answer = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        let operation = &self.description["paths"][template][method.to_ascii_lowercase()];
-        let place = format!("{method} {template}");
-        description::check_answer(&self.description, operation, &place, status, &headers, &answer);
+        description::check_answer(&self.description, (method, template), status, &headers, &answer);
         answer
     }
 

@@ -48,12 +48,13 @@ fn every_example_is_valid() {
 /// Checks that the answer to an operation is as its description says.
 pub(super) fn check_answer(
     document: &Value,
-    operation: &Value,
-    place: &str,
+    (method, path): (&str, &str),
     status: u16,
     headers: &HeaderMap,
     answer: &Value,
 ) {
+    let place = &format!("{method} {path}");
+    let operation = &document["paths"][path][method.to_ascii_lowercase()];
     assert!(operation.is_object(), "{place} is not described");
     let described = operation["responses"].get(status.to_string());
     let described =
